@@ -1,0 +1,421 @@
+"""What the runtime costs: a star of drom_net beside bare pyzmq stars that move the same bytes.
+
+For each number of tasks m, passes are interleaved over the contestants:
+
+* drom_net    the product's own node processes (`python -m drom_net.runtime`), TCP on loopback
+* bare        the same pure functions on the same data, over a ROUTER and DEALERs with raw frames
+* idle        the same messages, nothing computed
+* mpi         Gather and Scatter by mpi4py with the same functions, where mpi4py and mpirun are there
+
+Each contestant runs twice in a pass, for few and for many rounds; the difference of the two is free of start
+and end. CPU is that of the whole process tree. Ratios are what counts: they are taken pass by pass.
+
+    python benchmarks/star.py                   m = 4, 12, 30 at d = 1458, then d = 100000
+    python benchmarks/star.py --start           start of 30 workers and memory of one
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+ONE_THREAD = {name: "1" for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")}
+ENVIRONMENT = os.environ | ONE_THREAD
+SEED = 0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--role", choices=["bare-root", "bare-leaf", "idle-root", "idle-leaf", "mpi"])
+    parser.add_argument("--start", action="store_true", help="only the start of 30 workers and the memory of one")
+    parser.add_argument("--tasks", type=int, nargs="+", default=[4, 12, 30])
+    parser.add_argument("--dims", type=int, nargs="+", default=[1458, 100_000])
+    parser.add_argument("--passes", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=4.0, help="about how long one long run takes")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("rest", nargs="*")
+    options = parser.parse_args()
+    if options.role:
+        ROLES[options.role](*options.rest)
+        return
+    results = [start_and_memory()] if options.start else rounds(options)
+    if options.json:
+        print(json.dumps(results, indent=2))
+
+
+# The contest -------------------------------------------------------------------------------------
+
+
+def rounds(options: argparse.Namespace) -> list[dict[str, object]]:
+    results = []
+    print(f"{'d':>7} {'m':>3}  {'contestant':<10} {'rounds/s':>9} {'CPU ms/round':>13} {'CPU / bare':>22}")
+    for dim in options.dims:
+        for num_tasks in options.tasks:
+            results += contest(num_tasks, dim, options.passes, options.seconds)
+    return results
+
+
+def contest(num_tasks: int, dim: int, passes: int, seconds: float) -> list[dict[str, object]]:
+    contestants = {"drom_net": run_product, "bare": run_bare, "idle": run_idle}
+    if shutil.which("mpirun") and _has_mpi4py():
+        contestants["mpi"] = run_mpi
+    few = 20
+    many = few + max(30, round(seconds * 2.4e6 / (num_tasks * (dim + 1500))))
+    with tempfile.TemporaryDirectory(prefix="drom-star-") as folder:
+        examples = make_examples(Path(folder), num_tasks, dim, many)
+        measured: dict[str, list[tuple[float, float]]] = {name: [] for name in contestants}
+        for number in range(passes):
+            for name in sorted(contestants, key=lambda name: (hash((name, number)), name)):
+                short = timed(contestants[name], examples, num_tasks, dim, few)
+                long = timed(contestants[name], examples, num_tasks, dim, many)
+                wall, cpu = (b - a for a, b in zip(short, long, strict=True))
+                measured[name].append((wall / (many - few), cpu / (many - few)))
+    rows = []
+    for name, pairs in measured.items():
+        ratios = [cpu / bare for (_, cpu), (_, bare) in zip(pairs, measured["bare"], strict=True)]
+        row = {
+            "d": dim,
+            "m": num_tasks,
+            "contestant": name,
+            "rounds_per_s": 1 / statistics.median(wall for wall, _ in pairs),
+            "cpu_ms_per_round": 1000 * statistics.median(cpu for _, cpu in pairs),
+            "cpu_over_bare": statistics.median(ratios),
+            "cpu_over_bare_range": [min(ratios), max(ratios)],
+            "rounds": many - few,
+            "passes": passes,
+        }
+        rows.append(row)
+        spread = f"{row['cpu_over_bare']:.2f} ({min(ratios):.2f} .. {max(ratios):.2f})"
+        print(
+            f"{dim:>7} {num_tasks:>3}  {name:<10} {row['rounds_per_s']:>9.1f} {row['cpu_ms_per_round']:>13.3f} {spread:>22}",
+            flush=True,
+        )
+    return rows
+
+
+def timed(run, examples: Path, num_tasks: int, dim: int, count: int) -> tuple[float, float]:  # type: ignore[no-untyped-def]
+    """(wall seconds, CPU seconds of the children) of one run of `count` rounds."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    wall = run(examples, num_tasks, dim, count)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def make_examples(folder: Path, num_tasks: int, dim: int, count: int) -> Path:
+    """Streams of unit rows; for large d the same few rows come again, so that memory stays small."""
+    from drom_net.data.stream import SparseRows, TaskStream
+
+    rng = np.random.default_rng(SEED)
+    for task in range(num_tasks):
+        labels = np.where(rng.random(count) < 0.5, -1.0, 1.0)
+        nonzeros = 100  # as in text
+        indices = np.sort(rng.integers(0, dim // nonzeros, (count, nonzeros)) + np.arange(nonzeros) * (dim // nonzeros))
+        values = rng.standard_normal((count, nonzeros))
+        values /= np.linalg.norm(values, axis=1, keepdims=True)
+        indptr = np.arange(count + 1, dtype=np.int64) * nonzeros
+        rows = SparseRows(indptr, indices.astype(np.int32).ravel(), values.ravel(), dim)
+        TaskStream(rows, labels, labels).save(folder / "examples" / str(task))
+    return folder
+
+
+def run_product(folder: Path, num_tasks: int, dim: int, count: int) -> float:
+    """drom_net's node processes, as the launcher starts them. Returns wall seconds by the reducer's clock."""
+    from drom_net.runtime.spec import NodeSpec
+
+    names = tuple(f"task-{task:02}" for task in range(num_tasks))
+    with tempfile.TemporaryDirectory(prefix="drom-star-") as out:
+        endpoint = f"tcp://127.0.0.1:{free_port()}"
+        common = {
+            "tasks": names, "algorithm": "drom", "parameters": {}, "seed": SEED, "rounds": count, "dim": dim,
+            "run_id": "benchmark", "config_digest": "", "feature_digest": "", "endpoint": endpoint, "timeouts": {},
+            "parent": os.getpid(),
+        }  # fmt: skip
+        specs = [NodeSpec(role="reducer", name="reducer", task=-1, out=f"{out}/reducer", **common)]
+        specs += [
+            NodeSpec(role="worker", name=name, task=task, out=f"{out}/{name}", examples=f"{folder}/examples/{task}", **common)
+            for task, name in enumerate(names)
+        ]
+        processes = []
+        for spec in specs:
+            Path(spec.out).mkdir()
+            spec.write(Path(spec.out) / "spec.json")
+            command = [sys.executable, "-m", "drom_net.runtime", f"{spec.out}/spec.json"]
+            processes.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, env=ENVIRONMENT))
+        wait(processes)
+        return float(json.loads((Path(out) / "reducer" / "result.json").read_text())["seconds"])
+
+
+def run_bare(folder: Path, num_tasks: int, dim: int, count: int) -> float:
+    return run_star("bare", folder, num_tasks, dim, count)
+
+
+def run_idle(folder: Path, num_tasks: int, dim: int, count: int) -> float:
+    return run_star("idle", folder, num_tasks, dim, count)
+
+
+def run_star(kind: str, folder: Path, num_tasks: int, dim: int, count: int) -> float:
+    endpoint = f"tcp://127.0.0.1:{free_port()}"
+    arguments = [endpoint, str(folder), str(num_tasks), str(dim), str(count)]
+    here = [sys.executable, __file__, "--role"]
+    root = subprocess.Popen([*here, f"{kind}-root", *arguments], stdout=subprocess.PIPE, env=ENVIRONMENT)
+    leaves = [
+        subprocess.Popen([*here, f"{kind}-leaf", *arguments, str(task)], env=ENVIRONMENT) for task in range(num_tasks)
+    ]
+    assert root.stdout is not None
+    seconds = float(root.stdout.read())
+    root.stdout.close()
+    wait([root, *leaves])
+    return seconds
+
+
+def run_mpi(folder: Path, num_tasks: int, dim: int, count: int) -> float:
+    arguments = ["-", str(folder), str(num_tasks), str(dim), str(count)]
+    command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--mca", "mpi_yield_when_idle", "1"]
+    command += ["-n", str(num_tasks + 1), sys.executable, __file__, "--role", "mpi", *arguments]
+    done = subprocess.run(command, stdout=subprocess.PIPE, env=ENVIRONMENT, check=True)
+    return float(done.stdout)
+
+
+def wait(processes: list[subprocess.Popen[bytes]]) -> None:
+    codes = [process.wait() for process in processes]
+    if any(codes):
+        raise SystemExit(f"a process failed: exit codes {codes}")
+
+
+def free_port() -> int:
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _has_mpi4py() -> bool:
+    from importlib.util import find_spec
+
+    return find_spec("mpi4py") is not None
+
+
+# The contestants' own processes ------------------------------------------------------------------
+
+
+def bare_root(endpoint: str, folder: str, num_tasks: str, dim: str, count: str) -> None:
+    import zmq
+
+    from drom_net.algorithms.base import Contribution, ContributionKind
+    from drom_net.algorithms.drom import drom
+    from drom_net.seeding import stream
+
+    m, d, n = int(num_tasks), int(dim), int(count)
+    algorithm = drom()
+    state = algorithm.init_central(tuple(range(m)), d, stream(SEED, "power"))
+    socket = zmq.Context().socket(zmq.ROUTER)
+    socket.bind(endpoint)
+    identities: dict[int, bytes] = {}
+    while len(identities) < m:
+        identity, task = socket.recv_multipart()
+        identities[int(task)] = identity
+    for identity in identities.values():
+        socket.send_multipart([identity, b""])
+    task_of = {identity: task for task, identity in identities.items()}
+    started = time.perf_counter()
+    for _ in range(n):
+        contributions = {}
+        for _ in range(m):
+            identity, frame = socket.recv_multipart()
+            vector = np.frombuffer(frame)
+            contributions[task_of[identity]] = Contribution(ContributionKind.VECTORS, (vector,))
+        state, replies, _ = algorithm.central_step(state, contributions)
+        for task, reply in replies.items():
+            socket.send_multipart([identities[task], reply.vectors[0].data if reply.vectors else b""])
+    print(time.perf_counter() - started)
+    socket.close(linger=1000)
+
+
+def bare_leaf(endpoint: str, folder: str, num_tasks: str, dim: str, count: str, task: str) -> None:
+    import zmq
+
+    from drom_net.algorithms.base import NO_REPLY, ZERO, Example, Reply, ReplyKind
+    from drom_net.algorithms.drom import drom
+    from drom_net.data.stream import TaskStream
+
+    examples = TaskStream.load(Path(folder) / "examples" / task)
+    algorithm = drom()
+    state = algorithm.init_local(int(dim))
+    socket = zmq.Context().socket(zmq.DEALER)
+    socket.connect(endpoint)
+    socket.send(task.encode())
+    socket.recv()
+    reply = NO_REPLY
+    for t in range(1, int(count) + 1):
+        example = Example(examples.features(t - 1), float(examples.labels[t - 1]))
+        state, _ = algorithm.primal_step(state, example, t)
+        state, contribution = algorithm.dual_step(state, reply, t)
+        socket.send(contribution.vectors[0].data)
+        frame = socket.recv()
+        reply = Reply(ReplyKind.VECTORS, (np.frombuffer(frame),)) if frame else ZERO
+    socket.close(linger=1000)
+
+
+def idle_root(endpoint: str, folder: str, num_tasks: str, dim: str, count: str) -> None:
+    import zmq
+
+    m, n = int(num_tasks), int(count)
+    payload = bytes(8 * int(dim))
+    socket = zmq.Context().socket(zmq.ROUTER)
+    socket.bind(endpoint)
+    identities = {socket.recv_multipart()[0] for _ in range(m)}
+    for identity in identities:
+        socket.send_multipart([identity, b""])
+    started = time.perf_counter()
+    for _ in range(n):
+        for _ in range(m):
+            socket.recv_multipart()
+        for identity in identities:
+            socket.send_multipart([identity, payload])
+    print(time.perf_counter() - started)
+    socket.close(linger=1000)
+
+
+def idle_leaf(endpoint: str, folder: str, num_tasks: str, dim: str, count: str, task: str) -> None:
+    import zmq
+
+    payload = bytes(8 * int(dim))
+    socket = zmq.Context().socket(zmq.DEALER)
+    socket.connect(endpoint)
+    socket.send(task.encode())
+    socket.recv()
+    for _ in range(int(count)):
+        socket.send(payload)
+        socket.recv()
+    socket.close(linger=1000)
+
+
+def mpi(_: str, folder: str, num_tasks: str, dim: str, count: str) -> None:
+    from mpi4py import MPI
+
+    from drom_net.algorithms.base import IDLE, NO_REPLY, Contribution, ContributionKind, Example, Reply, ReplyKind
+    from drom_net.algorithms.drom import drom
+    from drom_net.data.stream import TaskStream
+    from drom_net.seeding import stream
+
+    world = MPI.COMM_WORLD
+    m, d, n = int(num_tasks), int(dim), int(count)
+    algorithm = drom()
+    rank = world.Get_rank()
+    mine = np.zeros(d)
+    everybody = np.zeros((m + 1, d)) if rank == 0 else None
+    central = algorithm.init_central(tuple(range(m)), d, stream(SEED, "power"))
+    state = algorithm.init_local(d)
+    examples = TaskStream.load(Path(folder) / "examples" / str(rank - 1)) if rank else None
+    reply, contribution = NO_REPLY, IDLE
+    world.Barrier()
+    started = time.perf_counter()
+    for t in range(1, n + 1):
+        if examples is not None:
+            example = Example(examples.features(t - 1), float(examples.labels[t - 1]))
+            state, _ = algorithm.primal_step(state, example, t)
+            state, contribution = algorithm.dual_step(state, reply, t)
+            mine[:] = contribution.vectors[0]
+        world.Gather(mine, everybody, root=0)
+        if everybody is not None:
+            parts = {
+                task: Contribution(ContributionKind.VECTORS, (everybody[task + 1],)) for task in range(m)
+            }
+            central, replies, _ = algorithm.central_step(central, parts)
+            for task, answer in replies.items():
+                everybody[task + 1] = answer.vectors[0] if answer.vectors else 0.0
+        world.Scatter(everybody, mine, root=0)
+        reply = Reply(ReplyKind.VECTORS, (mine.copy(),))
+    if rank == 0:
+        print(time.perf_counter() - started)
+
+
+# Start and memory --------------------------------------------------------------------------------
+
+
+def start_and_memory() -> dict[str, object]:
+    """Start of a 30-worker cluster beside 31 bare processes; private memory of a worker."""
+    with tempfile.TemporaryDirectory(prefix="drom-star-") as name:
+        folder = make_examples(Path(name), 30, 1458, 1)
+        bare, product = [], []
+        for _ in range(3):
+            started = time.perf_counter()
+            wait(
+                [
+                    subprocess.Popen([sys.executable, "-c", "import numpy, zmq"], env=ENVIRONMENT)
+                    for _ in range(31)
+                ]
+            )
+            bare.append(time.perf_counter() - started)
+            started = time.perf_counter()
+            run_product(folder, 30, 1458, 1)
+            product.append(time.perf_counter() - started)
+    extra = statistics.median(product) - statistics.median(bare)
+    megabytes = worker_memory()
+    print(
+        f"31 bare processes: {statistics.median(bare):.2f} s; 30 workers and a reducer, one round, end: "
+        f"{statistics.median(product):.2f} s ({extra:+.2f} s; goal at most +3)\n"
+        f"private pages of a worker (d = 1458): {megabytes:.1f} MB (goal at most 60)"
+    )
+    return {"bare_s": bare, "drom_net_s": product, "extra_s": extra, "worker_private_mb": megabytes}
+
+
+def worker_memory() -> float:
+    """Private_Clean + Private_Dirty of a worker in the middle of a run, in MB."""
+    from drom_net.runtime.spec import NodeSpec
+
+    with tempfile.TemporaryDirectory(prefix="drom-star-") as name:
+        folder = make_examples(Path(name), 1, 1458, 200_000)
+        endpoint = f"ipc://{name}/reducer"
+        common = {
+            "tasks": ("one",), "algorithm": "drom", "parameters": {}, "seed": SEED, "rounds": None, "dim": 1458,
+            "run_id": "benchmark", "config_digest": "", "feature_digest": "", "endpoint": endpoint, "timeouts": {},
+            "parent": os.getpid(),
+        }  # fmt: skip
+        reducer = NodeSpec(role="reducer", name="reducer", task=-1, out=f"{name}/reducer", **common)
+        worker = NodeSpec(role="worker", name="one", task=0, out=f"{name}/one", examples=f"{folder}/examples/0", **common)
+        processes = []
+        for spec in (reducer, worker):
+            Path(spec.out).mkdir()
+            spec.write(Path(spec.out) / "spec.json")
+            command = [sys.executable, "-m", "drom_net.runtime", f"{spec.out}/spec.json"]
+            processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, env=ENVIRONMENT))
+        lines = processes[1].stdout
+        assert lines is not None
+        while json.loads(lines.readline()).get("round", 0) < 1000:
+            pass
+        private = sum(
+            int(line.split()[1])
+            for line in Path(f"/proc/{processes[1].pid}/smaps_rollup").read_text().splitlines()
+            if line.startswith(("Private_Clean", "Private_Dirty"))
+        )
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.communicate()
+    return private / 1024
+
+
+ROLES = {
+    "bare-root": bare_root,
+    "bare-leaf": bare_leaf,
+    "idle-root": idle_root,
+    "idle-leaf": idle_leaf,
+    "mpi": mpi,
+}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,24 @@
+"""What is computed: the learners, as pure functions on arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from drom_net.algorithms.base import Algorithm
+from drom_net.algorithms.drom import PAPER, DromParameters, drom
+from drom_net.algorithms.local import LocalParameters, local
+
+ALGORITHMS: dict[str, Callable[[Any], Algorithm]] = {"drom": drom, "local": local}
+"""Name -> constructor, which takes the algorithm's parameters."""
+
+PARAMETERS: dict[str, type] = {"drom": DromParameters, "local": LocalParameters}
+"""Name -> the dataclass of its parameters."""
+
+PRESETS: dict[str, dict[str, dict[str, object]]] = {
+    "drom": {"default": {}, "paper": PAPER},
+    "local": {"default": {}},
+}
+"""Name -> named parameter sets, as values that replace the defaults (by field name)."""
+
+__all__ = ["ALGORITHMS", "PARAMETERS", "PRESETS", "Algorithm"]

@@ -1,0 +1,124 @@
+"""What an algorithm is: a few pure functions, and the values that pass between a task and the centre."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from drom_net.algorithms.features import Features, Vector
+
+LocalState = Any
+"""One task's state; its type is the algorithm's own affair."""
+CentralState = Any
+
+
+class Example(NamedTuple):
+    """One labelled example as the learner sees it."""
+
+    x: Features
+    """Shape (d,), dense or sparse; never written to."""
+    y: float
+    """-1.0 or +1.0."""
+
+
+class Prediction(NamedTuple):
+    """What a task said of an example before it learned from it."""
+
+    score: float
+    """<w, x>; the predicted label is +1 when it is >= 0."""
+    loss: float
+    gamma: float
+    """The weight of the example, 0 for an outlier (capped L_p weight)."""
+
+
+class ContributionKind(IntEnum):
+    """What a task answers to a sync round."""
+
+    VECTORS = 1
+    SKIP = 2
+    """An outlier: nothing was learned, nothing is sent; the last contribution stands."""
+    IDLE = 3
+    """No example in this round."""
+
+
+class ReplyKind(IntEnum):
+    """What a task gets back; the numbers are part of the digest."""
+
+    NONE = 0
+    """No reply belongs to this round: it was no sync round, or the run was stopped in it."""
+    KEEP = 1
+    """Nothing new for this task; its correction stays."""
+    ZERO = 2
+    """No correction: sigma_1 <= 1."""
+    VECTORS = 3
+
+
+class Contribution(NamedTuple):
+    """A task's part in one sync round. Its vectors are never written to."""
+
+    kind: ContributionKind
+    vectors: tuple[Vector, ...] = ()
+    last: bool = False
+    """This is the task's last round; what it sent stays (or is dropped) from here on."""
+
+
+class Reply(NamedTuple):
+    """What one task gets from the central step. Its vectors are never written to."""
+
+    kind: ReplyKind
+    vectors: tuple[Vector, ...] = ()
+
+
+IDLE = Contribution(ContributionKind.IDLE)
+SKIP = Contribution(ContributionKind.SKIP)
+NO_REPLY = Reply(ReplyKind.NONE)
+KEEP = Reply(ReplyKind.KEEP)
+ZERO = Reply(ReplyKind.ZERO)
+
+
+@dataclass(frozen=True, slots=True)
+class CentralInfo:
+    """What the centre saw in one round; part of the records."""
+
+    sigma: float
+    """The largest singular value of A."""
+    v: Vector
+    """Its vector over the tasks, shape (m,)."""
+    residual: float
+    """|A^T v - sigma u|, how far the pair is from being exact."""
+
+
+class Algorithm(NamedTuple):
+    """One multi-task learner as pure functions: state goes in and comes out.
+
+    The state that goes in is given up: its arrays may be reused, and the caller never looks at it again.
+    Examples, contributions and replies are never written to.
+    """
+
+    name: str
+    init_local: Callable[[int], LocalState]
+    """dim -> a task's state before its first example."""
+    primal_step: Callable[[LocalState, Example, int], tuple[LocalState, Prediction]]
+    """(state, example, t): predicts, and does what needs no reply."""
+    dual_step: Callable[[LocalState, Reply, int], tuple[LocalState, Contribution]]
+    """(state, reply of the last sync round, t): does the rest of round t and yields the contribution."""
+    init_central: Callable[[tuple[int, ...], int, np.random.Generator], CentralState]
+    """(tasks in order, dim, random numbers for a start) -> the centre's state."""
+    central_step: Callable[
+        [CentralState, Mapping[int, Contribution]], tuple[CentralState, dict[int, Reply], CentralInfo]
+    ]
+    """(state, contributions by task): the centre's half of a sync round, one reply for each that came in."""
+    is_sync: Callable[[int], bool]
+    """Whether round t is a sync round."""
+    predict: Callable[[LocalState, Features], float]
+    """The score <w, x> of a state, at any time."""
+    model: Callable[[LocalState], dict[str, Vector]]
+    """The vectors that are the task's result, in the order of the digest: w first."""
+    push_vectors: int
+    """How many d-vectors a contribution carries."""
+    pull_vectors: int
+    """How many d-vectors a reply carries."""

@@ -1,0 +1,73 @@
+"""Local: every task learns alone by gradient steps. The yardstick for all sharing; nothing is ever sent."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from drom_net.algorithms.base import (
+    KEEP,
+    SKIP,
+    Algorithm,
+    CentralInfo,
+    Contribution,
+    Example,
+    Prediction,
+    Reply,
+)
+from drom_net.algorithms.features import SparseVector, Vector, add_scaled, dot
+from drom_net.algorithms.losses import LOSSES
+from drom_net.fields import Choice, Number, option
+
+
+@dataclass(frozen=True, slots=True)
+class LocalParameters:
+    """Local's parameters."""
+
+    eta0: float = option(Number(above=0.0), 10.0, doc="The first step size; round t steps by eta0/sqrt(t).")
+    loss: str = option(Choice(tuple(LOSSES)), "logistic", doc="The loss of the margin.")
+
+
+def local(parameters: LocalParameters | None = None) -> Algorithm:
+    """w -= eta0/sqrt(t) g, with g the gradient of the plain loss (section 4 of the specification)."""
+    parameters = parameters or LocalParameters()
+    loss = LOSSES[parameters.loss]
+    eta0 = parameters.eta0
+
+    def primal_step(w: Vector, example: Example, t: int) -> tuple[Vector, Prediction]:
+        x, y = example
+        score = dot(w, x)
+        z = y * score
+        c = loss.slope(z) * y
+        eta = eta0 / math.sqrt(t)
+        # eta * (c * x) and not (eta * c) * x: so that DROM with lambda = rho = 0 has the same bits.
+        if isinstance(x, SparseVector):
+            add_scaled(w, -eta, SparseVector(x.indices, c * x.values))
+        else:
+            w -= eta * (c * x)
+        return w, Prediction(score, loss.value(z), 1.0)
+
+    def dual_step(w: Vector, reply: Reply, t: int) -> tuple[Vector, Contribution]:
+        return w, SKIP
+
+    def central_step(
+        state: None, contributions: Mapping[int, Contribution]
+    ) -> tuple[None, dict[int, Reply], CentralInfo]:
+        return state, dict.fromkeys(sorted(contributions), KEEP), CentralInfo(0.0, np.zeros(0), 0.0)
+
+    return Algorithm(
+        name="local",
+        init_local=lambda dim: np.zeros(dim),
+        primal_step=primal_step,
+        dual_step=dual_step,
+        init_central=lambda tasks, dim, rng: None,
+        central_step=central_step,
+        is_sync=lambda t: False,
+        predict=dot,
+        model=lambda w: {"w": w},
+        push_vectors=0,
+        pull_vectors=0,
+    )

@@ -1,0 +1,30 @@
+"""NumPy's BLAS: kept to one thread a process, and which kernel it computes with. Imports nothing of NumPy by itself."""
+
+from __future__ import annotations
+
+ONE_THREAD = dict.fromkeys(
+    (
+        "OPENBLAS_NUM_THREADS",
+        "OMP_NUM_THREADS",
+        "MKL_NUM_THREADS",
+        "VECLIB_MAXIMUM_THREADS",
+        "BLIS_NUM_THREADS",
+    ),
+    "1",
+)
+"""Environment variables that must be set before NumPy is imported: threads times workers would fight for the cores,
+and the number of threads may change the last bits."""
+
+
+def blas_kernel() -> str:
+    """Which kernel NumPy's BLAS computes with (the last bits depend on it), or "unknown"."""
+    import ctypes
+
+    from numpy.linalg import _umath_linalg
+
+    try:
+        function = ctypes.CDLL(_umath_linalg.__file__).scipy_openblas_get_corename64_
+    except (AttributeError, OSError):
+        return "unknown"
+    function.restype = ctypes.c_char_p
+    return str(function().decode())

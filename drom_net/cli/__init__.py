@@ -1,0 +1,70 @@
+"""The command line: parse, call, print; an exception becomes one message and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from drom_net import __version__
+from drom_net.cli.data import data
+from drom_net.cli.nodes import reducer, worker
+from drom_net.cli.results import merge, predict, show, verify
+from drom_net.cli.run import check, run
+from drom_net.errors import DromNetError
+
+EXIT_CODES = """\b
+Exit codes:
+  0    finished
+  1    unexpected error, or a node failed
+  2    usage, configuration or data
+  3    rejected by the cluster
+  4    the cluster, or a node that is needed, is gone
+  130  interrupted (Ctrl-C)
+  143  terminated (SIGTERM)
+"""
+
+
+@click.group(epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="drom-net")
+def group() -> None:
+    """Online multi-task learning across sites that keep their own data.
+
+    Each site is a task with its own process; the processes share strength by one vector a round.
+
+    \b
+    Example:
+      drom-net run configs/quickstart.yaml
+    """
+
+
+for command in (run, check, show, verify, merge, predict, reducer, worker, data):
+    group.add_command(command)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line and return its exit code."""
+    try:
+        result = group.main(args=arguments, prog_name="drom-net", standalone_mode=False)
+        sys.stdout.flush()
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        return 130
+    except DromNetError as error:
+        for line in str(error).splitlines():
+            click.echo(f"error: {line}", err=True)
+        return error.exit_code
+    except BrokenPipeError:
+        # Whoever read our output has gone; what is still in the buffer is nobody's.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        where = f": {error.filename}" if error.filename else ""
+        click.echo(f"error: {error.strerror or error}{where}", err=True)
+        return 1
+    return result if isinstance(result, int) else 0

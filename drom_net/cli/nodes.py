@@ -1,0 +1,146 @@
+"""drom-net reducer, worker: one process of a cluster, started by hand on any host."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from drom_net.blas import blas_kernel
+from drom_net.cli import options
+from drom_net.cli.run import warn_of_paper_parameters
+from drom_net.cluster.local import node_command, node_environment
+from drom_net.cluster.plan import Roster, about_run, node_specs
+from drom_net.config import ClusterConfig, is_loopback, load_config, to_yaml
+from drom_net.data.datasets import known_dim, load_dataset, task_names
+from drom_net.data.prepare import make_stream
+from drom_net.data.settings import FileData
+from drom_net.errors import ConfigError, Problem, UsageError
+from drom_net.rundir import node_folder, write_environment
+from drom_net.runtime.spec import NodeSpec
+from drom_net.summary import write_json
+
+out_option = click.option(
+    "--out", type=click.Path(path_type=Path), help="The run directory; by default runs/NAME, NAME being FILE's."
+)
+
+
+@click.command()
+@options.config_file
+@click.option("--bind", metavar="ENDPOINT", help="Where to listen, instead of reducer.bind or reducer.endpoint.")
+@click.option("--insecure", is_flag=True, help="Listen beyond this machine although nothing is encrypted yet.")
+@out_option
+def reducer(file: Path, bind: str | None, insecure: bool, out: Path | None) -> None:
+    """Run the reducer of the cluster that FILE describes; its workers may come before or after it.
+
+    \b
+    Example:
+      drom-net reducer configs/star-4.yaml --out runs/by-hand
+    """
+    config = load_config(file, _override("reducer.bind", bind))
+    warn_of_paper_parameters(config)
+    listens = config.reducer.listens_at
+    if listens is None:
+        raise _missing(config, "reducer.endpoint", "an address where the reducer and its workers meet")
+    if not is_loopback(listens) and not insecure:
+        raise UsageError(
+            f"{listens} can be reached from other machines, and nothing is encrypted or authenticated; "
+            "--insecure allows it, in a network where you trust everybody"
+        )
+    names = _roster_names(config)
+    dim = known_dim(config.data, config.base)
+    if dim is None:
+        raise _missing(config, "data.dim", "the number of features (or data.features): a reducer reads no data")
+    out = out or Path("runs") / config.name
+    spec, *_ = _specs(config, Roster(names, dim, ""), out, endpoint=listens)
+    _become(spec, config)
+
+
+@click.command()
+@options.config_file
+@click.option("--task", "-k", required=True, envvar="DROM_NET_TASK", help="Which task: its number from 0, or its name.")
+@click.option("--endpoint", metavar="ENDPOINT", help="Where the reducer is, instead of FILE's reducer.endpoint.")
+@out_option
+def worker(file: Path, task: str, endpoint: str | None, out: Path | None) -> None:
+    """Run the worker of one task of the cluster that FILE describes; it reads that task's data only.
+
+    \b
+    Example:
+      drom-net worker configs/star-4.yaml --task 2 --out runs/by-hand
+    """
+    config = load_config(file, _override("reducer.endpoint", endpoint))
+    if config.reducer.endpoint is None:
+        raise _missing(config, "reducer.endpoint", "an address where the reducer and its workers meet")
+    names = _roster_names(config)
+    index = options.task_index(names, task)
+    dataset = load_dataset(config.data, base=config.base, only=index)
+    roster = Roster(names, dataset.dim, dataset.feature_digest)
+    out = out or Path("runs") / config.name
+    spec = _specs(config, roster, out, endpoint=config.reducer.endpoint)[1 + index]
+    stream = make_stream(
+        dataset.tasks[0], config.data, seed=config.seed, index=index, spread_over=roster.spread_over(config)
+    )
+    _claim(Path(spec.out))
+    stream.save(Path(spec.examples))
+    facts = {
+        "features": dataset.features,
+        "preprocessing": dataset.preprocessing.to_json(),
+        "positive": dataset.positive,
+    }
+    write_json(Path(spec.out) / "data.json", facts)
+    _become(spec, config)
+
+
+def _override(key: str, value: str | None) -> list[str]:
+    return [] if value is None else [f"{key}={value}"]
+
+
+def _roster_names(config: ClusterConfig) -> tuple[str, ...]:
+    """The roster, from FILE alone: no node sees all data."""
+    if isinstance(config.data, FileData) and config.data.tasks is None:
+        raise _missing(config, "data.tasks", "the names of all tasks, for no node sees the others' files")
+    if config.data.alignment == "spread" and config.rounds is None:
+        raise _missing(config, "rounds", "a number of rounds, for no node knows how long the others' streams are")
+    return task_names(config.data, config.base)
+
+
+def _missing(config: ClusterConfig, key: str, expected: str) -> ConfigError:
+    return ConfigError([Problem(f"{config.path}: {key}", expected, "nothing")])
+
+
+def _specs(config: ClusterConfig, roster: Roster, out: Path, *, endpoint: str) -> list[NodeSpec]:
+    return node_specs(
+        config,
+        roster,
+        endpoint=endpoint,
+        bind=endpoint,
+        run_id="",
+        parent=0,
+        folder_of={name: str(node_folder(out, name)) for name in ("reducer", *roster.tasks)},
+        about=about_run(config, positive=getattr(config.data, "positive", None) or "+1"),
+        summary=str(out / "summary.json"),
+    )
+
+
+def _claim(folder: Path) -> None:
+    """Make the node's own folder; what another run has left there is never touched."""
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError:
+        raise UsageError(
+            f"{folder} exists already and is not overwritten; choose another --out, or remove it"
+        ) from None
+
+
+def _become(spec: NodeSpec, config: ClusterConfig) -> None:
+    """Turn this process into the node: all that was needed to read FILE and data is let go of."""
+    folder = Path(spec.out)
+    if spec.role == "reducer":
+        _claim(folder)
+    (folder / "config.yaml").write_text(to_yaml(config))
+    write_environment(folder / "environment.json", blas=blas_kernel())
+    path = folder / "spec.json"
+    spec.write(path)
+    command = node_command(path)
+    os.execve(command[0], command, node_environment())

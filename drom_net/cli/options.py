@@ -1,0 +1,38 @@
+"""Arguments and options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from drom_net.errors import UsageError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+config_file = click.argument("file", type=click.Path(path_type=Path), envvar="DROM_NET_CONFIG")
+overrides = click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Replace a value of FILE, such as algorithm.eta0=5; may be repeated.",
+)
+as_json = click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
+run_dir = click.argument("run_dir", type=click.Path(path_type=Path))
+
+
+def task_index(names: tuple[str, ...] | list[str], wanted: str) -> int:
+    """The number of a task that was named by its name or its number from 0.
+
+    Raises:
+        UsageError: There is no such task.
+    """
+    if wanted in names:
+        return list(names).index(wanted)
+    if wanted.isascii() and wanted.isdigit() and int(wanted) < len(names):
+        return int(wanted)
+    shown = ", ".join(names[:20]) + (", .." if len(names) > 20 else "")
+    raise UsageError(f'--task: expected a number from 0 to {len(names) - 1} or one of {shown}; got "{wanted}"')

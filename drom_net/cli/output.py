@@ -1,0 +1,214 @@
+"""What people see: progress while a run goes on, and tables of its result."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from drom_net.cluster.run import Progress
+from drom_net.metrics import Totals, total
+
+_PLAIN_EVERY_S = 2.0
+_LIVE_EVERY_S = 0.25
+_LIVE_TASKS = 16
+
+
+def console(*, err: bool = False) -> Console:
+    """Rich's console; in a pipe without colour, and wide enough that nothing is cut."""
+    found = Console(stderr=err, highlight=False)
+    return found if found.is_terminal else Console(stderr=err, highlight=False, width=200, no_color=True)
+
+
+def percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.2f} %"
+
+
+def fraction(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
+def size(num_bytes: float) -> str:
+    """A number of bytes for people: powers of 1000."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if num_bytes < 1000:
+            return f"{num_bytes:.0f} {unit}" if unit == "B" else f"{num_bytes:.1f} {unit}"
+        num_bytes /= 1000
+    return f"{num_bytes:.1f} TB"
+
+
+class QuietProgress:
+    """Says nothing but what must be said."""
+
+    def start(self, names: Sequence[str], rounds: int) -> None:
+        self._names, self._rounds = names, rounds
+        self._started = self._last = time.monotonic()
+
+    def update(self, t: int, totals: Sequence[Totals], sigma: float | None) -> None:
+        pass
+
+    def say(self, text: str) -> None:
+        click.echo(text, err=True)
+
+    def _due(self, every_s: float) -> bool:
+        now = time.monotonic()
+        if now < self._last + every_s:
+            return False
+        self._last = now
+        return True
+
+    def _pace(self, t: int) -> tuple[float, float]:
+        """(rounds per second, seconds left)."""
+        seconds = max(time.monotonic() - self._started, 1e-9)
+        rate = t / seconds
+        return rate, (self._rounds - t) / rate if rate else 0.0
+
+
+class JsonProgress(QuietProgress):
+    """A JSON object a line on standard error, about every two seconds."""
+
+    def update(self, t: int, totals: Sequence[Totals], sigma: float | None) -> None:
+        if not self._due(_PLAIN_EVERY_S):
+            return
+        sums = total(totals)
+        rate, left_s = self._pace(t)
+        line = {"round": t, "rounds": self._rounds, "error_rate": sums.error_rate, "f1": sums.f1, "sigma_1": sigma}
+        click.echo(json.dumps(line | {"rounds_per_s": round(rate, 3), "left_s": round(left_s, 3)}), err=True)
+
+    def say(self, text: str) -> None:
+        click.echo(json.dumps({"message": text}), err=True)
+
+
+class PlainProgress(QuietProgress):
+    """A line about every two seconds, for logs and pipes."""
+
+    def update(self, t: int, totals: Sequence[Totals], sigma: float | None) -> None:
+        if self._due(_PLAIN_EVERY_S):
+            click.echo(progress_line(t, self._rounds, totals, sigma, *self._pace(t)), err=True)
+
+
+class LiveProgress(QuietProgress):
+    """A table that is redrawn in place, in a terminal."""
+
+    def __init__(self) -> None:
+        self._live = Live(console=console(err=True), transient=True, auto_refresh=False)
+
+    def __enter__(self) -> LiveProgress:
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def update(self, t: int, totals: Sequence[Totals], sigma: float | None) -> None:
+        if not self._due(_LIVE_EVERY_S):
+            return
+        table = Table(title=progress_line(t, self._rounds, totals, sigma, *self._pace(t)), title_justify="left")
+        for column in ("task", "examples", "error rate", "F1"):
+            table.add_column(column, justify="left" if column == "task" else "right")
+        for name, figures in list(zip(self._names, totals, strict=True))[:_LIVE_TASKS]:
+            table.add_row(name, str(figures.examples), percent(figures.error_rate), fraction(figures.f1))
+        if len(self._names) > _LIVE_TASKS:
+            table.add_row(f"and {len(self._names) - _LIVE_TASKS} more", "", "", "")
+        self._live.update(table, refresh=True)
+
+    def say(self, text: str) -> None:
+        self._live.console.print(text, markup=False)
+
+
+def progress_line(
+    t: int, rounds: int, totals: Sequence[Totals], sigma: float | None, rate: float, left_s: float
+) -> str:
+    """One line on the state of a run."""
+    sums = total(totals)
+    parts = [f"round {t}/{rounds}", f"error rate {percent(sums.error_rate)}", f"F1 {fraction(sums.f1)}"]
+    if sigma is not None:
+        parts.append(f"sigma_1 {sigma:.3g}")
+    return "  ".join([*parts, f"{rate:.0f} rounds/s", f"{left_s:.0f} s left"])
+
+
+def choose_progress(*, as_json: bool, quiet: bool) -> Progress:
+    """The progress that fits where it is shown. A LiveProgress must be entered."""
+    if as_json:
+        return JsonProgress()
+    if quiet:
+        return QuietProgress()
+    return LiveProgress() if sys.stderr.isatty() else PlainProgress()
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1, title: str = "") -> None:
+    """A table on standard output; the first `left` columns are text, the others numbers."""
+    table = Table(box=None, pad_edge=False, title=title or None, title_justify="left", header_style="bold")
+    for index, column in enumerate(columns):
+        table.add_column(column, justify="left" if index < left else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    console().print(table)
+
+
+def print_result(summary: dict[str, Any]) -> None:
+    """One run: a row for each task, the figures over all, the digest."""
+    seen = summary["seen_errors"] != summary["errors"]
+    columns = ["task", "examples", "error rate", "F1", "outliers", "sent", "received"]
+    if seen:
+        columns.insert(3, "on seen labels")
+    rows = []
+    for task in [*summary["tasks"], summary | {"name": "all"}]:
+        row = [task["name"], str(task["examples"]), percent(task["error_rate"]), fraction(task["f1"])]
+        row += [str(task["outliers"]), size(task["bytes_sent"]), size(task["bytes_received"])]
+        if seen:
+            row.insert(3, percent(task["error_rate_seen"]))
+        rows.append(row)
+    print_table(columns, rows)
+    click.echo(
+        f"\n{summary['algorithm']} on {summary['dataset']}, driver {summary['driver']}: {summary['status']} after "
+        f"{summary['rounds']} rounds, {summary['seconds']:.2f} s\n"
+        f"error rate {percent(summary['error_rate'])} (mean over tasks {percent(summary['error_rate_macro'])}), "
+        f"F1 {fraction(summary['f1'])} (+1 is {summary['positive']})\n"
+        f"digest {summary['digest']}"
+    )
+
+
+def print_comparison(summaries: Sequence[dict[str, Any]], titles: Sequence[str]) -> None:
+    """Several runs of the same tasks side by side."""
+    columns = ["task", "examples"]
+    for title in titles:
+        columns += [f"{title} error", "F1"]
+    by_name: list[dict[str, Any]] = [{task["name"]: task for task in summary["tasks"]} for summary in summaries]
+    rows = []
+    for name in by_name[0]:
+        rows.append(_side_by_side(name, [tasks.get(name) for tasks in by_name]))
+    rows.append(_side_by_side("all", list(summaries)))
+    print_table(columns, rows)
+    click.echo()
+    width = max(map(len, titles))
+    for title, summary in zip(titles, summaries, strict=True):
+        alone = "each task alone" if summary["algorithm"] == "local" else "tasks together"
+        error, f1 = percent(summary["error_rate"]), fraction(summary["f1"])
+        click.echo(
+            f"{title:<{width}}  {alone:<15}  error rate {error}, F1 {f1}, "
+            f"{summary['rounds']} rounds in {summary['seconds']:.2f} s, "
+            f"{size(summary['bytes_sent'] + summary['bytes_received'])} moved"
+        )
+
+
+def _side_by_side(name: str, figures: Sequence[dict[str, Any] | None]) -> list[str]:
+    row = [name, next((str(entry["examples"]) for entry in figures if entry), "-")]
+    for entry in figures:
+        row += [percent(entry["error_rate"]), fraction(entry["f1"])] if entry else ["-", "-"]
+    return row
+
+
+def print_json(document: object) -> None:
+    """One JSON document on standard output."""
+    click.echo(json.dumps(document, indent=2))
+
+
+Printer = Callable[[dict[str, Any]], None]

@@ -1,0 +1,140 @@
+"""drom-net show, verify, merge, predict: what a run has left behind."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import click
+import numpy as np
+
+from drom_net.algorithms.features import dot
+from drom_net.cli import options
+from drom_net.cli.output import print_comparison, print_json, print_result
+from drom_net.cluster.merge import merge_nodes
+from drom_net.data.preprocessing import Preprocessing
+from drom_net.data.rows import read_rows
+from drom_net.data.stream import SparseRows
+from drom_net.errors import DromNetError
+from drom_net.rundir import load_model, load_summary, recompute_digest
+
+
+@click.command()
+@click.argument("run_dirs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN_DIR...")
+@options.as_json
+def show(run_dirs: tuple[Path, ...], as_json: bool) -> None:
+    """Print the result of a finished run, or of several runs of the same tasks side by side.
+
+    \b
+    Examples:
+      drom-net show runs/quickstart
+      drom-net show runs/quickstart runs/quickstart-local
+    """
+    summaries = [load_summary(run_dir) for run_dir in run_dirs]
+    if as_json:
+        print_json(summaries[0] if len(summaries) == 1 else summaries)
+    elif len(summaries) == 1:
+        print_result(summaries[0])
+    else:
+        algorithms = [summary["algorithm"] for summary in summaries]
+        distinct = len(set(algorithms)) == len(algorithms)
+        print_comparison(summaries, algorithms if distinct else [run_dir.name for run_dir in run_dirs])
+
+
+@click.command()
+@options.run_dir
+@options.as_json
+def verify(run_dir: Path, as_json: bool) -> int:
+    """Compute the digest of a run again, from its records and its model, and compare.
+
+    \b
+    Example:
+      drom-net verify runs/quickstart
+    """
+    summary = load_summary(run_dir)
+    found = recompute_digest(run_dir, [task["name"] for task in summary["tasks"]])
+    good = found == summary["digest"]
+    if as_json:
+        print_json({"digest": summary["digest"], "recomputed": found, "verified": good})
+    elif good:
+        click.echo(f"verified: records and model give the digest {found}")
+    else:
+        raise DromNetError(
+            f"{run_dir} is not as it was written: its summary says digest {summary['digest']}, "
+            f"its records and model give {found}"
+        )
+    return 0 if good else 1
+
+
+@click.command()
+@click.argument("dirs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="DIR...")
+@click.option("--out", type=click.Path(path_type=Path), help="A new run directory; by default the first DIR itself.")
+@click.option("--records", "file_format", type=click.Choice(["csv", "parquet"]), default="csv", show_default=True)
+@options.as_json
+def merge(dirs: tuple[Path, ...], out: Path | None, file_format: str, as_json: bool) -> None:
+    """Put the folders of nodes that were started by hand together into one run directory.
+
+    \b
+    Example (the --out of the reducer and of workers on two hosts):
+      drom-net merge from-host-a from-host-b --out runs/all
+    """
+    summary = merge_nodes(dirs, out or dirs[0], file_format=file_format)
+    if as_json:
+        print_json(summary)
+    else:
+        print_result(summary)
+        click.echo(f"run directory {out or dirs[0]}")
+
+
+@click.command()
+@options.run_dir
+@click.option("--task", "-k", required=True, help="Whose model: the task's number from 0, or its name.")
+@click.option(
+    "--format",
+    "row_format",
+    type=click.Choice(["csv", "svmlight"]),
+    default="csv",
+    show_default=True,
+    help="Of the rows.",
+)
+@options.as_json
+def predict(run_dir: Path, task: str, row_format: str, as_json: bool) -> None:
+    """Label rows from standard input with a task's model; one line "label,score" for each on standard output.
+
+    Rows are as in the run's data files: CSV with a line of column names (others than the features are left
+    out), or svmlight lines; they are scaled as the run scaled its own.
+
+    \b
+    Example:
+      drom-net predict runs/mail --task alice < new-mail.csv
+    """
+    model = load_model(run_dir)
+    names = [str(name) for name in model["tasks"]]
+    index = options.task_index(names, task)
+    preprocessing = Preprocessing.from_json(json.loads(str(model["preprocessing"])))
+    features = tuple(str(name) for name in model["features"])
+    if preprocessing.bias and features:
+        features = features[:-1]
+    if sys.stdin.isatty():
+        click.echo("reading rows from the terminal; end them with Ctrl-D", err=True)
+    raw = read_rows(
+        io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8-sig"),
+        format=cast(Literal["csv", "svmlight"], row_format),
+        features=features or None,
+        dim=preprocessing.raw_dim,
+        zero_based=preprocessing.zero_based,
+    )
+    rows = preprocessing.apply(raw, names[index])
+    w = np.ascontiguousarray(model["W"][index])
+    count = len(rows.indptr) - 1 if isinstance(rows, SparseRows) else len(rows)
+    scores = [dot(w, rows.row(row) if isinstance(rows, SparseRows) else rows[row]) for row in range(count)]
+    predictions: list[dict[str, Any]] = [{"label": 1 if score >= 0.0 else -1, "score": score} for score in scores]
+    if as_json:
+        print_json(predictions)
+        return
+    click.echo("label,score")
+    for prediction in predictions:
+        click.echo(f"{prediction['label']},{prediction['score']!r}")

@@ -1,0 +1,176 @@
+"""drom-net run, check: a whole cluster on this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import resource
+from pathlib import Path
+
+import click
+
+from drom_net.algorithms.drom import PAPER, DromParameters
+from drom_net.cli import options
+from drom_net.cli.output import (
+    LiveProgress,
+    choose_progress,
+    print_json,
+    print_result,
+    print_table,
+    size,
+)
+from drom_net.cluster.plan import cost
+from drom_net.cluster.run import Prepared, prepare
+from drom_net.cluster.run import run as run_prepared
+from drom_net.config import ClusterConfig, config_digest, load_config
+from drom_net.data.datasets import load_dataset
+from drom_net.errors import UsageError
+from drom_net.rundir import free_run_directory
+
+
+def load_and_prepare(file: Path, overrides: tuple[str, ...]) -> Prepared:
+    """Read the configuration and all its data, and check both.
+
+    Raises:
+        InputError: Everything that is wrong with it.
+    """
+    config = load_config(file, overrides)
+    return prepare(config, load_dataset(config.data, base=config.base))
+
+
+@click.command()
+@options.config_file
+@click.option(
+    "--driver",
+    type=click.Choice(["processes", "reference"]),
+    default="processes",
+    show_default=True,
+    help="Real processes and sockets, or the plain loop in one process.",
+)
+@click.option("--out", type=click.Path(path_type=Path), help="The run directory; by default a new one in runs/.")
+@click.option(
+    "--records",
+    "file_format",
+    type=click.Choice(["csv", "parquet"]),
+    default="csv",
+    show_default=True,
+    help="The format of the records.",
+)
+@options.overrides
+@options.as_json
+@click.option("-q", "--quiet", is_flag=True, help="No progress and no table; errors are still told.")
+def run(
+    file: Path,
+    driver: str,
+    out: Path | None,
+    file_format: str,
+    overrides: tuple[str, ...],
+    as_json: bool,
+    quiet: bool,
+) -> int:
+    """Run the cluster that FILE describes on this machine, and stay with it.
+
+    The result goes to standard output, progress to standard error. Ctrl-C ends the run in order and keeps
+    what was learned so far; a second one ends it at once.
+
+    \b
+    Example:
+      drom-net run configs/quickstart.yaml --set data.flip=0.1 --out runs/noisy
+    """
+    prepared = load_and_prepare(file, overrides)
+    warn_of_paper_parameters(prepared.config)
+    check_file_descriptors(prepared, driver)
+    out = out or free_run_directory(prepared.config.name)
+    progress = choose_progress(as_json=as_json, quiet=quiet)
+    with progress if isinstance(progress, LiveProgress) else contextlib.nullcontext():
+        summary, exit_code = run_prepared(prepared, driver=driver, out=out, progress=progress, file_format=file_format)
+    if as_json:
+        print_json(summary | {"run_directory": str(out)})
+    elif not quiet:
+        print_result(summary)
+        click.echo(f"run directory {out}")
+    if exit_code:
+        click.echo("interrupted; what was learned so far is saved", err=True)
+    return exit_code
+
+
+@click.command()
+@options.config_file
+@options.overrides
+@options.as_json
+def check(file: Path, overrides: tuple[str, ...], as_json: bool) -> None:
+    """Check FILE and its data, print the plan, start nothing.
+
+    \b
+    Example:
+      drom-net check configs/star-4.yaml
+    """
+    prepared = load_and_prepare(file, overrides)
+    warn_of_paper_parameters(prepared.config)
+    config, roster = prepared.config, prepared.roster
+    costs = cost(config, roster)
+    endpoint = config.reducer.endpoint or "a private local socket"
+    listens = config.reducer.listens_at or endpoint
+    counts = [stream.num_examples for stream in prepared.streams]
+    if as_json:
+        print_json(
+            {
+                "name": config.name,
+                "algorithm": config.algorithm.name,
+                "dataset": type(config.data).dataset,
+                "rounds": prepared.rounds,
+                "dim": roster.dim,
+                "config_digest": config_digest(config, roster.tasks),
+                "reducer": {"listens": config.reducer.listens_at, "endpoint": config.reducer.endpoint},
+                "tasks": [
+                    {"task": task, "name": name, "examples": count}
+                    for task, (name, count) in enumerate(zip(roster.tasks, counts, strict=True))
+                ],
+                **dataclasses.asdict(costs),
+            }
+        )
+        return
+    rows = [("reducer", "reducer", f"listens at {listens}", "")]
+    rows += [
+        (f"worker {task}", name, f"connects to {endpoint}", str(count))
+        for task, (name, count) in enumerate(zip(roster.tasks, counts, strict=True))
+    ]
+    print_table(["process", "name", "address", "examples"], rows, left=3)
+    total_bytes = costs.bytes_per_round * prepared.rounds
+    click.echo(
+        f"\n{config.algorithm.name} on {type(config.data).dataset}: {len(roster.tasks)} tasks, d = {roster.dim}, "
+        f"{prepared.rounds} rounds\n"
+        f"a worker sends at most {size(costs.push_bytes)} and gets {size(costs.pull_bytes)} a round; "
+        f"all together {size(costs.bytes_per_round)} a round, {size(total_bytes)} in all\n"
+        f"file descriptors: reducer about {costs.reducer_file_descriptors}, a worker "
+        f"{costs.worker_file_descriptors}, `drom-net run` {costs.launcher_file_descriptors}\n"
+        f"configuration digest {config_digest(config, roster.tasks)}\n"
+        "nothing was started"
+    )
+
+
+def warn_of_paper_parameters(config: ClusterConfig) -> None:
+    """Say what the literal parameters of the paper do."""
+    parameters = config.algorithm.parameters
+    if isinstance(parameters, DromParameters) and all(
+        getattr(parameters, name) == value for name, value in PAPER.items()
+    ):
+        click.echo(
+            "warning: these are the paper's literal parameters (preset paper); with them DROM predicts at chance, "
+            "see docs/algorithms.md",
+            err=True,
+        )
+
+
+def check_file_descriptors(prepared: Prepared, driver: str) -> None:
+    """Refuse a run that would run out of file descriptors half-way."""
+    if driver != "processes":
+        return
+    costs = cost(prepared.config, prepared.roster)
+    needed = max(costs.reducer_file_descriptors, costs.launcher_file_descriptors)
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit != resource.RLIM_INFINITY and needed > limit:
+        raise UsageError(
+            f"{len(prepared.roster.tasks)} tasks need about {needed} file descriptors in one process, "
+            f"the limit here is {limit}; raise it with `ulimit -n {needed}`"
+        )

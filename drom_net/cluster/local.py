@@ -1,0 +1,178 @@
+"""Run node specs as child processes of this one: start, watch, stop, and leave nothing behind."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from drom_net.blas import ONE_THREAD
+from drom_net.errors import NodeFailedError
+from drom_net.runtime.spec import NodeSpec
+
+_STOP_GRACE_S = 10.0
+_LOOK_EVERY_S = 0.1
+_LINE_LIMIT_BYTES = 1 << 20
+
+
+def node_command(spec_path: Path) -> list[str]:
+    """The command that becomes the node."""
+    return [sys.executable, "-m", "drom_net.runtime", str(spec_path)]
+
+
+def node_environment() -> dict[str, str]:
+    return os.environ | ONE_THREAD
+
+
+@dataclass(slots=True)
+class _Child:
+    spec: NodeSpec
+    process: subprocess.Popen[bytes]
+    pending: bytes = b""
+    error: str = ""
+
+
+@dataclass(slots=True)
+class Interruption:
+    """SIGINT and SIGTERM while a cluster runs: the first ends it in order, the second at once."""
+
+    exit_code: int = 0
+    again: bool = False
+    _former: dict[int, Any] = field(default_factory=dict)
+
+    def __enter__(self) -> Interruption:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._former[number] = signal.signal(number, self._on_signal)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._former.items():
+            signal.signal(number, handler)
+
+    def _on_signal(self, number: int, _: object) -> None:
+        self.again = self.exit_code != 0
+        self.exit_code = 130 if number == signal.SIGINT else 143
+
+
+def run_children(
+    specs: Sequence[NodeSpec],
+    spec_paths: Sequence[Path],
+    logs: Path,
+    *,
+    interruption: Interruption,
+    on_line: Callable[[NodeSpec, dict[str, Any]], None],
+    on_idle: Callable[[], None],
+) -> bool:
+    """Start every node and stay until all have ended.
+
+    Args:
+        logs: A folder; each node's standard error goes to NAME.log in it.
+        on_line: Called with each line that a node reports: a round's figures, or {"say": sentence}.
+        on_idle: Called several times a second.
+
+    Returns:
+        Whether all finished by themselves; False when they were interrupted, in order.
+
+    Raises:
+        NodeFailedError: A node ended with an error; the others were stopped first.
+    """
+    children: list[_Child] = []
+    with contextlib.ExitStack() as cleanup, selectors.DefaultSelector() as selector:
+        cleanup.callback(_kill_all, children)
+        for spec, path in zip(specs, spec_paths, strict=True):
+            with (logs / f"{spec.name}.log").open("wb") as log:
+                child = _Child(spec, _start(path, log))
+            children.append(child)
+            assert child.process.stdout is not None
+            os.set_blocking(child.process.stdout.fileno(), False)
+            selector.register(child.process.stdout, selectors.EVENT_READ, child)
+            if interruption.exit_code:
+                break
+        stopping_since: float | None = None
+        failed: _Child | None = None
+        while selector.get_map():
+            for key, _ in selector.select(_LOOK_EVERY_S):
+                child = key.data
+                for line in _read_lines(child):
+                    child.error = line.get("error", child.error)
+                    on_line(child.spec, line)
+                if child.process.stdout is not None and child.process.stdout.closed:
+                    selector.unregister(key.fileobj)
+                    code = child.process.wait()
+                    if code != 0 and stopping_since is None and failed is None:
+                        failed = child
+            on_idle()
+            if interruption.again:
+                break  # the clean-up kills them
+            if stopping_since is None and (interruption.exit_code or failed):
+                stopping_since = time.monotonic()
+                for child in children:
+                    if child.process.poll() is None:
+                        child.process.terminate()
+            if stopping_since is not None and time.monotonic() > stopping_since + _STOP_GRACE_S:
+                break
+    if failed is not None:
+        raise NodeFailedError(_why_failed(failed, logs))
+    return stopping_since is None and not interruption.exit_code
+
+
+def _start(spec_path: Path, log: IO[bytes]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        node_command(spec_path),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=log,
+        env=node_environment(),
+        # A Ctrl-C in the terminal is for the launcher, which ends its nodes in order.
+        start_new_session=True,
+    )
+
+
+def _read_lines(child: _Child) -> Iterator[dict[str, Any]]:
+    """The whole lines that have arrived; closes the pipe at its end."""
+    stdout = child.process.stdout
+    assert stdout is not None
+    data = os.read(stdout.fileno(), 1 << 16)
+    if not data:
+        stdout.close()
+        return
+    *lines, child.pending = (child.pending + data).split(b"\n")
+    child.pending = child.pending[-_LINE_LIMIT_BYTES:]
+    for line in lines:
+        try:
+            parsed = json.loads(line)
+        except ValueError:
+            continue  # not ours: some library printed it
+        if isinstance(parsed, dict):
+            yield parsed
+
+
+def _kill_all(children: list[_Child]) -> None:
+    for child in children:
+        if child.process.poll() is None:
+            child.process.kill()
+    for child in children:
+        child.process.wait()
+        if child.process.stdout is not None:
+            child.process.stdout.close()
+
+
+def _why_failed(child: _Child, logs: Path) -> str:
+    code = child.process.returncode
+    how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"failed with exit code {code}"
+    why = child.error or _last_line(logs / f"{child.spec.name}.log")
+    return f"{child.spec.name} {how}" + (f": {why}" if why else "") + f"; its log is {logs / child.spec.name}.log"
+
+
+def _last_line(path: Path) -> str:
+    lines = path.read_text(errors="replace").strip().splitlines()
+    return lines[-1].strip()[:500] if lines else ""

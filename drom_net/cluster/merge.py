@@ -1,0 +1,92 @@
+"""Put together what nodes that were started by hand have each written on their own."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from drom_net.errors import UsageError
+from drom_net.records import run_digest
+from drom_net.rundir import (
+    NODES,
+    create_run_directory,
+    read_central_outcome,
+    read_task_outcome,
+    write_model,
+    write_records,
+)
+from drom_net.runtime.spec import NodeSpec
+from drom_net.summary import TaskFigures, summarize, write_json
+
+
+def merge_nodes(folders: Sequence[Path], out: Path, *, file_format: str) -> dict[str, Any]:
+    """Collect the nodes' folders from all of `folders` and write a whole run directory.
+
+    Args:
+        folders: Run directories of nodes started by hand, each with some of the nodes.
+        out: Where to write; may be the first of `folders`.
+
+    Raises:
+        UsageError: A node is missing, is there twice, has not ended, or belongs to another run.
+    """
+    found = _find_nodes(folders)
+    spec = NodeSpec.read(found["reducer"] / "spec.json")
+    missing = [name for name in spec.tasks if name not in found]
+    if missing:
+        raise UsageError(f"no folder of {', '.join(missing)} in {', '.join(map(str, folders))}")
+    central = read_central_outcome(found["reducer"], len(spec.tasks))
+    tasks = [read_task_outcome(found[name]) for name in spec.tasks]
+    for folder in found.values():
+        _check_same_run(found["reducer"], folder)
+    if out not in folders:
+        create_run_directory(out)
+    facts = [json.loads((found[name] / "data.json").read_text()) for name in spec.tasks]
+    preprocessing = facts[0]["preprocessing"]
+    if preprocessing["sites"] is not None:
+        preprocessing["sites"] = {name: site for fact in facts for name, site in fact["preprocessing"]["sites"].items()}
+    write_model(
+        out / "model.npz",
+        tasks,
+        features=facts[0]["features"],
+        preprocessing=preprocessing,
+        positive=facts[0]["positive"],
+    )
+    write_records(out, tasks, central, file_format=file_format)
+    for name in ("config.yaml", "environment.json"):
+        shutil.copyfile(found["reducer"] / name, out / name)
+    finished = central.finished and all(task.finished for task in tasks)
+    summary = summarize(
+        [TaskFigures(task.name, task.rounds, task.totals, task.bytes_sent, task.bytes_received) for task in tasks],
+        about=spec.about | {"positive": facts[0]["positive"]},
+        driver="processes",
+        rounds=max(task.rounds for task in tasks),
+        seconds=central.seconds,
+        digest=run_digest([task.chain for task in tasks], central.chain),
+        status="finished" if finished else "interrupted",
+    )
+    write_json(out / "summary.json", summary)
+    return summary
+
+
+def _find_nodes(folders: Sequence[Path]) -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for folder in folders:
+        if not (folder / NODES).is_dir():
+            raise UsageError(f"{folder} has no folder {NODES}/: no node that was started by hand has written there")
+        for path in sorted((folder / NODES).iterdir()):
+            if path.name in found:
+                raise UsageError(f"{path.name} is there twice: {found[path.name]} and {path}")
+            if path.is_dir():
+                found[path.name] = path
+    if "reducer" not in found:
+        raise UsageError(f"no folder of the reducer in {', '.join(map(str, folders))}")
+    return found
+
+
+def _check_same_run(reducer: Path, folder: Path) -> None:
+    ours, theirs = (json.loads((path / "result.json").read_text()) for path in (reducer, folder))
+    if ours["run_id"] != theirs["run_id"]:
+        raise UsageError(f"{folder} belongs to run {theirs['run_id']}, {reducer} to run {ours['run_id']}")

@@ -1,0 +1,235 @@
+"""Run a whole configuration on this machine, by the driver of choice, and leave a run directory."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from drom_net.blas import blas_kernel
+from drom_net.cluster.local import Interruption, run_children
+from drom_net.cluster.plan import Roster, about_run, build_algorithm, node_specs
+from drom_net.config import ClusterConfig, to_yaml
+from drom_net.data.dataset import Dataset
+from drom_net.data.prepare import make_stream
+from drom_net.data.stream import TaskStream
+from drom_net.errors import StoppedError, UsageError
+from drom_net.metrics import Totals
+from drom_net.records import TASK_DTYPE, central_dtype, run_digest
+from drom_net.reference import run_reference
+from drom_net.rundir import (
+    LOGS,
+    NODES,
+    CentralOutcome,
+    TaskOutcome,
+    create_run_directory,
+    node_folder,
+    read_central_outcome,
+    read_task_outcome,
+    write_environment,
+    write_model,
+    write_records,
+)
+from drom_net.runtime.spec import NodeSpec
+from drom_net.summary import TaskFigures, summarize, write_json
+
+_SOCKET_PATH_LIMIT = 100  # bytes; the system's own limit for a socket's path is 107
+
+
+class Progress(Protocol):
+    """Where a run shows how it goes."""
+
+    def start(self, names: Sequence[str], rounds: int) -> None:
+        """The run begins; it will take so many rounds."""
+
+    def update(self, t: int, totals: Sequence[Totals], sigma: float | None) -> None:
+        """Round t is done. Called often; it is for the progress to be rare."""
+
+    def say(self, text: str) -> None:
+        """Something happened that a person should know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A configuration with its data, checked, before anything is started."""
+
+    config: ClusterConfig
+    dataset: Dataset
+    streams: tuple[TaskStream, ...]
+    roster: Roster
+
+    @property
+    def rounds(self) -> int:
+        longest = max(stream.last_round() for stream in self.streams)
+        return longest if self.config.rounds is None else min(longest, self.config.rounds)
+
+
+def prepare(config: ClusterConfig, dataset: Dataset) -> Prepared:
+    """Put the rows of each task into the order of learning, and flip labels where that is asked for."""
+    longest = max(len(task.labels) for task in dataset.tasks)
+    roster = Roster(tuple(task.name for task in dataset.tasks), dataset.dim, dataset.feature_digest, longest)
+    spread_over = roster.spread_over(config)
+    streams = tuple(
+        make_stream(task, config.data, seed=config.seed, index=index, spread_over=spread_over)
+        for index, task in enumerate(dataset.tasks)
+    )
+    return Prepared(config, dataset, streams, roster)
+
+
+def run(
+    prepared: Prepared, *, driver: str, out: Path, progress: Progress, file_format: str = "csv"
+) -> tuple[dict[str, Any], int]:
+    """Run it and write the run directory.
+
+    Args:
+        driver: "processes" or "reference".
+        out: The run directory; it must not exist yet, or be empty.
+        file_format: "csv" or "parquet" for the records.
+
+    Returns:
+        The summary, and the exit code: 0, or 130 and 143 for a run that was interrupted in order.
+
+    Raises:
+        NodeFailedError: A node ended with an error.
+    """
+    create_run_directory(out)
+    config = prepared.config
+    (out / "config.yaml").write_text(to_yaml(config))
+    write_environment(out / "environment.json", blas=blas_kernel())
+    progress.start(prepared.roster.tasks, prepared.rounds)
+    with Interruption() as interruption:
+        run_by = _run_as_processes if driver == "processes" else _run_as_loop
+        tasks, central = run_by(prepared, out, progress, interruption)
+    write_model(
+        out / "model.npz",
+        tasks,
+        features=prepared.dataset.features,
+        preprocessing=prepared.dataset.preprocessing.to_json(),
+        positive=prepared.dataset.positive,
+    )
+    write_records(out, tasks, central, file_format=file_format)
+    summary = summarize(
+        [TaskFigures(task.name, task.rounds, task.totals, task.bytes_sent, task.bytes_received) for task in tasks],
+        about=about_run(config, positive=prepared.dataset.positive),
+        driver=driver,
+        rounds=max(task.rounds for task in tasks),
+        seconds=central.seconds,
+        digest=run_digest([task.chain for task in tasks], central.chain),
+        status="finished" if not interruption.exit_code else "interrupted",
+    )
+    write_json(out / "summary.json", summary)
+    shutil.rmtree(out / NODES, ignore_errors=True)
+    return summary, interruption.exit_code
+
+
+def _run_as_loop(
+    prepared: Prepared, out: Path, progress: Progress, interruption: Interruption
+) -> tuple[list[TaskOutcome], CentralOutcome]:
+    def after_round(t: int, totals: Sequence[Totals], sigma: float | None) -> bool:
+        progress.update(t, totals, sigma)
+        return interruption.exit_code == 0
+
+    started = time.monotonic()
+    result = run_reference(
+        build_algorithm(prepared.config),
+        prepared.streams,
+        seed=prepared.config.seed,
+        rounds=prepared.config.rounds,
+        after_round=after_round,
+    )
+    seconds = time.monotonic() - started
+    tasks = []
+    for name, task, records in zip(prepared.roster.tasks, result.tasks, result.task_records, strict=True):
+        rows = np.frombuffer(records, dtype=TASK_DTYPE)
+        finished = interruption.exit_code == 0
+        tasks.append(TaskOutcome(name, finished, len(rows), task.chain, task.totals, task.model, rows))
+    central_rows = np.frombuffer(result.central_records, dtype=central_dtype(len(tasks)))
+    return tasks, CentralOutcome(interruption.exit_code == 0, result.central_chain, central_rows, seconds)
+
+
+def _run_as_processes(
+    prepared: Prepared, out: Path, progress: Progress, interruption: Interruption
+) -> tuple[list[TaskOutcome], CentralOutcome]:
+    names = prepared.roster.tasks
+    logs = out / LOGS
+    logs.mkdir()
+    with ExitStack() as cleanup:
+        endpoint, bind, remove = _endpoint(prepared.config, cleanup)
+        specs = node_specs(
+            prepared.config,
+            prepared.roster,
+            endpoint=endpoint,
+            bind=bind,
+            run_id=secrets.token_hex(8),
+            parent=os.getpid(),
+            folder_of={name: str(node_folder(out, name)) for name in ("reducer", *names)},
+            about={},
+            remove=remove,
+        )
+        paths = [_write_spec(spec) for spec in specs]
+        for name, stream in zip(names, prepared.streams, strict=True):
+            stream.save(node_folder(out, name) / "examples")
+            cleanup.callback(shutil.rmtree, node_folder(out, name) / "examples", ignore_errors=True)
+        view = _View(progress, len(names), interruption)
+        run_children(specs, paths, logs, interruption=interruption, on_line=view.on_line, on_idle=view.show)
+    if not all((Path(spec.out) / "result.json").exists() for spec in specs):
+        raise StoppedError("interrupted before every task had begun: there is no result", interruption.exit_code)
+    tasks = [read_task_outcome(node_folder(out, name)) for name in names]
+    return tasks, read_central_outcome(node_folder(out, "reducer"), len(names))
+
+
+def _endpoint(config: ClusterConfig, cleanup: ExitStack) -> tuple[str, str, tuple[str, ...]]:
+    """Where workers connect, where the reducer listens, and what to remove afterwards.
+
+    As configured, or a socket in a new folder that only this user can enter.
+    """
+    if config.reducer.endpoint is not None:
+        return config.reducer.endpoint, config.reducer.listens_at or config.reducer.endpoint, ()
+    folder = Path(tempfile.mkdtemp(prefix="drom-net-"))  # short, for a socket's path has a limit, and private
+    cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
+    path = folder / "reducer"
+    if len(os.fsencode(path)) > _SOCKET_PATH_LIMIT:
+        raise UsageError(
+            f"the folder for temporary files makes a socket's path too long ({path}); set a shorter TMPDIR"
+        )
+    return f"ipc://{path}", f"ipc://{path}", (str(folder),)
+
+
+def _write_spec(spec: NodeSpec) -> Path:
+    folder = Path(spec.out)
+    folder.mkdir(parents=True)
+    path = folder / "spec.json"
+    spec.write(path)
+    return path
+
+
+class _View:
+    """The nodes' reports put together: the state of the whole cluster."""
+
+    def __init__(self, progress: Progress, num_tasks: int, interruption: Interruption) -> None:
+        self._progress = progress
+        self._interruption = interruption
+        self._totals = [Totals() for _ in range(num_tasks)]
+        self._rounds = [0] * num_tasks
+        self._sigma: float | None = None
+
+    def on_line(self, spec: NodeSpec, line: dict[str, Any]) -> None:
+        if "totals" in line:
+            self._totals[spec.task] = Totals(*line["totals"])
+            self._rounds[spec.task] = line["round"]
+        elif "sigma_1" in line:
+            self._sigma = line["sigma_1"]
+        elif "say" in line and not self._interruption.exit_code:
+            self._progress.say(f"{spec.name}: {line['say']}")
+
+    def show(self) -> None:
+        self._progress.update(max(self._rounds), self._totals, self._sigma)

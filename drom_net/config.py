@@ -1,0 +1,415 @@
+"""One YAML file describes one cluster: read once, checked whole, and passed on as plain frozen values.
+
+What a key accepts stands beside the code that it configures (`drom_net.fields`). This module puts the
+sections together, checks what concerns several keys at once, and reports all problems together.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import ipaddress
+import json
+import math
+import os
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path, PurePath
+from typing import Any
+
+from drom_net.algorithms import PARAMETERS, PRESETS
+from drom_net.data.settings import DATA_SECTIONS, NAME, FileData, StreamSettings
+from drom_net.errors import ConfigError, did_you_mean
+from drom_net.fields import REQUIRED, Choice, Endpoint, Integer, Setting, option, settings_of
+from drom_net.protocol.settings import Timeouts
+from drom_net.section import Section
+from drom_net.yamlfile import Item, Mark, Problems, failure, quoted, read_option, read_yaml, write_yaml
+
+DATA_FOLDER_VARIABLE = "DROM_NET_DATA"
+
+
+@dataclass(frozen=True, slots=True)
+class AlgorithmChoice:
+    """Which learner, with an instance of its entry in `PARAMETERS`."""
+
+    name: str
+    parameters: Any
+
+
+@dataclass(frozen=True, slots=True)
+class ReducerSettings:
+    """Where the reducer and the workers meet."""
+
+    endpoint: str | None = option(
+        Endpoint(),
+        None,
+        doc="Where workers connect, tcp://host:port or ipc://path. "
+        "Left out, `run` uses a private socket of this machine; nodes started by hand need it.",
+    )
+    bind: str | None = option(
+        Endpoint(listens=True),
+        None,
+        doc="Where the reducer listens, if that is not the endpoint: tcp://0.0.0.0:5571 behind a name.",
+    )
+
+    @property
+    def listens_at(self) -> str | None:
+        """The address to bind."""
+        return self.bind or self.endpoint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterConfig:
+    """A checked configuration."""
+
+    name: str = option(NAME, None, doc="The name of the cluster and of its runs: by default that of the file.")
+    algorithm: AlgorithmChoice
+    data: StreamSettings
+    """An instance of one of `DATA_SECTIONS`."""
+    rounds: int | None = option(
+        Integer(1), None, doc="At most so many rounds; by default until the longest stream ends."
+    )
+    seed: int = option(Integer(0), 0, doc="What every random draw of the run is made from.")
+    reducer: ReducerSettings
+    timeouts: Timeouts
+    path: Path = field(compare=False)
+    """The file it came from."""
+    base: Path = field(compare=False)
+    """The folder where relative names of data files start."""
+
+
+def is_loopback(endpoint: str) -> bool:
+    """Whether only processes of this machine can reach an endpoint. Names but localhost are not looked up."""
+    if endpoint.startswith("ipc://"):
+        return True
+    host = endpoint.removeprefix("tcp://").rpartition(":")[0].strip("[]")
+    if host.lower() == "localhost":
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
+
+
+# What the sections may hold -----------------------------------------------------------------------
+
+
+def algorithm_settings(name: str) -> dict[str, Setting]:
+    """The keys of the `algorithm` section for one learner; `preset` replaces the defaults of the others."""
+    doc = "A named set of parameters, in place of the defaults of the other keys."
+    preset = Setting("preset", "preset", Choice(tuple(PRESETS[name])), "default", doc)
+    return {"name": _ALGORITHM_NAME, "preset": preset} | settings_of(PARAMETERS[name])
+
+
+def data_settings(dataset: str) -> dict[str, Setting]:
+    """The keys of the `data` section for one kind of data."""
+    return {"dataset": _DATASET} | settings_of(DATA_SECTIONS[dataset])
+
+
+_ALGORITHM_NAME = Setting("name", "name", Choice(tuple(PARAMETERS)), REQUIRED, "The learner.")
+_DATASET = Setting(
+    "dataset",
+    "dataset",
+    Choice(tuple(DATA_SECTIONS)),
+    REQUIRED,
+    "The kind of data; it may be left out where `files` is given.",
+)
+SECTIONS = ("algorithm", "data", "reducer", "timeouts")
+TOP_LEVEL = ("name", "algorithm", "data", "rounds", "seed", "reducer", "timeouts")
+"""All keys at the top, in the order in which they are written."""
+
+
+def _homes() -> Iterator[tuple[str, str, Collection[str]]]:
+    """Every section, its kind, and the keys it may hold."""
+    yield "", "", settings_of(ClusterConfig)
+    for name in PARAMETERS:
+        yield "algorithm", name, algorithm_settings(name)
+    for dataset in DATA_SECTIONS:
+        yield "data", dataset, data_settings(dataset)
+    yield "reducer", "", settings_of(ReducerSettings)
+    yield "timeouts", "", settings_of(Timeouts)
+
+
+# Loading ------------------------------------------------------------------------------------------
+
+
+def load_config(path: Path, overrides: Sequence[str] = ()) -> ClusterConfig:
+    """Read and check a configuration. Raises ConfigError with every problem that was found.
+
+    Args:
+        path: The YAML file.
+        overrides: ``key=value`` each, such as ``algorithm.eta0=5``; they replace what the file says.
+    """
+    problems = Problems(path)
+    root = read_yaml(path, problems)
+    if not isinstance(root.value, dict):
+        expected = "a mapping with the keys " + ", ".join(TOP_LEVEL)
+        raise failure(root.mark, expected=expected, got=str(root))
+    _override(root.value, overrides, problems)
+
+    top = _section(problems, "", root, settings_of(ClusterConfig), also=TOP_LEVEL)
+    if top.values.get("name", "") is None:
+        # Any file name will do: what a folder should not be called is replaced.
+        top.values["name"] = re.sub("[^A-Za-z0-9._-]+", "-", path.stem).strip("-._")[:64] or "cluster"
+    name, algorithm = _read_algorithm(problems, root.value.get("algorithm"))
+    dataset, data = _read_data(problems, root.value.get("data"))
+    reducer = _section(problems, "reducer", root.value.get("reducer"), settings_of(ReducerSettings))
+    _check_reducer(reducer)
+    timeouts = _section(problems, "timeouts", root.value.get("timeouts"), settings_of(Timeouts))
+    problems.raise_any()
+
+    settings = DATA_SECTIONS[dataset](**data.values)
+    base = path.absolute().parent
+    if isinstance(settings, FileData):
+        base = Path(os.environ.get(DATA_FOLDER_VARIABLE) or base / (settings.directory or "")).absolute()
+        # Written out, so that the configuration as run finds its data from anywhere.
+        settings = dataclasses.replace(settings, directory=str(base))
+    return ClusterConfig(
+        algorithm=AlgorithmChoice(name, PARAMETERS[name](**algorithm.values)),
+        data=settings,
+        reducer=ReducerSettings(**reducer.values),
+        timeouts=Timeouts(**timeouts.values),
+        path=path,
+        base=base,
+        **top.values,
+    )
+
+
+def _override(root: dict[str, Item], overrides: Sequence[str], problems: Problems) -> None:
+    """Put the values of ``--set`` in the place of the file's, as if they stood there."""
+    former_name = _kind(root.get("algorithm"), "name")
+    for index, override in enumerate(overrides):
+        dotted, equals, text = override.partition("=")
+        keys = [key.strip() for key in dotted.split(".")]
+        path = ".".join(keys)
+        mark = Mark(True, index, 0, str(problems.file))
+        if not equals or not all(keys):
+            problems.add(mark, "", expected="key=value, such as algorithm.eta0=5", got=quoted(override))
+            continue
+        section = root
+        for key in keys[:-1]:
+            inner = section.get(key)
+            if inner is None or inner.value is None:
+                inner = section[key] = Item({}, mark)
+            if not isinstance(inner.value, dict):
+                problems.add(mark, path, expected=f"a section where {key} is", got=str(inner))
+                break
+            section = inner.value
+        else:
+            try:
+                section[keys[-1]] = read_option(path, text, index, problems)
+            except ConfigError as error:
+                problems.absorb(mark, error)
+    _forget_former_algorithm(root, former_name)
+
+
+def _forget_former_algorithm(root: dict[str, Item], former_name: str) -> None:
+    """Drop the file's parameters that only the learner knows which ``--set algorithm.name`` has replaced."""
+    name = _kind(root.get("algorithm"), "name")
+    if name not in PARAMETERS or former_name not in PARAMETERS:
+        return
+    section = root["algorithm"].value
+    assert isinstance(section, dict)
+    for key in algorithm_settings(former_name).keys() - algorithm_settings(name).keys():
+        if key in section and not section[key].mark.option:
+            del section[key]
+
+
+def _read_algorithm(problems: Problems, item: Item | None) -> tuple[str, Section]:
+    name = _kind(item, "name")
+    if name not in PARAMETERS:
+        also = [key for name in PARAMETERS for key in algorithm_settings(name)]
+        return "", _section(problems, "algorithm", item, {"name": _ALGORITHM_NAME}, also=also)
+    preset = PRESETS[name].get(_kind(item, "preset") or "default", {})
+    section = _section(problems, "algorithm", item, algorithm_settings(name), kind=name, preset=preset)
+    section.values.pop("name")
+    section.values.pop("preset", None)
+    for check in CHECKS.get(name, ()):
+        check(section)
+    return name, section
+
+
+def _read_data(problems: Problems, item: Item | None) -> tuple[str, Section]:
+    names_files = item is not None and isinstance(item.value, dict) and "files" in item.value
+    dataset = _kind(item, "dataset") or ("files" if names_files else "")
+    if dataset not in DATA_SECTIONS:
+        also = [key for dataset in DATA_SECTIONS for key in data_settings(dataset)]
+        return "", _section(problems, "data", item, {"dataset": _DATASET}, also=also)
+    preset: dict[str, object] = {"dataset": dataset}
+    section = _section(problems, "data", item, data_settings(dataset), kind=dataset, preset=preset)
+    section.values.pop("dataset", None)
+    for check in CHECKS.get(dataset, ()):
+        check(section)
+    return dataset, section
+
+
+def _kind(item: Item | None, key: str) -> str:
+    """What a section says it is; empty where it does not say it in a text."""
+    kind = item.value.get(key) if item and isinstance(item.value, dict) else None
+    return kind.value if kind and isinstance(kind.value, str) else ""
+
+
+def where_it_belongs(key: str, here: str) -> str:
+    """A hint where another section, or another kind of this one, has a key that was found `here`."""
+    homes = [(section, kind) for section, kind, keys in _homes() if key in keys]
+    if kinds := [kind for section, kind in homes if section == here]:
+        return f"it belongs to {'dataset' if here == 'data' else here} {' and '.join(kinds)}"
+    if key in SECTIONS or ("", "") in homes:
+        return "it belongs at the top"
+    sections = dict.fromkeys(section for section, _ in homes)
+    return f"it belongs under {' or '.join(sections)}" if sections else ""
+
+
+_section = partial(Section, elsewhere=where_it_belongs)
+"""Reads one section of the file."""
+
+
+# What concerns several keys -----------------------------------------------------------------------
+
+
+def _check_drom(section: Section) -> None:
+    if section.given("eta0", "lam") and section["eta0"] * section["lam"] > 2.0:
+        # Of the two, the one that is read last.
+        key = max(section.items.keys() & {"eta0", "lambda"}, key=lambda key: section.items[key].mark)
+        eta0, lam = section["eta0"], section["lam"]
+        section.complain(key, expected="eta0 * lambda of at most 2", got=f"{eta0:g} * {lam:g} = {eta0 * lam:g}")
+
+
+def _check_task_names(section: Section) -> None:
+    names: dict[str, int] = {}
+    for index, name in enumerate(section.values.get("tasks") or ()):
+        first = names.setdefault(name.lower(), index)
+        if first != index:
+            # Tasks are folders, and some file systems take these two for one.
+            hint = f"data.tasks[{first}] differs only in case"
+            section.complain("tasks", expected="a name of its own", index=index, hint=hint)
+
+
+def _check_file_names(section: Section) -> None:
+    if not section.given("files"):
+        return
+    files = section["files"]
+    odd = [word for word in re.findall(r"\{.*?\}", files) if word != "{task}"]
+    if odd:
+        section.complain("files", expected="no braces but {task}", hint=did_you_mean(odd[0][:80], ["{task}"]))
+    elif "{task}" in files and section.given("task_column"):
+        section.complain("task_column", expected="either {task} in data.files or a task column", got="both")
+    elif "{task}" not in files and section.given("tasks") and "task_column" in section.values:
+        num_tasks = len(section["tasks"])
+        if num_tasks > 1 and section["task_column"] is None:
+            expected = f"a pattern with {{task}}, or data.task_column, for {num_tasks} tasks"
+            section.complain("files", expected=expected)
+
+
+def _check_columns(section: Section) -> None:
+    """What is said in two ways must be said once, or agree."""
+    features = section.values.get("features")
+    if section.given("hash"):
+        if section["hash"].bit_count() != 1:
+            section.complain("hash", expected="a power of two")
+        for key in ("dim", "features"):
+            if section.given(key):
+                section.complain(key, expected=f"either data.hash or data.{key}", got="both")
+    if not isinstance(features, tuple):
+        features = None
+    for key in ("label", "task_column"):
+        if features and section.values.get(key) in features:
+            index = features.index(section[key])
+            section.complain("features", expected=f"no feature that is data.{key}", index=index)
+    if features and section.given("dim") and section["dim"] != len(features):
+        expected = f"{len(features)}, as data.features lists so many"
+        section.complain("dim", expected=expected)
+    lengths = {key: len(section[key]) for key in ("center", "scale") if section.given(key)}
+    wanted = ("features", len(features)) if features else next(iter(lengths.items()), ("", 0))
+    for key, length in lengths.items():
+        if length != wanted[1]:
+            expected = f"{wanted[1]} numbers, as data.{wanted[0]} has"
+            section.complain(key, expected=expected, got=str(length))
+    if section.given("scale") and 0.0 in section["scale"]:
+        index = section["scale"].index(0.0)
+        section.complain("scale", expected="a number other than 0", index=index)
+
+
+def _check_reducer(section: Section) -> None:
+    if section.given("bind") and section.values.get("endpoint", "") is None:
+        expected = "reducer.endpoint as well, for the workers"
+        section.complain("bind", expected=expected, got="only where the reducer listens")
+
+
+CHECKS: dict[str, tuple[Callable[[Section], None], ...]] = {
+    "drom": (_check_drom,),
+    "files": (_check_file_names, _check_columns, _check_task_names),
+}
+"""The checks across the keys of a section, by its kind."""
+
+
+# Writing ------------------------------------------------------------------------------------------
+
+
+def to_mapping(config: ClusterConfig) -> dict[str, Any]:
+    """The configuration with every value written out, as JSON knows them (infinity is ".inf"); loads again."""
+    mapping: dict[str, Any] = _finite(_explicit(config))
+    return mapping
+
+
+def to_yaml(config: ClusterConfig) -> str:
+    """The configuration with every value written out, as YAML that loads again to an equal one."""
+    return (
+        "# The configuration as it was run, with every default written out. It can be run again.\n"
+        f"{write_yaml(_explicit(config))}"
+    )
+
+
+def config_digest(config: ClusterConfig, tasks: Sequence[str]) -> str:
+    """SHA-256 of what defines the result, in hexadecimal: nodes of one cluster must agree on it.
+
+    Args:
+        config: The configuration. Its name, endpoints, folders and timeouts may differ from host to host.
+        tasks: The names of all tasks, in order, also where the configuration leaves them to be found.
+    """
+    written = to_mapping(config)
+    data = {key: value for key, value in written["data"].items() if key != "directory"}
+    if isinstance(config.data, FileData):
+        data["files"] = PurePath(config.data.files).name
+        del data["tasks"]
+        if isinstance(config.data.features, str):
+            data["features"] = PurePath(config.data.features).name
+    content = {"algorithm": written["algorithm"], "data": data, "tasks": list(tasks)}
+    content |= {"rounds": config.rounds, "seed": config.seed}
+    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def _explicit(config: ClusterConfig) -> dict[str, object]:
+    head = {"name": config.algorithm.name}
+    kind = {"dataset": config.data.dataset}
+    return {
+        "name": config.name,
+        "algorithm": head | _values(config.algorithm.parameters),
+        "data": kind | _values(config.data),
+        "rounds": config.rounds,
+        "seed": config.seed,
+        "reducer": _values(config.reducer),
+        "timeouts": _values(config.timeouts),
+    }
+
+
+def _values(section: object) -> dict[str, Any]:
+    """The settings of a section by their keys."""
+    values = {key: getattr(section, setting.field) for key, setting in settings_of(type(section)).items()}
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    return ".inf" if value == math.inf else value
+
+
+if __name__ == "__main__":
+    from drom_net.schema import write_reference
+
+    write_reference()

@@ -1,0 +1,147 @@
+"""What the `data` section of a topology file may say, one dataclass for each kind of data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from drom_net.fields import Choice, Columns, Flag, Integer, Number, Text, TextList, option
+
+NAME = Text("a name of letters, digits, '.', '_' and '-'", pattern=r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSettings:
+    """What every kind of data has: how its rows become a stream."""
+
+    dataset: ClassVar[str]
+    """Its name in the topology file and in `DATA_SECTIONS`."""
+
+    shuffle: bool = option(
+        Flag(),
+        True,
+        doc="Whether each task's examples come in a random order (from the run's seed) or in the order of the data.",
+    )
+    flip: float = option(
+        Number(at_least=0.0, at_most=1.0),
+        0.0,
+        doc="Label noise: the probability that a label is flipped before it is learned.",
+    )
+    alignment: str = option(
+        Choice(("lockstep", "spread")),
+        "lockstep",
+        doc="Streams of unequal length: lockstep gives round t the example t of each task that has one; "
+        "spread deals each task's examples evenly over all rounds.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class FileData(StreamSettings):
+    """The user's own files."""
+
+    dataset: ClassVar[str] = "files"
+
+    files: str = option(
+        Text("a file name, or a pattern with {task}"),
+        doc="One file for each task, such as site-{task}.csv, or one file with a task column. "
+        "Relative names start at data.directory.",
+    )
+    directory: str | None = option(
+        Text("a folder"),
+        None,
+        doc="Where relative file names start: by default the folder of the topology file; DROM_NET_DATA replaces it.",
+    )
+    format: str | None = option(
+        Choice(("csv", "svmlight", "npz", "parquet")),
+        None,
+        doc="The format of the files, where their names do not tell. Any may be .gz (but npz and parquet).",
+    )
+    tasks: tuple[str, ...] | None = option(
+        TextList(NAME),
+        None,
+        doc="The names of the tasks, in order. Left out, `run` finds them in the file names or the task column; "
+        "nodes started by hand need them.",
+    )
+    label: str = option(
+        Text("a column name"), "label", doc="The label's column (CSV, Parquet) or array (NPZ; there y by default)."
+    )
+    positive: str | None = option(
+        Text("a label"),
+        None,
+        doc="The label that counts as +1, where labels are neither -1/+1 nor 0/1; every other is -1.",
+    )
+    task_column: str | None = option(
+        Text("a column name"),
+        None,
+        doc="The column (array) that names the task of a row, where one file holds all tasks.",
+    )
+    features: tuple[str, ...] | str | None = option(
+        Columns(),
+        None,
+        doc="The feature columns in order, as a list, or the name of a text file with one a line. "
+        "By default all others, in the file's order.",
+    )
+    ignore: tuple[str, ...] = option(TextList(Text("a column name")), (), doc="Columns to leave out.")
+    dim: int | None = option(
+        Integer(1, 2**31 - 1),
+        None,
+        doc="The number of features; svmlight files and nodes started by hand need it (or data.features).",
+    )
+    hash: int | None = option(
+        Integer(2, 2**31 - 1),
+        None,
+        doc="svmlight: fold feature numbers into this many columns (a power of two), by a fixed hash with signs.",
+    )
+    zero_based: bool = option(Flag(), False, doc="svmlight: whether feature numbers start at 0 rather than 1.")
+    scaling: str = option(
+        Choice(("none", "site")),
+        "none",
+        doc="Columns: none, or site: each site standardises by the mean and deviation of its own rows "
+        "(which looks ahead; dense rows only).",
+    )
+    center: tuple[float, ...] | None = option(
+        Columns(numbers=True),
+        None,
+        doc="A constant taken from each column first, one number a column; dense rows only.",
+    )
+    scale: tuple[float, ...] | None = option(
+        Columns(numbers=True), None, doc="A constant each column is divided by, one number a column."
+    )
+    normalize: bool = option(
+        Flag(), True, doc="Whether each row is scaled to unit l2 norm; the default step sizes count on it."
+    )
+    bias: float = option(
+        Number(at_least=0.0),
+        0.0,
+        doc="A constant feature of this value, put behind the others after scaling; 0 is none.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DigitsSites(StreamSettings):
+    """Scikit-learn's handwritten digits, dealt to 12 sites that each have a scanner of their own; odd (+1) or even."""
+
+    dataset: ClassVar[str] = "digits-sites"
+
+
+@dataclass(frozen=True, slots=True)
+class Synthetic(StreamSettings):
+    """Related tasks made from a seed: w_i = (shared part of a chosen rank + own part), labels sign(<w_i, x>)."""
+
+    dataset: ClassVar[str] = "synthetic"
+
+    tasks: int = option(Integer(1, 100_000), 12, doc="How many tasks, m.")
+    examples: int = option(Integer(1, 10_000_000), 200, doc="How many examples each task has.")
+    dim: int = option(Integer(1, 10_000_000), 60, doc="How many features, d.")
+    rank: int = option(Integer(1, 100_000), 2, doc="The rank of the part that tasks share.")
+    noise: float = option(
+        Number(at_least=0.0, at_most=1.0),
+        0.1,
+        doc="The share of each task's weight vector (squared norm) that is its own and not shared.",
+    )
+    data_seed: int = option(Integer(0), 0, doc="What the data is made from; `seed` only orders it.")
+
+
+DATA_SECTIONS: dict[str, type[StreamSettings]] = {
+    section.dataset: section for section in (FileData, DigitsSites, Synthetic)
+}

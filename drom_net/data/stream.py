@@ -1,0 +1,104 @@
+"""The examples of one task, by round: what a node learns from, in memory or mapped from disk.
+
+Whoever prepares a stream has put its rows into the order of learning and flipped the labels that are to
+be noise; a stream draws nothing. A node maps the arrays of its own task and imports nothing to do so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from drom_net.algorithms.features import Features, Matrix, SparseVector, Vector
+
+
+@dataclass(frozen=True, slots=True)
+class SparseRows:
+    """Rows in CSR form: row r has the entries indptr[r] .. indptr[r + 1]; indices strictly increase in a row."""
+
+    indptr: npt.NDArray[np.int64]
+    indices: npt.NDArray[np.int32]
+    values: Vector
+    dim: int
+
+    def row(self, index: int) -> SparseVector:
+        start, stop = self.indptr[index], self.indptr[index + 1]
+        return SparseVector(self.indices[start:stop], self.values[start:stop])
+
+    def take(self, order: npt.NDArray[np.int64]) -> SparseRows:
+        """The rows with these numbers, in this order, as copies."""
+        lengths = np.diff(self.indptr)[order]
+        indptr = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths, dtype=np.int64)])
+        entries = np.arange(indptr[-1]) + np.repeat(self.indptr[:-1][order] - indptr[:-1], lengths)
+        return SparseRows(indptr, self.indices[entries], self.values[entries], self.dim)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStream:
+    """One task's examples in the order of learning.
+
+    Attributes:
+        rows: Dense, shape (n, d), float64, C order, or sparse.
+        labels: What the learner sees, -1.0 or +1.0, shape (n,).
+        clean: The same before label noise.
+        spread_over: None for lockstep (round t has example t); else the number of rounds over which the
+            examples are spread evenly: round t is active when floor(t n / rounds) steps up.
+    """
+
+    rows: Matrix | SparseRows
+    labels: Vector
+    clean: Vector
+    spread_over: int | None = None
+
+    @property
+    def num_examples(self) -> int:
+        return len(self.labels)
+
+    @property
+    def dim(self) -> int:
+        return self.rows.dim if isinstance(self.rows, SparseRows) else self.rows.shape[1]
+
+    def index_at(self, t: int) -> int | None:
+        """Which row round t (from 1) brings; None when the task is idle or its stream has ended."""
+        if self.spread_over is None:
+            return t - 1 if t <= self.num_examples else None
+        before = (t - 1) * self.num_examples // self.spread_over
+        after = t * self.num_examples // self.spread_over
+        return before if after > before and t <= self.spread_over else None
+
+    def last_round(self) -> int:
+        """The round of the last example; 0 for an empty stream."""
+        return self.num_examples if self.spread_over is None or not self.num_examples else self.spread_over
+
+    def features(self, index: int) -> Features:
+        return self.rows.row(index) if isinstance(self.rows, SparseRows) else self.rows[index]
+
+    def save(self, directory: Path) -> None:
+        """Write the arrays as plain .npy files, so that a node can map them."""
+        directory.mkdir(parents=True)
+        arrays: dict[str, npt.NDArray[np.generic]]
+        if isinstance(self.rows, SparseRows):
+            arrays = {"indptr": self.rows.indptr, "indices": self.rows.indices, "values": self.rows.values}
+            (directory / "dim").write_text(str(self.rows.dim))
+        else:
+            arrays = {"rows": self.rows}
+        for name, array in {**arrays, "labels": self.labels, "clean": self.clean}.items():
+            np.save(directory / f"{name}.npy", array, allow_pickle=False)
+
+    @classmethod
+    def load(cls, directory: Path, *, spread_over: int | None = None) -> TaskStream:
+        """Map what `save` wrote."""
+
+        def array(name: str) -> npt.NDArray[np.generic]:
+            return np.asarray(np.load(directory / f"{name}.npy", mmap_mode="r", allow_pickle=False))
+
+        rows: Matrix | SparseRows
+        if (directory / "dim").exists():
+            dim = int((directory / "dim").read_text())
+            rows = SparseRows(array("indptr"), array("indices"), array("values"), dim)  # type: ignore[arg-type]
+        else:
+            rows = array("rows")  # type: ignore[assignment]
+        return cls(rows, array("labels"), array("clean"), spread_over)  # type: ignore[arg-type]

@@ -1,0 +1,93 @@
+"""Every exception of the package, as one small tree that says whose fault it is.
+
+Each class carries the exit code the command line ends with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong with what the user gave us."""
+
+    place: str
+    """Where: ``configs/a.yaml:12: data.label`` or ``site-3.csv:17, column "age"``."""
+    expected: str
+    got: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        text = f"{self.place}: expected {self.expected}, got {self.got}"
+        return f"{text}; {self.hint}" if self.hint else text
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """``did you mean "label"?`` for a near miss, or an empty string."""
+    near = get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f'did you mean "{near[0]}"?' if near else ""
+
+
+class DromNetError(Exception):
+    """Something went wrong that one message can explain; no traceback is shown."""
+
+    exit_code = 1
+
+
+class InputError(DromNetError):
+    """The user's input is wrong: all problems that were found, at once."""
+
+    exit_code = 2
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class ConfigError(InputError):
+    """A topology file, an override or an option is wrong."""
+
+
+class DataError(InputError):
+    """A data file is wrong."""
+
+
+class UsageError(DromNetError):
+    """A command cannot be carried out as it was asked: a folder is in use, a package is missing."""
+
+    exit_code = 2
+
+
+class DivergedError(DromNetError):
+    """The learner left the finite numbers; its parameters do not suit the data."""
+
+
+class NodeFailedError(DromNetError):
+    """A process of this cluster ended with an error; the message names it."""
+
+
+class StoppedError(DromNetError):
+    """The user ended a command before it had anything to show; the exit code is that of the signal."""
+
+    def __init__(self, text: str, exit_code: int) -> None:
+        self.exit_code = exit_code
+        super().__init__(text)
+
+
+class RemoteError(DromNetError):
+    """The other side broke the protocol: bytes or fields that must not be."""
+
+
+class RejectedError(DromNetError):
+    """The cluster does not let this node in."""
+
+    exit_code = 3
+
+
+class ClusterError(DromNetError):
+    """The network or a node that we need is gone."""
+
+    exit_code = 4

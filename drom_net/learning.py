@@ -1,0 +1,151 @@
+"""A task and a centre as they go through the rounds: the lines that loop, simulation and processes share.
+
+They call the algorithm's functions in the one order that the protocol allows, count, and chain the records.
+Nothing here knows of messages or time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from drom_net.algorithms.base import (
+    IDLE,
+    NO_REPLY,
+    Algorithm,
+    Contribution,
+    ContributionKind,
+    Example,
+    Prediction,
+    Reply,
+    ReplyKind,
+)
+from drom_net.algorithms.features import Features, Vector
+from drom_net.data.stream import TaskStream
+from drom_net.errors import DivergedError
+from drom_net.metrics import Totals
+from drom_net.records import (
+    CHAIN_START,
+    central_row,
+    close_task_chain,
+    extend_central_chain,
+    extend_task_chain,
+    task_row,
+)
+from drom_net.seeding import stream as random_stream
+
+_IDLE_ROUND = (0.0, 0.0, 0.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """What a task ends with."""
+
+    chain: bytes
+    totals: Totals
+    model: dict[str, Vector]
+
+
+class TaskLearner:
+    """One task going through its rounds: `begin(t)`, then `end(t, reply)`, for t = 1, 2, .. `last_round`."""
+
+    def __init__(self, algorithm: Algorithm, stream: TaskStream, *, rounds: int | None = None) -> None:
+        self.algorithm = algorithm
+        self.totals = Totals()
+        self.last_round = stream.last_round() if rounds is None else min(stream.last_round(), rounds)
+        self._stream = stream
+        self._state = algorithm.init_local(stream.dim)
+        self._chain = CHAIN_START
+        self._reply = NO_REPLY
+        self._contribution = IDLE
+        self._seen = _IDLE_ROUND
+
+    def begin(self, t: int) -> Contribution:
+        """Predict and learn from the example of round t, with the reply of the last sync round.
+
+        Raises:
+            DivergedError: The learner's numbers are no longer finite.
+        """
+        index = self._stream.index_at(t)
+        if index is None:
+            contribution = IDLE
+            self._seen = _IDLE_ROUND
+        else:
+            label, clean = float(self._stream.labels[index]), float(self._stream.clean[index])
+            example = Example(self._stream.features(index), label)
+            self._state, prediction = self.algorithm.primal_step(self._state, example, t)
+            self._state, contribution = self.algorithm.dual_step(self._state, self._reply, t)
+            self._check_finite(prediction, contribution, t)
+            score, loss, gamma = prediction
+            self.totals.count(score, clean, label, gamma)
+            self._seen = (score, label, gamma, clean, loss)
+        self._contribution = contribution
+        return contribution._replace(last=True) if t == self.last_round else contribution
+
+    def end(self, t: int, reply: Reply = NO_REPLY) -> bytes:
+        """Close round t with what came back, and return its record."""
+        score, label, gamma, clean, loss = self._seen
+        contribution = self._contribution.kind
+        if reply.kind is not ReplyKind.NONE:
+            if reply.kind is not ReplyKind.KEEP:
+                self._reply = reply  # KEEP leaves it: an idle task has not used its last one yet
+            if contribution is ContributionKind.VECTORS:
+                self.totals.pushes += 1
+            if reply.kind is ReplyKind.VECTORS:
+                self.totals.corrections += 1
+        active = contribution is not ContributionKind.IDLE
+        row = task_row(t, active, score, label, gamma, reply.kind, clean, loss, contribution)
+        self._chain = extend_task_chain(self._chain, row)
+        return row
+
+    def predict(self, x: Features) -> float:
+        """The score of x by the model as it is now."""
+        return self.algorithm.predict(self._state, x)
+
+    def result(self) -> TaskResult:
+        """The task's model, counts and closed chain, as after the last `end`."""
+        model = self.algorithm.model(self._state)
+        return TaskResult(close_task_chain(self._chain, model.values()), self.totals, model)
+
+    @staticmethod
+    def _check_finite(prediction: Prediction, contribution: Contribution, t: int) -> None:
+        # A sum of squares is finite exactly when no entry is NaN, infinite or about to overflow.
+        if math.isfinite(prediction.score) and all(
+            math.isfinite(float(np.dot(vector, vector))) for vector in contribution.vectors
+        ):
+            return
+        raise DivergedError(
+            f"the learner diverged in round {t}: its numbers are no longer finite; "
+            "smaller algorithm.eta0 or algorithm.lambda, or unit-norm rows (data.normalize), keep it stable"
+        )
+
+
+class Centre:
+    """The reducer's half of every sync round."""
+
+    def __init__(self, algorithm: Algorithm, *, num_tasks: int, dim: int, seed: int) -> None:
+        self.chain = CHAIN_START
+        self.last_sigma = 0.0
+        self._algorithm = algorithm
+        self._state = algorithm.init_central(tuple(range(num_tasks)), dim, random_stream(seed, "power"))
+
+    def reduce(self, t: int, contributions: Mapping[int, Contribution]) -> tuple[dict[int, Reply], bytes]:
+        """The central step of round t: a reply for each task that contributed, and the round's record."""
+        self._state, replies, info = self._algorithm.central_step(self._state, contributions)
+        self.chain = extend_central_chain(self.chain, t, info.sigma, info.v)
+        self.last_sigma = info.sigma
+        kinds = [contribution.kind for contribution in contributions.values()]
+        row = central_row(
+            t,
+            info.sigma,
+            info.residual,
+            kinds.count(ContributionKind.VECTORS),
+            kinds.count(ContributionKind.SKIP),
+            kinds.count(ContributionKind.IDLE),
+            sum(reply.kind is ReplyKind.VECTORS for reply in replies.values()),
+            info.v,
+        )
+        return replies, row

@@ -1,0 +1,240 @@
+"""Messages as frames and back: the only module that knows the byte layout.
+
+A message is one msgpack array, ``[kind, field, ..]``, followed by one raw frame of little-endian float64 for
+each vector. Decoding trusts nothing: kinds, lengths, types and ranges are checked before a value is made, and
+whatever is wrong is a `RemoteError`. Decoded vectors are read-only views of memory that nobody else writes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgpack
+import numpy as np
+
+from drom_net.algorithms.base import Contribution, ContributionKind, Reply, ReplyKind
+from drom_net.algorithms.features import Vector
+from drom_net.errors import RemoteError
+from drom_net.metrics import Totals
+from drom_net.protocol.messages import (
+    PROTOCOL_VERSION,
+    Farewell,
+    Goodbye,
+    Hello,
+    Message,
+    Pull,
+    Push,
+    Reject,
+    Resend,
+    Welcome,
+)
+
+HEADER_LIMIT_BYTES = 4096
+_TEXT_LIMIT = 1024
+_ROUND_LIMIT = 2**53
+_NUM_TOTALS = len(Totals().to_list())
+
+_HELLO, _WELCOME, _REJECT, _PUSH, _PULL, _RESEND, _GOODBYE, _FAREWELL = range(8)
+
+Frames = Sequence[bytes | memoryview]
+
+
+def encode(message: Message) -> list[bytes | memoryview]:
+    """The frames of a message. Vector frames are views of the message's own arrays."""
+    match message:
+        case Push(round=t, contribution=contribution):
+            header = [_PUSH, t, int(contribution.kind), contribution.last, len(contribution.vectors)]
+            return [_packb(header), *(vector.data for vector in contribution.vectors)]
+        case Pull(round=t, reply=reply):
+            return [
+                _packb([_PULL, t, int(reply.kind), len(reply.vectors)]),
+                *(vector.data for vector in reply.vectors),
+            ]
+        case Resend(round=t):
+            return [_packb([_RESEND, t])]
+        case Hello():
+            fields = [message.version, message.run_id, message.task, message.config_digest, message.dim]
+            return [_packb([_HELLO, *fields, message.feature_digest, message.numpy, message.blas])]
+        case Welcome(run_id=run_id):
+            return [_packb([_WELCOME, run_id])]
+        case Reject(reason=reason):
+            # Cut by bytes: a header has a limit of bytes, and a reason may quote what a stranger said.
+            return [_packb([_REJECT, reason.encode(errors="replace")[:_TEXT_LIMIT].decode(errors="ignore")])]
+        case Goodbye(rounds=rounds, chain=chain, totals=totals):
+            return [_packb([_GOODBYE, rounds, chain, totals.to_list()])]
+        case Farewell():
+            return [_packb([_FAREWELL])]
+
+
+def decode(frames: Frames, *, dim: int, max_vectors: int) -> Message:
+    """The message in these frames.
+
+    Args:
+        dim: How many float64 a vector has.
+        max_vectors: How many vectors the algorithm sends in a message.
+
+    Raises:
+        RemoteError: The frames are not a message of this protocol; the text says what is wrong.
+    """
+    if not frames:
+        raise RemoteError("a message without frames")
+    if len(frames[0]) > HEADER_LIMIT_BYTES:
+        raise RemoteError(f"a header of {len(frames[0])} bytes; at most {HEADER_LIMIT_BYTES} are allowed")
+    if len(frames) > 1 + max_vectors:
+        raise RemoteError(f"{len(frames) - 1} vectors; at most {max_vectors} are allowed")
+    try:
+        header = msgpack.unpackb(frames[0], strict_map_key=True, max_ext_len=0, max_map_len=0)
+    except RecursionError:
+        raise RemoteError("a header nested too deeply") from None
+    except Exception as error:  # msgpack documents no closed list of what it raises
+        raise RemoteError(f"a header that is not msgpack ({type(error).__name__})") from None
+    if type(header) is not list or not header:
+        raise RemoteError("a header that is not a list")
+    kind = header[0]
+    decoder = _DECODERS[kind] if type(kind) is int and 0 <= kind < len(_DECODERS) else None
+    if decoder is None:
+        raise RemoteError("a message of unknown kind")
+    return decoder(header[1:], frames[1:], dim)
+
+
+def _packb(fields: Sequence[object]) -> bytes:
+    packed: bytes = msgpack.packb(fields)
+    return packed
+
+
+def _decode_push(fields: list[Any], frames: Frames, dim: int) -> Push:
+    t, kind, last, num_vectors = _exactly(fields, 4, "push")
+    if type(last) is not bool:
+        raise RemoteError("a push whose mark for the last round is not a boolean")
+    vectors = _vectors(frames, num_vectors, dim)
+    contribution_kind = _CONTRIBUTION_KINDS.get(kind) if type(kind) is int else None
+    if contribution_kind is None:
+        raise RemoteError("a push of unknown kind")
+    if bool(vectors) != (contribution_kind is ContributionKind.VECTORS):
+        raise RemoteError(f"a push of kind {contribution_kind.name} with {len(vectors)} vectors")
+    return Push(_round(t), Contribution(contribution_kind, vectors, last))
+
+
+def _decode_pull(fields: list[Any], frames: Frames, dim: int) -> Pull:
+    t, kind, num_vectors = _exactly(fields, 3, "pull")
+    vectors = _vectors(frames, num_vectors, dim)
+    reply_kind = _REPLY_KINDS.get(kind) if type(kind) is int else None
+    if reply_kind is None:
+        raise RemoteError("a pull of unknown kind")
+    if bool(vectors) != (reply_kind is ReplyKind.VECTORS):
+        raise RemoteError(f"a pull of kind {reply_kind.name} with {len(vectors)} vectors")
+    return Pull(_round(t), Reply(reply_kind, vectors))
+
+
+def _decode_resend(fields: list[Any], frames: Frames, dim: int) -> Resend:
+    (t,) = _exactly(fields, 1, "resend")
+    _no_vectors(frames)
+    return Resend(_round(t))
+
+
+def _decode_hello(fields: list[Any], frames: Frames, dim: int) -> Hello:
+    if fields and type(fields[0]) is int and fields[0] != PROTOCOL_VERSION:
+        # Only the number can be relied on, whatever else that version says: let the node name it.
+        return Hello(_natural(fields[0], "version"), "", 0, "", 0, "", "", "")
+    version, run_id, task, config_digest, its_dim, feature_digest, numpy, blas = _exactly(fields, 8, "hello")
+    _no_vectors(frames)
+    return Hello(
+        _natural(version, "version"),
+        _text(run_id),
+        _natural(task, "task"),
+        _text(config_digest),
+        _natural(its_dim, "dim"),
+        _text(feature_digest),
+        _text(numpy),
+        _text(blas),
+    )
+
+
+def _decode_welcome(fields: list[Any], frames: Frames, dim: int) -> Welcome:
+    (run_id,) = _exactly(fields, 1, "welcome")
+    _no_vectors(frames)
+    return Welcome(_text(run_id))
+
+
+def _decode_reject(fields: list[Any], frames: Frames, dim: int) -> Reject:
+    (reason,) = _exactly(fields, 1, "reject")
+    _no_vectors(frames)
+    return Reject(_text(reason))
+
+
+def _decode_goodbye(fields: list[Any], frames: Frames, dim: int) -> Goodbye:
+    rounds, chain, totals = _exactly(fields, 3, "goodbye")
+    _no_vectors(frames)
+    if type(chain) is not bytes or len(chain) != 32:
+        raise RemoteError("a goodbye whose chain is not 32 bytes")
+    if type(totals) is not list or len(totals) != _NUM_TOTALS:
+        raise RemoteError(f"a goodbye without its {_NUM_TOTALS} counts")
+    return Goodbye(_natural(rounds, "round"), chain, Totals(*(_natural(count, "count") for count in totals)))
+
+
+def _decode_farewell(fields: list[Any], frames: Frames, dim: int) -> Farewell:
+    _exactly(fields, 0, "farewell")
+    _no_vectors(frames)
+    return Farewell()
+
+
+_DECODERS: tuple[Callable[[list[Any], Frames, int], Message], ...] = (
+    _decode_hello,
+    _decode_welcome,
+    _decode_reject,
+    _decode_push,
+    _decode_pull,
+    _decode_resend,
+    _decode_goodbye,
+    _decode_farewell,
+)
+_CONTRIBUTION_KINDS = {int(kind): kind for kind in ContributionKind}
+_REPLY_KINDS = {int(kind): kind for kind in ReplyKind if kind is not ReplyKind.NONE}
+
+
+def _exactly(fields: list[Any], count: int, name: str) -> list[Any]:
+    if len(fields) != count:
+        raise RemoteError(f"a {name} of {len(fields)} fields; expected {count}")
+    return fields
+
+
+def _natural(value: object, name: str) -> int:
+    if type(value) is not int or not 0 <= value <= _ROUND_LIMIT:
+        raise RemoteError(f"a {name} that is not a whole number of at least 0")
+    return value
+
+
+def _round(value: object) -> int:
+    if type(value) is not int or not 1 <= value <= _ROUND_LIMIT:
+        raise RemoteError("a round that is not a whole number of at least 1")
+    return value
+
+
+def _text(value: object) -> str:
+    if type(value) is not str or len(value) > _TEXT_LIMIT:
+        raise RemoteError(f"a text field that is not a text of at most {_TEXT_LIMIT} characters")
+    return value
+
+
+def _no_vectors(frames: Frames) -> None:
+    if frames:
+        raise RemoteError("vectors behind a message that has none")
+
+
+def _vectors(frames: Frames, num_vectors: object, dim: int) -> tuple[Vector, ...]:
+    if type(num_vectors) is not int or num_vectors != len(frames):
+        raise RemoteError(f"a message that announces other than its {len(frames)} vectors")
+    return tuple(_vector(frame, dim) for frame in frames)
+
+
+def _vector(frame: bytes | memoryview, dim: int) -> Vector:
+    if len(frame) != 8 * dim:
+        raise RemoteError(f"a vector of {len(frame)} bytes; expected {8 * dim} ({dim} float64)")
+    vector = np.frombuffer(frame, dtype="<f8")
+    vector.flags.writeable = False  # also where the frame is a view of memory that could be written
+    # A sum of squares is finite exactly when no entry is NaN, infinite or about to overflow.
+    if not math.isfinite(float(np.dot(vector, vector))):
+        raise RemoteError("a vector with NaN, infinity or numbers too large to be squared")
+    return vector

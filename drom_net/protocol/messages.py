@@ -1,0 +1,81 @@
+"""What nodes say to each other. Who said it is known from the connection, not from the message."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from drom_net.algorithms.base import Contribution, Reply
+from drom_net.metrics import Totals
+
+PROTOCOL_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """A worker introduces itself; everything that must agree is in here."""
+
+    version: int
+    run_id: str
+    """Empty where no launcher gave one."""
+    task: int
+    config_digest: str
+    dim: int
+    feature_digest: str
+    numpy: str
+    """NumPy's version; a difference warns, for low bits may differ."""
+    blas: str
+    """The BLAS kernel; likewise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """The reducer lets the worker in."""
+
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """The reducer does not, or no longer, work with this worker, and says why."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """A task's contribution to a sync round; without vectors for an outlier or an idle round."""
+
+    round: int
+    contribution: Contribution
+
+
+@dataclass(frozen=True, slots=True)
+class Pull:
+    """The reply to a task's push; without vectors where sigma_1 <= 1 or nothing is new."""
+
+    round: int
+    reply: Reply
+
+
+@dataclass(frozen=True, slots=True)
+class Resend:
+    """Whoever waits for a message of this round asks for it (again)."""
+
+    round: int
+
+
+@dataclass(frozen=True, slots=True)
+class Goodbye:
+    """A worker is done: its closed chain and its counts."""
+
+    rounds: int
+    chain: bytes
+    totals: Totals
+
+
+@dataclass(frozen=True, slots=True)
+class Farewell:
+    """The reducer has noted a worker's goodbye."""
+
+
+Message = Hello | Welcome | Reject | Push | Pull | Resend | Goodbye | Farewell

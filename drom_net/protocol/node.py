@@ -1,0 +1,137 @@
+"""What a driver sees of a worker or a reducer: calls in, messages and events out. A node performs no I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from drom_net.metrics import Totals
+from drom_net.protocol.messages import Message
+
+REDUCER = "reducer"
+"""The address of the reducer, as a worker sees it."""
+
+
+class Envelope(NamedTuple):
+    """A message to be sent."""
+
+    to: str
+    """An address: where an earlier message came from, or REDUCER."""
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A worker is in the cluster (told by both sides)."""
+
+    task: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRound:
+    """A task has closed a round."""
+
+    round: int
+    row: bytes
+    """Its record, as records.TASK_DTYPE."""
+
+
+@dataclass(frozen=True, slots=True)
+class CentralRound:
+    """The reducer has closed a sync round."""
+
+    round: int
+    sigma: float
+    row: bytes
+    """Its record, as records.central_dtype."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stalled:
+    """A wait has grown long; whom it is for, and since how many seconds."""
+
+    round: int
+    waiting_for: str
+    since_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionChanged:
+    """The transport has lost, or found again, the other side."""
+
+    who: str
+    connected: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A message was refused; the run goes on without it."""
+
+    sender: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Warned:
+    """Something that a person should know and that stops nothing."""
+
+    text: str
+
+
+Event = Joined | TaskRound | CentralRound | Stalled | ConnectionChanged | Refused | Warned
+
+
+class Ended(NamedTuple):
+    """What the reducer knows of a task that is done."""
+
+    rounds: int
+    chain: bytes
+    totals: Totals
+
+
+class Node(Protocol):
+    """A worker or a reducer as a state machine.
+
+    `now` is seconds on any monotonic clock; a node only compares and adds. After each call the driver takes
+    the outbox and the events. Calls raise RejectedError or ClusterError when the node cannot go on.
+    """
+
+    @property
+    def finished(self) -> bool: ...
+    def start(self, now: float) -> None: ...
+    def receive(self, sender: str, message: Message, now: float) -> None: ...
+    def on_timer(self, now: float) -> None:
+        """Do what is due; called when `next_timer()` has come (or later)."""
+
+    def next_timer(self) -> float | None:
+        """When to call `on_timer`; a time in the past means at once."""
+
+    def on_connection(self, address: str, connected: bool, now: float) -> None: ...
+    def take_outbox(self) -> list[Envelope]: ...
+    def take_events(self) -> list[Event]: ...
+    def stop(self) -> None:
+        """End here, at the user's wish: a round that is open is closed without a reply."""
+
+
+class Asking:
+    """The times at which a waiting node asks again: after `first` seconds, then doubling up to `cap`."""
+
+    def __init__(self, first: float, cap: float) -> None:
+        self._first, self._cap = first, cap
+        self.due: float | None = None
+        self._pause = first
+
+    def start(self, now: float) -> None:
+        self._pause = self._first
+        self.due = now + self._pause
+
+    def ask(self, now: float) -> bool:
+        """Whether it is time; if so the next time is set."""
+        if self.due is None or now < self.due:
+            return False
+        self._pause = min(2 * self._pause, self._cap)
+        self.due = now + self._pause
+        return True
+
+    def stop(self) -> None:
+        self.due = None

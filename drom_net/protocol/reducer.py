@@ -1,0 +1,334 @@
+"""The reducer: lets workers in, collects each sync round's pushes, runs the central step, answers everybody."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from drom_net.algorithms.base import Contribution, ContributionKind
+from drom_net.errors import ClusterError
+from drom_net.learning import Centre
+from drom_net.protocol.messages import (
+    PROTOCOL_VERSION,
+    Farewell,
+    Goodbye,
+    Hello,
+    Message,
+    Pull,
+    Push,
+    Reject,
+    Resend,
+    Welcome,
+)
+from drom_net.protocol.node import (
+    Asking,
+    CentralRound,
+    ConnectionChanged,
+    Ended,
+    Envelope,
+    Event,
+    Joined,
+    Refused,
+    Stalled,
+    Warned,
+)
+from drom_net.protocol.settings import Timeouts
+
+
+class ReducerState(enum.Enum):
+    COLLECTING = "collecting"
+    """Waiting for workers, for their pushes or for their goodbyes."""
+    FINISHED = "finished"
+
+
+@dataclass(slots=True)
+class _Member:
+    """What the reducer knows of one task."""
+
+    address: str = ""
+    """Where it speaks from; empty until it has joined."""
+    pushing: bool = True
+    """It takes part in sync rounds; False after its last push."""
+    give_up_at: float | None = None
+    """Its connection is down; if it stays so until then, the run is given up."""
+    pull: Pull | None = None
+    """What it was answered last; a task that has ended may ask for it when the round is long over."""
+    ended: Ended | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReducerIdentity:
+    """What a worker's Hello must agree with."""
+
+    run_id: str
+    config_digest: str
+    dim: int
+    numpy: str
+    blas: str
+    feature_digest: str = ""
+    """Empty where the reducer does not know it: then the first worker's holds for all."""
+
+
+@dataclass(slots=True)
+class _Round:
+    number: int
+    opened_at: float
+    contributions: dict[int, Contribution] = field(default_factory=dict)
+
+
+class Reducer:
+    """The centre of a star as a node."""
+
+    def __init__(
+        self,
+        centre: Centre,
+        names: Sequence[str],
+        identity: ReducerIdentity,
+        *,
+        push_vectors: int,
+        timeouts: Timeouts,
+    ) -> None:
+        """
+        Args:
+            names: The tasks' names, in task order.
+            push_vectors: How many vectors a contribution carries.
+        """
+        self.state = ReducerState.COLLECTING
+        self.names = tuple(names)
+        self._centre = centre
+        self._identity = identity
+        self._feature_digest = identity.feature_digest
+        self._push_vectors = push_vectors
+        self._timeouts = timeouts
+        self._members = [_Member() for _ in names]
+        self._task_at: dict[str, int] = {}
+        self._round = _Round(1, 0.0)
+        self._stall = Asking(timeouts.stall_s, timeouts.lost_s)
+        self._join_by: float | None = None
+        self._outbox: list[Envelope] = []
+        self._events: list[Event] = []
+
+    @property
+    def finished(self) -> bool:
+        return self.state is ReducerState.FINISHED
+
+    @property
+    def closed_rounds(self) -> int:
+        return self._round.number - 1
+
+    @property
+    def central_chain(self) -> bytes:
+        return self._centre.chain
+
+    @property
+    def ended(self) -> list[Ended | None]:
+        """What each task ended with, in task order; None where its goodbye has not come."""
+        return [member.ended for member in self._members]
+
+    def task_at(self, address: str) -> int | None:
+        """Which task speaks from this address."""
+        return self._task_at.get(address)
+
+    def start(self, now: float) -> None:
+        self._join_by = now + self._timeouts.join_s
+        self._open_round(1, now)
+
+    def receive(self, sender: str, message: Message, now: float) -> None:
+        if isinstance(message, Hello):
+            self._on_hello(sender, message, now)
+            return
+        task = self._task_at.get(sender)
+        if task is None:
+            self._outbox.append(Envelope(sender, Reject("this reducer does not know you: its run is another one")))
+            self._events.append(Refused(sender, f"a {type(message).__name__} before a Hello"))
+            return
+        match message:
+            case Push(round=t, contribution=contribution):
+                self._on_push(task, t, contribution, now)
+            case Resend(round=t):
+                self._on_resend(task, t)
+            case Goodbye():
+                self._on_goodbye(task, message, now)
+            case _:
+                self._refuse(task, f"a {type(message).__name__} is nothing a worker says")
+
+    def on_timer(self, now: float) -> None:
+        if self._join_by is not None and now >= self._join_by:
+            missing = self._named(task for task, member in enumerate(self._members) if not member.address)
+            self._give_up(f"{missing} did not join within {self._timeouts.join_s:g} s (timeouts.join_s)")
+        for task, member in enumerate(self._members):
+            if member.give_up_at is not None and now >= member.give_up_at:
+                self._give_up(
+                    f"lost {self.names[task]} in round {self._round.number}: "
+                    f"disconnected for {self._timeouts.lost_s:g} s (timeouts.lost_s)"
+                )
+        if self._stall.ask(now) and (self._join_by is not None or self._round.contributions):
+            self._events.append(Stalled(self._round.number, self._waiting_for(), now - self._round.opened_at))
+
+    def next_timer(self) -> float | None:
+        times = [self._join_by, self._stall.due, *(member.give_up_at for member in self._members)]
+        return min((time for time in times if time is not None), default=None)
+
+    def on_connection(self, address: str, connected: bool, now: float) -> None:
+        task = self._task_at.get(address)
+        if task is None:
+            return
+        member = self._members[task]
+        if member.ended is not None or connected == (member.give_up_at is None):
+            return
+        member.give_up_at = None if connected else now + self._timeouts.lost_s
+        self._events.append(ConnectionChanged(self.names[task], connected))
+
+    def stop(self) -> None:
+        self._tell_all("it was stopped")
+        self.state = ReducerState.FINISHED
+
+    def take_outbox(self) -> list[Envelope]:
+        taken, self._outbox = self._outbox, []
+        return taken
+
+    def take_events(self) -> list[Event]:
+        taken, self._events = self._events, []
+        return taken
+
+    # Joining
+
+    def _on_hello(self, sender: str, hello: Hello, now: float) -> None:
+        reason = self._why_not(sender, hello)
+        if reason:
+            self._outbox.append(Envelope(sender, Reject(reason)))
+            self._events.append(Refused(sender, reason))
+            return
+        self._outbox.append(Envelope(sender, Welcome(self._identity.run_id)))
+        member = self._members[hello.task]
+        if member.address:
+            return  # a Hello that was said twice
+        member.address = sender
+        self._task_at[sender] = hello.task
+        self._feature_digest = hello.feature_digest
+        self._events.append(Joined(hello.task))
+        ours, theirs = (self._identity.numpy, self._identity.blas), (hello.numpy, hello.blas)
+        if ours != theirs:
+            self._events.append(
+                Warned(
+                    f"{self.names[hello.task]} computes with NumPy {theirs[0]} on BLAS kernel {theirs[1]}, the reducer "
+                    f"with {ours[0]} on {ours[1]}: the last bits, and so the digest, may differ from other runs"
+                )
+            )
+        if all(member.address for member in self._members):
+            self._join_by = None
+            self._open_round(1, now)
+
+    def _why_not(self, sender: str, hello: Hello) -> str:
+        """Why a worker may not join; empty when it may."""
+        identity = self._identity
+        if hello.version != PROTOCOL_VERSION:
+            return f"it speaks version {hello.version} of the protocol, this reducer version {PROTOCOL_VERSION}"
+        if hello.run_id and hello.run_id != identity.run_id:
+            return f"it belongs to run {hello.run_id}, this is run {identity.run_id}"
+        if hello.task >= len(self._members):
+            return f"it wants to be task {hello.task} of {len(self._members)} (counted from 0)"
+        name = self.names[hello.task]
+        if hello.config_digest != identity.config_digest:
+            return (
+                f"its configuration is another one (digest {hello.config_digest[:12]}, "
+                f"here {identity.config_digest[:12]}): {name} and the reducer need the same topology file"
+            )
+        if hello.dim != identity.dim:
+            return f"the data of {name} has {hello.dim} features, this run has {identity.dim}"
+        if self._feature_digest and hello.feature_digest != self._feature_digest:
+            return f"the features of {name} have other names, or another order, than those of the others"
+        if self._members[hello.task].address not in ("", sender):
+            return f"{name} is already here"
+        known = self._task_at.get(sender, hello.task)
+        if known != hello.task:
+            return f"it has joined as {self.names[known]} and cannot be {name} too"
+        return ""
+
+    # Rounds
+
+    def _on_push(self, task: int, t: int, contribution: Contribution, now: float) -> None:
+        current = self._round
+        if t != current.number or task in current.contributions:
+            if t > current.number:
+                self._refuse(task, f"a push for round {t}; this is round {current.number}")
+            return  # a push that was sent twice
+        if not self._members[task].pushing:
+            self._refuse(task, f"a push for round {t} after its last one")
+            return
+        if contribution.kind is ContributionKind.VECTORS and len(contribution.vectors) != self._push_vectors:
+            self._refuse(task, f"a push of {len(contribution.vectors)} vectors; expected {self._push_vectors}")
+            return
+        current.contributions[task] = contribution
+        self._close_round_if_complete(now)
+
+    def _close_round_if_complete(self, now: float) -> None:
+        current = self._round
+        if not current.contributions or any(
+            member.pushing and task not in current.contributions for task, member in enumerate(self._members)
+        ):
+            return
+        in_order = {task: current.contributions[task] for task in sorted(current.contributions)}
+        replies, row = self._centre.reduce(current.number, in_order)
+        for task, reply in replies.items():
+            member = self._members[task]
+            member.pull = Pull(current.number, reply)
+            member.pushing = not in_order[task].last
+            self._outbox.append(Envelope(member.address, member.pull))
+        self._events.append(CentralRound(current.number, self._centre.last_sigma, row))
+        self._open_round(current.number + 1, now)
+
+    def _open_round(self, number: int, now: float) -> None:
+        self._round = _Round(number, now, self._round.contributions if number == self._round.number else {})
+        self._stall.start(now)
+
+    def _on_resend(self, task: int, t: int) -> None:
+        member = self._members[task]
+        if member.pull is not None and t == member.pull.round:
+            self._outbox.append(Envelope(member.address, member.pull))
+        elif t == self._round.number and task not in self._round.contributions:
+            self._outbox.append(Envelope(member.address, Resend(t)))
+        # Otherwise we wait for others, or the question was a late one.
+
+    def _on_goodbye(self, task: int, goodbye: Goodbye, now: float) -> None:
+        member = self._members[task]
+        if member.ended is None:
+            member.ended = Ended(goodbye.rounds, goodbye.chain, goodbye.totals)
+            member.give_up_at = None
+            member.pushing = False
+        self._outbox.append(Envelope(member.address, Farewell()))
+        if all(member.ended is not None for member in self._members):
+            self._stall.stop()
+            self.state = ReducerState.FINISHED
+        else:
+            self._close_round_if_complete(now)
+
+    # Trouble
+
+    def _refuse(self, task: int, reason: str) -> None:
+        self._events.append(Refused(self.names[task], reason))
+
+    def _give_up(self, why: str) -> None:
+        self._tell_all(why)
+        raise ClusterError(f"the run is given up: {why}")
+
+    def _tell_all(self, why: str) -> None:
+        for member in self._members:
+            if member.address and member.ended is None:
+                self._outbox.append(Envelope(member.address, Reject(why)))
+
+    def _waiting_for(self) -> str:
+        missing = [task for task, member in enumerate(self._members) if not member.address]
+        if missing:
+            return self._named(missing) + " to join"
+        return self._named(
+            task
+            for task, member in enumerate(self._members)
+            if member.pushing and task not in self._round.contributions
+        )
+
+    def _named(self, tasks: Iterable[int]) -> str:
+        names = [self.names[task] for task in tasks]
+        shown = ", ".join(names[:5])
+        return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown

@@ -1,0 +1,225 @@
+"""The worker: joins, steps through its rounds, waits for the reducer where a round is a sync round, says goodbye."""
+
+from __future__ import annotations
+
+import enum
+
+from drom_net.algorithms.base import Contribution
+from drom_net.errors import ClusterError, RejectedError
+from drom_net.learning import TaskLearner, TaskResult
+from drom_net.protocol.messages import (
+    Farewell,
+    Goodbye,
+    Hello,
+    Message,
+    Pull,
+    Push,
+    Reject,
+    Resend,
+    Welcome,
+)
+from drom_net.protocol.node import (
+    REDUCER,
+    Asking,
+    ConnectionChanged,
+    Envelope,
+    Event,
+    Joined,
+    Refused,
+    Stalled,
+    TaskRound,
+    Warned,
+)
+from drom_net.protocol.settings import Timeouts
+
+
+class WorkerState(enum.Enum):
+    JOINING = "joining"
+    """Hello is said; Welcome has not come."""
+    STEPPING = "stepping"
+    """Between two rounds."""
+    WAITING = "waiting"
+    """A push is out; its pull has not come."""
+    FINISHING = "finishing"
+    """Goodbye is said; the reducer has not noted it yet."""
+    FINISHED = "finished"
+
+
+class Worker:
+    """One task as a node of a star."""
+
+    def __init__(self, learner: TaskLearner, hello: Hello, *, timeouts: Timeouts, endpoint: str) -> None:
+        """
+        Args:
+            learner: The task; its `begin` and `end` are called in turn.
+            hello: What this worker says of itself.
+            endpoint: Where the reducer is looked for; only for messages to people.
+        """
+        self.state = WorkerState.JOINING
+        self.result: TaskResult | None = None
+        self.run_id = hello.run_id
+        self.round = 0
+        """The last round that was begun."""
+        self._learner = learner
+        self._hello = hello
+        self._timeouts = timeouts
+        self._endpoint = endpoint
+        self._contribution: Contribution | None = None
+        self._asking = Asking(timeouts.resend_after_s, timeouts.resend_cap_s)
+        self._stall = Asking(timeouts.stall_s, timeouts.lost_s)
+        self._since = 0.0
+        self._now = 0.0
+        self._give_up_at: float | None = None
+        self._outbox: list[Envelope] = []
+        self._events: list[Event] = []
+
+    @property
+    def finished(self) -> bool:
+        return self.state is WorkerState.FINISHED
+
+    def start(self, now: float) -> None:
+        self._wait(WorkerState.JOINING, self._hello, now)
+        self._give_up_at = now + self._timeouts.join_s
+
+    def receive(self, sender: str, message: Message, now: float) -> None:
+        self._now = now
+        match message:
+            case Pull(round=t, reply=reply) if self.state is WorkerState.WAITING and t == self.round:
+                self._close_round(self._learner.end(t, reply), now)
+            case Resend(round=t) if self.state is WorkerState.WAITING and t == self.round:
+                self._say_again()
+            case Welcome(run_id=run_id) if self.state is WorkerState.JOINING:
+                self.run_id = run_id
+                self._give_up_at = None
+                self._events.append(Joined(self._hello.task))
+                self._begin_stepping()
+            case Farewell() if self.state is WorkerState.FINISHING:
+                self._finish()
+            case Reject(reason=reason):
+                self._rejected(reason)
+            case Pull() | Resend() | Welcome() | Farewell():
+                pass  # an answer to a question that was asked twice
+            case _:
+                self._events.append(Refused(sender, f"a {type(message).__name__} is nothing a reducer says"))
+
+    def on_timer(self, now: float) -> None:
+        self._now = now
+        if self.state is WorkerState.STEPPING:
+            self._step(now)
+            return
+        if self._give_up_at is not None and now >= self._give_up_at:
+            self._give_up()
+            return
+        if self._asking.ask(now):
+            self._ask()
+        if self._stall.ask(now):
+            self._events.append(Stalled(self.round, f"the reducer at {self._endpoint}", now - self._since))
+
+    def next_timer(self) -> float | None:
+        if self.state is WorkerState.STEPPING:
+            return self._now
+        times = (self._asking.due, self._stall.due, self._give_up_at)
+        return min((time for time in times if time is not None), default=None)
+
+    def on_connection(self, address: str, connected: bool, now: float) -> None:
+        if self.state in (WorkerState.JOINING, WorkerState.FINISHING, WorkerState.FINISHED):
+            return  # these waits have a bound of their own
+        if connected == (self._give_up_at is None):
+            return
+        self._events.append(ConnectionChanged(f"the reducer at {self._endpoint}", connected))
+        self._give_up_at = None if connected else now + self._timeouts.lost_s
+
+    def stop(self) -> None:
+        if self.state is WorkerState.WAITING:
+            self._events.append(TaskRound(self.round, self._learner.end(self.round)))
+        if self.result is None:
+            self.result = self._learner.result()
+        self.state = WorkerState.FINISHED
+
+    def take_outbox(self) -> list[Envelope]:
+        taken, self._outbox = self._outbox, []
+        return taken
+
+    def take_events(self) -> list[Event]:
+        taken, self._events = self._events, []
+        return taken
+
+    def _begin_stepping(self) -> None:
+        self._asking.stop()
+        self._stall.stop()
+        self.state = WorkerState.STEPPING
+
+    def _step(self, now: float) -> None:
+        if self.round == self._learner.last_round:
+            self.result = self._learner.result()
+            goodbye = Goodbye(self.round, self.result.chain, self.result.totals)
+            self._wait(WorkerState.FINISHING, goodbye, now)
+            self._give_up_at = now + self._timeouts.linger_s
+            return
+        self.round += 1
+        self._contribution = self._learner.begin(self.round)
+        if self._learner.algorithm.is_sync(self.round):
+            self._wait(WorkerState.WAITING, Push(self.round, self._contribution), now)
+        else:
+            self._close_round(self._learner.end(self.round), now)
+
+    def _close_round(self, row: bytes, now: float) -> None:
+        self._events.append(TaskRound(self.round, row))
+        self._begin_stepping()
+
+    def _wait(self, state: WorkerState, message: Message, now: float) -> None:
+        self.state = state
+        self._since = now
+        self._outbox.append(Envelope(REDUCER, message))
+        self._asking.start(now)
+        self._stall.start(now)
+
+    def _ask(self) -> None:
+        """Ask for what this state waits for; in the middle of a run that is one header."""
+        if self.state is WorkerState.WAITING:
+            self._outbox.append(Envelope(REDUCER, Resend(self.round)))
+        else:
+            self._say_again()
+
+    def _say_again(self) -> None:
+        if self.state is WorkerState.JOINING:
+            self._outbox.append(Envelope(REDUCER, self._hello))
+        elif self.state is WorkerState.WAITING:
+            assert self._contribution is not None
+            self._outbox.append(Envelope(REDUCER, Push(self.round, self._contribution)))
+        elif self.state is WorkerState.FINISHING:
+            assert self.result is not None
+            self._outbox.append(Envelope(REDUCER, Goodbye(self.round, self.result.chain, self.result.totals)))
+
+    def _rejected(self, reason: str) -> None:
+        if self.state is WorkerState.JOINING:
+            raise RejectedError(f"the reducer at {self._endpoint} does not let this worker in: {reason}")
+        if self.state is WorkerState.FINISHING:
+            self._finish()  # the reducer has ended with all it needs from us, or with its own error
+            return
+        raise ClusterError(f"the reducer at {self._endpoint} ended the run in round {self.round}: {reason}")
+
+    def _give_up(self) -> None:
+        if self.state is WorkerState.JOINING:
+            raise ClusterError(
+                f"no reducer answered at {self._endpoint} within {self._timeouts.join_s:g} s (timeouts.join_s); "
+                "is it running, and is the address right?"
+            )
+        if self.state is WorkerState.FINISHING:
+            self._events.append(
+                Warned(
+                    f"the reducer at {self._endpoint} did not confirm the goodbye within {self._timeouts.linger_s:g} s"
+                )
+            )
+            self._finish()
+            return
+        raise ClusterError(
+            f"lost the reducer at {self._endpoint} in round {self.round}: disconnected for "
+            f"{self._timeouts.lost_s:g} s (timeouts.lost_s)"
+        )
+
+    def _finish(self) -> None:
+        self._asking.stop()
+        self._stall.stop()
+        self._give_up_at = None
+        self.state = WorkerState.FINISHED

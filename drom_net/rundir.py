@@ -1,0 +1,351 @@
+"""A run directory: what a run leaves behind, in formats that other tools read.
+
+::
+
+    config.yaml        the configuration as run, every value given
+    environment.json   versions, BLAS kernel, machine
+    summary.json       the figures and the digest
+    model.npz          W (a row a task), A where the algorithm has one, tasks, features, preprocessing
+    records.csv        one row per task and round (or records.parquet)
+    rounds.csv         one row per central step (or rounds.parquet)
+    logs/              what the processes said
+    nodes/             while it runs, and for nodes started by hand: each node's own folder
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import platform
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from drom_net import __version__
+from drom_net.algorithms.base import ContributionKind, ReplyKind
+from drom_net.algorithms.features import Vector
+from drom_net.errors import UsageError
+from drom_net.metrics import Totals
+from drom_net.records import TASK_DTYPE, central_chain_of, central_dtype, run_digest, task_chain_of
+from drom_net.summary import write_json
+
+NODES, LOGS = "nodes", "logs"
+Rows = npt.NDArray[np.void]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOutcome:
+    """One task's part of a run, from whichever driver."""
+
+    name: str
+    finished: bool
+    rounds: int
+    chain: bytes
+    totals: Totals
+    model: dict[str, Vector]
+    """w, and a where there is one."""
+    rows: Rows
+    bytes_sent: int = 0
+    bytes_received: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CentralOutcome:
+    """The reducer's part."""
+
+    finished: bool
+    chain: bytes
+    rows: Rows
+    seconds: float
+
+
+def create_run_directory(path: Path) -> None:
+    """Make a new, empty run directory.
+
+    Raises:
+        UsageError: There is something already, or it cannot be made.
+    """
+    try:
+        if path.is_dir() and not any(path.iterdir()):
+            return
+        path.mkdir(parents=True)
+    except FileExistsError:
+        raise UsageError(f"{path} exists already and is not overwritten; choose another --out, or remove it") from None
+    except OSError as error:
+        raise UsageError(f"cannot make the run directory {path}: {error.strerror}") from None
+
+
+def free_run_directory(name: str) -> Path:
+    """runs/NAME, or runs/NAME-2, -3, .. : the first that does not exist."""
+    path = Path("runs") / name
+    number = 2
+    while path.exists():
+        path = Path("runs") / f"{name}-{number}"
+        number += 1
+    return path
+
+
+def node_folder(run_dir: Path, node: str) -> Path:
+    return run_dir / NODES / node
+
+
+def read_task_outcome(folder: Path) -> TaskOutcome:
+    """What a worker's process has left in its folder.
+
+    Raises:
+        UsageError: The folder does not hold a worker's result.
+    """
+    result = _read_result(folder)
+    names = [name for name in ("w", "a") if (folder / f"{name}.npy").exists()]
+    return TaskOutcome(
+        result["name"],
+        result["finished"],
+        result["rounds"],
+        bytes.fromhex(result["chain"]),
+        Totals(*result["totals"]),
+        {name: np.load(folder / f"{name}.npy", allow_pickle=False) for name in names},
+        _read_rows(folder, TASK_DTYPE),
+        result["bytes_sent"],
+        result["bytes_received"],
+    )
+
+
+def read_central_outcome(folder: Path, num_tasks: int) -> CentralOutcome:
+    """What the reducer's process has left in its folder.
+
+    Raises:
+        UsageError: The folder does not hold a reducer's result.
+    """
+    result = _read_result(folder)
+    rows = _read_rows(folder, central_dtype(num_tasks))
+    return CentralOutcome(result["finished"], bytes.fromhex(result["chain"]), rows, result["seconds"])
+
+
+def write_model(
+    path: Path,
+    tasks: Sequence[TaskOutcome],
+    *,
+    features: Sequence[str] | None,
+    preprocessing: dict[str, Any],
+    positive: str,
+) -> None:
+    """Write model.npz: W and A of shape (m, d), tasks, features (empty where unknown), preprocessing as JSON."""
+    arrays: dict[str, npt.NDArray[Any]] = {
+        name.upper(): np.stack([task.model[name] for task in tasks]) for name in tasks[0].model
+    }
+    arrays["tasks"] = np.array([task.name for task in tasks], dtype=str)
+    arrays["features"] = np.array(list(features or ()), dtype=str)
+    arrays["preprocessing"] = np.array(json.dumps(preprocessing))
+    arrays["positive"] = np.array(positive)
+    temporary = path.with_name(path.name + ".part")
+    with temporary.open("wb") as file:
+        np.savez(file, allow_pickle=False, **arrays)
+    temporary.replace(path)
+
+
+def write_records(
+    run_dir: Path, tasks: Sequence[TaskOutcome], central: CentralOutcome, *, file_format: str = "csv"
+) -> None:
+    """Write records.* and rounds.* as CSV or Parquet. Floats are written so that they are read back bit for bit."""
+    names = [task.name for task in tasks]
+    per_task = _Table(
+        ["task", "name", "round", "active", "score", "label", "gamma", "reply", "clean_label", "loss", "contribution"],
+        [[index, task.name, *_in_words(row)] for index, task in enumerate(tasks) for row in task.rows.tolist()],
+    )
+    per_round = _Table(
+        ["round", "sigma_1", "residual", "pushed", "skipped", "idle", "corrected", *(f"v_{name}" for name in names)],
+        [[*row[:-1], *row[-1].tolist()] for row in central.rows.tolist()],
+    )
+    per_task.write(run_dir / f"records.{file_format}")
+    per_round.write(run_dir / f"rounds.{file_format}")
+
+
+def read_records(run_dir: Path, names: Sequence[str]) -> tuple[list[Rows], Rows]:
+    """(each task's rows, the central rows), as they were written.
+
+    Raises:
+        UsageError: A file is missing or damaged.
+    """
+    per_task: list[list[tuple[object, ...]]] = [[] for _ in names]
+    index_of = {name: index for index, name in enumerate(names)}
+    try:
+        for row in _read_table(run_dir, "records"):
+            _, name, t, active, score, label, gamma, reply, clean, loss, contribution = row
+            fields = (
+                int(t),
+                int(active),
+                float(score),
+                float(label),
+                float(gamma),
+                ReplyKind[reply.upper()],
+                float(clean),
+                float(loss),
+                ContributionKind[contribution.upper()],
+            )
+            per_task[index_of[name]].append(fields)
+        central = [
+            (int(row[0]), float(row[1]), float(row[2]), *map(int, row[3:7]), tuple(map(float, row[7:])))
+            for row in _read_table(run_dir, "rounds")
+        ]
+        return (
+            [np.array(rows, dtype=TASK_DTYPE) for rows in per_task],
+            np.array(central, dtype=central_dtype(len(names))),
+        )
+    except (ValueError, KeyError, IndexError) as error:
+        raise UsageError(f"the records in {run_dir} are damaged: {error}") from None
+
+
+def recompute_digest(run_dir: Path, names: Sequence[str]) -> str:
+    """The digest of a run, from its records and its model alone.
+
+    Raises:
+        UsageError: A file is missing or damaged.
+    """
+    rows, central = read_records(run_dir, names)
+    model = load_model(run_dir)
+    chains = []
+    for index, task_rows in enumerate(rows):
+        vectors = [np.ascontiguousarray(model[key][index]) for key in ("W", "A") if key in model]
+        chains.append(task_chain_of(task_rows, vectors))
+    return run_digest(chains, central_chain_of(central))
+
+
+def load_model(run_dir: Path) -> dict[str, npt.NDArray[Any]]:
+    """The arrays of model.npz.
+
+    Raises:
+        UsageError: It is missing or damaged.
+    """
+    path = run_dir / "model.npz"
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except FileNotFoundError:
+        raise UsageError(f"{path} is missing: {run_dir} is not the directory of a finished run") from None
+    except (OSError, ValueError, EOFError, KeyError) as error:
+        raise UsageError(f"{path} is damaged: {error}") from None
+    except Exception as error:
+        if type(error).__name__ == "BadZipFile":
+            raise UsageError(f"{path} is damaged: {error}") from None
+        raise
+
+
+def load_summary(run_dir: Path) -> dict[str, Any]:
+    """summary.json.
+
+    Raises:
+        UsageError: It is missing or damaged.
+    """
+    path = run_dir / "summary.json"
+    try:
+        summary: dict[str, Any] = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise UsageError(f"{path} is missing: {run_dir} is not the directory of a finished run") from None
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} is damaged: {error}") from None
+    return summary
+
+
+def write_environment(path: Path, *, blas: str) -> None:
+    """Versions, machine and BLAS kernel: what the bits of a run may depend on."""
+    import msgpack
+    import zmq
+
+    write_json(
+        path,
+        {
+            "drom_net": __version__,
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "blas_kernel": blas,
+            "blas_threads": os.environ.get("OPENBLAS_NUM_THREADS", ""),
+            "pyzmq": zmq.pyzmq_version(),
+            "libzmq": zmq.zmq_version(),
+            "msgpack": ".".join(map(str, msgpack.version)),
+            "platform": platform.platform(),
+            "machine": platform.machine(),
+            "byte_order": sys.byteorder,
+        },
+    )
+
+
+def _in_words(row: tuple[Any, ...]) -> Iterable[object]:
+    t, active, score, label, gamma, reply, clean, loss, contribution = row
+    words = ReplyKind(reply).name.lower(), ContributionKind(contribution).name.lower()
+    return t, active, score, label, gamma, words[0], clean, loss, words[1]
+
+
+def _read_result(folder: Path) -> dict[str, Any]:
+    path = folder / "result.json"
+    try:
+        result: dict[str, Any] = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise UsageError(f"{path} is missing: that node has not ended in order") from None
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} is damaged: {error}") from None
+    return result
+
+
+def _read_rows(folder: Path, dtype: npt.DTypeLike) -> Rows:
+    path = folder / "records.bin"
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+    size = np.dtype(dtype).itemsize
+    return np.frombuffer(data[: len(data) - len(data) % size], dtype=dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    columns: list[str]
+    rows: list[list[Any]]
+
+    def write(self, path: Path) -> None:
+        if path.suffix == ".parquet":
+            self._write_parquet(path)
+            return
+        with path.open("w", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(self.columns)
+            writer.writerows(self.rows)
+
+    def _write_parquet(self, path: Path) -> None:
+        pa, pq = _pyarrow()
+        columns = list(zip(*self.rows, strict=True)) or [()] * len(self.columns)
+        pq.write_table(pa.table({name: list(column) for name, column in zip(self.columns, columns, strict=True)}), path)
+
+
+def _read_table(run_dir: Path, stem: str) -> Iterable[list[Any]]:
+    path = run_dir / f"{stem}.csv"
+    if path.exists():
+        with path.open(newline="") as file:
+            yield from _body(file)
+        return
+    path = run_dir / f"{stem}.parquet"
+    if not path.exists():
+        raise UsageError(f"{run_dir} has neither {stem}.csv nor {stem}.parquet")
+    _, pq = _pyarrow()
+    columns = pq.read_table(path).to_pydict().values()
+    yield from map(list, zip(*columns, strict=True))
+
+
+def _body(file: IO[str]) -> Iterable[list[str]]:
+    reader = csv.reader(file)
+    next(reader, None)
+    yield from reader
+
+
+def _pyarrow() -> tuple[Any, Any]:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise UsageError("Parquet needs pyarrow: pip install 'drom-net[parquet]'") from None
+    return pyarrow, pyarrow.parquet

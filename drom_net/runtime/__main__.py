@@ -1,0 +1,17 @@
+"""``python -m drom_net.runtime SPEC``: what the launcher starts, and what `drom-net worker` becomes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+
+def main() -> int:
+    from drom_net.runtime.process import run_node
+    from drom_net.runtime.spec import NodeSpec
+
+    return run_node(NodeSpec.read(Path(sys.argv[1])))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,85 @@
+"""Drive one node on real sockets: receive, fire timers, send; one thread, and nothing else than waiting."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from drom_net.errors import RemoteError
+from drom_net.protocol.codec import Frames, decode, encode
+from drom_net.protocol.node import Event, Node, Refused
+from drom_net.runtime.zmq_transport import SLICE_S
+
+_LOOK_EVERY_S = 0.25
+
+
+class Transport(Protocol):
+    """What the loop needs of a socket."""
+
+    def send(self, address: str, frames: Frames) -> None: ...
+    def receive(self, timeout_s: float) -> tuple[str, list[bytes]] | None: ...
+    def connection_changes(self) -> list[tuple[str, bool]]: ...
+
+
+def drive(
+    node: Node,
+    transport: Transport,
+    *,
+    dim: int,
+    max_vectors: int,
+    on_event: Callable[[Event], None],
+    should_stop: Callable[[], bool],
+) -> bool:
+    """Run a node until it has finished.
+
+    Args:
+        dim: How many float64 a vector has.
+        max_vectors: How many vectors a message to this node may carry.
+        should_stop: Asked several times a second; True ends the node at once.
+
+    Returns:
+        Whether it finished by itself. Whatever the node raises goes through, after its last messages were sent.
+    """
+    clock = time.monotonic
+
+    def flush() -> None:
+        for address, message in node.take_outbox():
+            transport.send(address, encode(message))
+        for event in node.take_events():
+            on_event(event)
+
+    now = clock()
+    look_at = now
+    try:
+        node.start(now)
+        while True:
+            flush()
+            if node.finished:
+                return True
+            if now >= look_at:  # also in a busy stretch, but not in each of its rounds
+                look_at = now + _LOOK_EVERY_S
+                for address, connected in transport.connection_changes():
+                    node.on_connection(address, connected, now)
+                if should_stop():
+                    node.stop()
+                    return False
+            timer = node.next_timer()
+            if timer is not None and timer <= now:
+                now = clock()
+                node.on_timer(now)
+                continue
+            received = transport.receive(SLICE_S if timer is None else timer - now)
+            now = clock()
+            if received is None:
+                look_at = now
+                continue
+            sender, frames = received
+            try:
+                message = decode(frames, dim=dim, max_vectors=max_vectors)
+            except RemoteError as error:
+                on_event(Refused(sender, str(error)))
+                continue
+            node.receive(sender, message, now)
+    finally:
+        flush()

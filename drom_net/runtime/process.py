@@ -1,0 +1,354 @@
+"""One node as a process: from its spec to its exit code. Light on purpose: no YAML, no click, no rich."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+import numpy as np
+
+from drom_net.blas import blas_kernel
+from drom_net.data.stream import TaskStream
+from drom_net.errors import ClusterError, DromNetError
+from drom_net.learning import Centre, TaskLearner
+from drom_net.metrics import Totals
+from drom_net.protocol.messages import PROTOCOL_VERSION, Hello
+from drom_net.protocol.node import (
+    CentralRound,
+    ConnectionChanged,
+    Ended,
+    Event,
+    Joined,
+    Refused,
+    Stalled,
+    TaskRound,
+    Warned,
+)
+from drom_net.protocol.reducer import Reducer, ReducerIdentity
+from drom_net.protocol.worker import Worker
+from drom_net.records import run_digest
+from drom_net.runtime.loop import drive
+from drom_net.runtime.spec import NodeSpec
+from drom_net.runtime.zmq_transport import DealerTransport, RouterTransport
+from drom_net.summary import TaskFigures, summarize, write_json
+
+INTERRUPTED, TERMINATED = 130, 143
+_REPORT_EVERY_S = 0.25
+_REPORT_TO_PEOPLE_EVERY_S = 2.0
+
+
+class Reporter(Protocol):
+    """Where a node tells how it goes."""
+
+    every_s: float
+    """How often it wants figures."""
+
+    def progress(self, **figures: Any) -> None:
+        """Figures of the moment; called rarely enough to be written each time."""
+
+    def note(self, text: str) -> None:
+        """A change of state that was to be expected, in a sentence."""
+
+    def say(self, text: str) -> None:
+        """Something that a person should know."""
+
+    def fail(self, text: str) -> None:
+        """Why the node ends with an error."""
+
+
+class JsonReporter:
+    """For the launcher: a JSON object a line on standard output."""
+
+    every_s = _REPORT_EVERY_S
+
+    def progress(self, **figures: Any) -> None:
+        self._write(figures)
+
+    def note(self, text: str) -> None:
+        self._write({"note": text})
+
+    def say(self, text: str) -> None:
+        self._write({"say": text})
+
+    def fail(self, text: str) -> None:
+        self._write({"error": text})
+        print(f"error: {text}", file=sys.stderr, flush=True)
+
+    def _write(self, line: dict[str, Any]) -> None:
+        try:
+            print(json.dumps(line), flush=True)
+        except BrokenPipeError:  # the launcher is gone; the loop will notice
+            sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+
+
+class TextReporter:
+    """For people: plain lines on standard error, so that standard output stays free for results."""
+
+    every_s = _REPORT_TO_PEOPLE_EVERY_S
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def progress(self, **figures: Any) -> None:
+        if "totals" in figures:
+            rate = Totals(*figures["totals"]).error_rate
+            self.say(f"round {figures['round']}, error rate {'-' if rate is None else f'{rate:.2%}'}")
+        else:
+            self.say(f"round {figures['round']}, sigma_1 {figures['sigma_1']:.3g}")
+
+    def note(self, text: str) -> None:
+        self.say(text)
+
+    def say(self, text: str) -> None:
+        print(f"{self._name}: {text}", file=sys.stderr, flush=True)
+
+    def fail(self, text: str) -> None:
+        self.say(f"error: {text}")
+
+
+class _Stop:
+    """SIGTERM and SIGINT: the first asks the node to end in order, the second ends the process at once."""
+
+    def __init__(self, parent: int) -> None:
+        self._parent = parent
+        self.exit_code = 0
+        signal.signal(signal.SIGTERM, self._on_signal)
+        signal.signal(signal.SIGINT, self._on_signal)
+
+    def _on_signal(self, number: int, _: object) -> None:
+        code = INTERRUPTED if number == signal.SIGINT else TERMINATED
+        if self.exit_code:
+            os._exit(code)
+        self.exit_code = code
+
+    def requested(self) -> bool:
+        if self._parent and os.getppid() != self._parent and not self.exit_code:
+            self.exit_code = TERMINATED  # the launcher is gone: no orphan is left behind
+        return self.exit_code != 0
+
+
+def run_node(spec: NodeSpec) -> int:
+    """Run the node to its end and return the exit code; what went wrong is on standard error."""
+    reporter: Reporter = JsonReporter() if spec.parent else TextReporter(spec.name)
+    stop = _Stop(spec.parent)
+    try:
+        if spec.role == "worker":
+            _run_worker(spec, reporter, stop)
+        else:
+            _run_reducer(spec, reporter, stop)
+    except DromNetError as error:
+        reporter.fail(str(error))
+        return error.exit_code
+    except OSError as error:
+        text = f"{error.strerror}: {error.filename}" if error.filename else str(error)
+        reporter.fail(text)
+        return 1
+    finally:
+        for folder in spec.remove:
+            shutil.rmtree(folder, ignore_errors=True)
+    return stop.exit_code
+
+
+def _run_worker(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
+    out = Path(spec.out)
+    stream = TaskStream.load(Path(spec.examples), spread_over=spec.spread_over)
+    algorithm = spec.build_algorithm()
+    learner = TaskLearner(algorithm, stream, rounds=spec.rounds)
+    timeouts = spec.build_timeouts()
+    hello = Hello(
+        version=PROTOCOL_VERSION,
+        run_id=spec.run_id,
+        task=spec.task,
+        config_digest=spec.config_digest,
+        dim=spec.dim,
+        feature_digest=spec.feature_digest,
+        numpy=np.__version__,
+        blas=blas_kernel(),
+    )
+    worker = Worker(learner, hello, timeouts=timeouts, endpoint=spec.endpoint)
+    started = time.monotonic()
+    with (
+        DealerTransport(spec.endpoint, spec.name, dim=spec.dim, timeouts=timeouts) as transport,
+        (out / "records.bin").open("wb") as records,
+    ):
+        teller = _Teller(reporter, records, lambda: _worker_figures(worker.round, learner.totals))
+        error: ClusterError | None = None
+        try:
+            finished = drive(
+                worker,
+                transport,
+                dim=spec.dim,
+                max_vectors=algorithm.pull_vectors,
+                on_event=teller.on_event,
+                should_stop=stop.requested,
+            )
+        except ClusterError as lost:  # what was learned until then is not lost with the cluster
+            error, finished = lost, False
+            worker.stop()
+        for event in worker.take_events():
+            teller.on_event(event)
+        sent, received = transport.bytes_sent, transport.bytes_received
+    assert worker.result is not None
+    for name, vector in worker.result.model.items():
+        np.save(out / f"{name}.npy", vector, allow_pickle=False)
+    write_json(
+        out / "result.json",
+        {
+            "task": spec.task,
+            "name": spec.name,
+            "finished": finished,
+            "rounds": worker.round,
+            "chain": worker.result.chain.hex(),
+            "totals": worker.result.totals.to_list(),
+            "bytes_sent": sent,
+            "bytes_received": received,
+            "seconds": time.monotonic() - started,
+            "run_id": worker.run_id,
+        },
+    )
+    reporter.progress(**_worker_figures(worker.round, learner.totals))
+    if error is not None:
+        raise error
+    reporter.note(("finished" if finished else "stopped") + f" after round {worker.round}; results in {out}")
+
+
+def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
+    out = Path(spec.out)
+    algorithm = spec.build_algorithm()
+    timeouts = spec.build_timeouts()
+    identity = ReducerIdentity(
+        run_id=spec.run_id or secrets.token_hex(8),
+        config_digest=spec.config_digest,
+        dim=spec.dim,
+        numpy=np.__version__,
+        blas=blas_kernel(),
+        feature_digest=spec.feature_digest,
+    )
+    centre = Centre(algorithm, num_tasks=len(spec.tasks), dim=spec.dim, seed=spec.seed)
+    reducer = Reducer(centre, spec.tasks, identity, push_vectors=algorithm.push_vectors, timeouts=timeouts)
+    with (
+        RouterTransport(spec.endpoint, dim=spec.dim, timeouts=timeouts) as transport,
+        (out / "records.bin").open("wb") as records,
+    ):
+        reporter.note(f"listening on {transport.endpoint} for {len(spec.tasks)} workers")
+        teller = _Teller(
+            reporter,
+            records,
+            lambda: {"round": reducer.closed_rounds, "sigma_1": centre.last_sigma},
+            names=spec.tasks,
+        )
+        finished = drive(
+            reducer,
+            transport,
+            dim=spec.dim,
+            max_vectors=algorithm.push_vectors,
+            on_event=teller.on_event,
+            should_stop=stop.requested,
+        )
+        seconds = time.monotonic() - teller.all_joined_at
+        bytes_by_task = transport.bytes_by_peer(reducer.task_at)
+    write_json(
+        out / "result.json",
+        {
+            "finished": finished,
+            "rounds": reducer.closed_rounds,
+            "chain": reducer.central_chain.hex(),
+            "seconds": seconds,
+            "refused": teller.refused,
+            "run_id": identity.run_id,
+        },
+    )
+    if finished and spec.summary:
+        ended = [task for task in reducer.ended if task is not None]
+        summary = summarize_star(spec.about, spec.tasks, ended, reducer.central_chain, seconds, bytes_by_task)
+        write_json(Path(spec.summary), summary)
+        reporter.note(
+            f"finished: {summary['rounds']} rounds, error rate {summary['error_rate']:.2%}, "
+            f"digest {summary['digest']}; summary in {spec.summary}"
+        )
+
+
+def summarize_star(
+    about: dict[str, str],
+    names: tuple[str, ...],
+    ended: list[Ended],
+    central_chain: bytes,
+    seconds: float,
+    bytes_by_task: dict[int, tuple[int, int]],
+) -> dict[str, Any]:
+    """The summary as the reducer can write it: from the workers' goodbyes and its own chain."""
+    figures = [
+        TaskFigures(name, end.rounds, end.totals, *bytes_by_task.get(task, (0, 0)))
+        for task, (name, end) in enumerate(zip(names, ended, strict=True))
+    ]
+    return summarize(
+        figures,
+        about=about,
+        driver="processes",
+        rounds=max(end.rounds for end in ended),
+        seconds=seconds,
+        digest=run_digest([end.chain for end in ended], central_chain),
+    )
+
+
+def _worker_figures(t: int, totals: Totals) -> dict[str, Any]:
+    return {"round": t, "totals": totals.to_list()}
+
+
+class _Teller:
+    """Turns a node's events into records, progress and sentences."""
+
+    def __init__(
+        self,
+        reporter: Reporter,
+        records: IO[bytes],
+        figures: Callable[[], dict[str, Any]],
+        *,
+        names: tuple[str, ...] = (),
+    ) -> None:
+        self.refused = 0
+        self.all_joined_at = time.monotonic()
+        self._reporter = reporter
+        self._records = records
+        self._figures = figures
+        self._names = names
+        self._joined = 0
+        self._next_report = 0.0
+
+    def on_event(self, event: Event) -> None:
+        match event:
+            case TaskRound(row=row) | CentralRound(row=row):
+                self._records.write(row)
+                now = time.monotonic()
+                if now >= self._next_report:
+                    self._next_report = now + self._reporter.every_s
+                    self._reporter.progress(**self._figures())
+            case Joined(task=task):
+                self._on_joined(task)
+            case Stalled(round=t, waiting_for=whom, since_s=since):
+                self._reporter.say(f"round {t}: waiting for {whom}, since {since:.0f} s")
+            case ConnectionChanged(who=who, connected=connected):
+                self._reporter.say(f"{who} is connected again" if connected else f"lost the connection to {who}")
+            case Refused(sender=sender, reason=reason):
+                self.refused += 1
+                if self.refused <= 10:  # a stranger must not fill the log
+                    self._reporter.say(f"refused a message of {sender!r}: {reason}")
+            case Warned(text=text):
+                self._reporter.say(f"warning: {text}")
+
+    def _on_joined(self, task: int) -> None:
+        self._joined += 1
+        if not self._names:
+            self._reporter.note("joined")
+            return
+        if self._joined == len(self._names):
+            self.all_joined_at = time.monotonic()
+        self._reporter.note(f"{self._names[task]} joined ({self._joined} of {len(self._names)})")

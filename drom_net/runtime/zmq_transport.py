@@ -1,0 +1,224 @@
+"""ROUTER to listen, DEALER to connect: frames in, frames out, and which connections are up.
+
+Both classes block in `receive` on one socket, which is the cheapest way to wait. The socket monitor tells of
+lost connections; a connection is known by its file descriptor, which libzmq also gives with each message.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import secrets
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Self
+
+import zmq
+from zmq.utils.monitor import parse_monitor_message
+
+from drom_net.errors import ClusterError
+from drom_net.protocol.codec import HEADER_LIMIT_BYTES
+from drom_net.protocol.node import REDUCER
+from drom_net.protocol.settings import Timeouts
+
+Frames = Sequence[bytes | memoryview]
+
+SLICE_S = 0.1
+"""The longest a receive blocks, so that signals and lost connections are seen soon."""
+_LINGER_MS = 1000  # long enough for the last messages on a loaded host, short enough for an exit
+_RECONNECT_MS = 50
+_RECONNECT_MAX_MS = 1000
+_HEARTBEATS_MISSED = 3
+
+
+class _Transport:
+    """What both sides have in common: one socket, its monitor, and byte counts."""
+
+    def __init__(self, kind: int, *, dim: int, timeouts: Timeouts) -> None:
+        self.bytes_sent = 0
+        self.bytes_received = 0
+        self._context = zmq.Context()
+        self._socket: zmq.Socket[bytes] = self._context.socket(kind)
+        self._socket.setsockopt(zmq.LINGER, _LINGER_MS)
+        self._socket.setsockopt(zmq.RCVTIMEO, round(SLICE_S * 1000))
+        self._socket.setsockopt(zmq.MAXMSGSIZE, max(8 * dim, HEADER_LIMIT_BYTES))
+        self._socket.setsockopt(zmq.RECONNECT_IVL, _RECONNECT_MS)
+        self._socket.setsockopt(zmq.RECONNECT_IVL_MAX, _RECONNECT_MAX_MS)
+        heartbeat_ms = max(1, round(timeouts.heartbeat_s * 1000))
+        self._socket.setsockopt(zmq.HEARTBEAT_IVL, heartbeat_ms)
+        self._socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, _HEARTBEATS_MISSED * heartbeat_ms)
+        self._socket.setsockopt(zmq.TCP_KEEPALIVE, 1)
+        self._monitor = self._socket.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Flush what is still to be sent, for at most a second, and let go of everything."""
+        # The monitor's end must be closed by hand, or the context waits for it for ever.
+        self._socket.disable_monitor()
+        self._monitor.close(linger=0)
+        self._socket.close()
+        self._context.term()
+
+    def _wait(self, timeout_s: float) -> int | None:
+        """Flags for a receive that waits so long, or None when nothing came in a wait too short to block in."""
+        if timeout_s >= SLICE_S:
+            return 0
+        if timeout_s > 0.0 and not self._socket.poll(max(1, round(timeout_s * 1000))):
+            return None
+        return zmq.NOBLOCK
+
+    def _monitor_events(self) -> list[tuple[int, int]]:
+        """(event, file descriptor) of what happened to connections since the last call."""
+        events = []
+        with contextlib.suppress(zmq.Again):
+            while True:
+                message = parse_monitor_message(self._monitor.recv_multipart(zmq.NOBLOCK))
+                events.append((int(message["event"]), int(message["value"])))
+        return events
+
+
+class DealerTransport(_Transport):
+    """A worker's side: connected to the reducer."""
+
+    def __init__(self, endpoint: str, name: str, *, dim: int, timeouts: Timeouts) -> None:
+        """
+        Args:
+            endpoint: Where the reducer is reached; it need not be there yet.
+            name: For the routing id, which also has a random part: no two processes share one.
+        """
+        super().__init__(zmq.DEALER, dim=dim, timeouts=timeouts)
+        self._socket.setsockopt(zmq.ROUTING_ID, f"{name[:64]}/{secrets.token_hex(8)}".encode())
+        if "[" in endpoint:
+            self._socket.setsockopt(zmq.IPV6, 1)
+        try:
+            self._socket.connect(endpoint)
+        except zmq.ZMQError as error:
+            self.close()
+            raise ClusterError(f"cannot connect to {endpoint}: {error.strerror}") from None
+
+    def send(self, address: str, frames: Frames) -> None:
+        self._socket.send_multipart(frames)
+        self.bytes_sent += _size(frames)
+
+    def receive(self, timeout_s: float) -> tuple[str, list[bytes]] | None:
+        """(who sent, frames), or None when nothing came in time (at most SLICE_S)."""
+        flags = self._wait(timeout_s)
+        if flags is None:
+            return None
+        try:
+            frames = self._socket.recv_multipart(flags)
+        except zmq.Again:
+            return None
+        self.bytes_received += _size(frames)
+        return REDUCER, frames
+
+    def connection_changes(self) -> list[tuple[str, bool]]:
+        """(address, whether it is up now) for what changed since the last call."""
+        return [(REDUCER, event == zmq.EVENT_HANDSHAKE_SUCCEEDED) for event, _ in self._monitor_events()]
+
+
+class RouterTransport(_Transport):
+    """The reducer's side: listening, and knowing each connection by the sender's routing id."""
+
+    def __init__(self, bind: str, *, dim: int, timeouts: Timeouts) -> None:
+        super().__init__(zmq.ROUTER, dim=dim, timeouts=timeouts)
+        self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        # A worker that reconnects keeps its random routing id, and takes over from its own dead connection.
+        self._socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
+        if "[" in bind:
+            self._socket.setsockopt(zmq.IPV6, 1)
+        self._fd_of: dict[str, int] = {}
+        self._address_at: dict[int, str] = {}
+        self._connected_fds: set[int] = set()
+        self._changes: list[tuple[str, bool]] = []
+        self._bytes: dict[str, list[int]] = {}
+        try:
+            self._socket.bind(bind)
+        except zmq.ZMQError as error:
+            self.close()
+            hint = ""
+            if error.errno == errno.EADDRINUSE:
+                hint = "; another process, perhaps a reducer of an earlier run, listens there"
+            raise ClusterError(f"cannot listen on {bind}: {error.strerror}{hint}") from None
+
+    @property
+    def endpoint(self) -> str:
+        """Where it listens, with the port that the system chose if it was to choose one."""
+        return self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
+
+    def send(self, address: str, frames: Frames) -> None:
+        """Send, or drop what cannot be sent: whoever misses it asks again."""
+        try:
+            self._socket.send_multipart([address.encode("utf-8", "surrogateescape"), *frames])
+        except zmq.ZMQError as error:
+            if error.errno not in (errno.EHOSTUNREACH, errno.EAGAIN):
+                raise
+            return
+        size = _size(frames)
+        self.bytes_sent += size
+        if address in self._bytes:
+            self._bytes[address][1] += size
+
+    def receive(self, timeout_s: float) -> tuple[str, list[bytes]] | None:
+        """(address of the sender, frames), or None when nothing came in time (at most SLICE_S)."""
+        flags = self._wait(timeout_s)
+        if flags is None:
+            return None
+        try:
+            routing_id = self._socket.recv(flags, copy=False)
+        except zmq.Again:
+            return None
+        frames = self._socket.recv_multipart() if routing_id.more else []
+        address = routing_id.bytes.decode("utf-8", "surrogateescape")
+        fd = routing_id.get(zmq.SRCFD)
+        if self._fd_of.get(address) != fd:
+            self._met(address, fd)
+        size = _size(frames)
+        self.bytes_received += size
+        self._bytes[address][0] += size
+        return address, frames
+
+    def bytes_by_peer(self, task_at: Callable[[str], int | None]) -> dict[int, tuple[int, int]]:
+        """For each task, the bytes that came from it and the bytes that went to it."""
+        found = ((task_at(address), sizes) for address, sizes in self._bytes.items())
+        return {task: (sizes[0], sizes[1]) for task, sizes in found if task is not None}
+
+    def connection_changes(self) -> list[tuple[str, bool]]:
+        """(address, whether it is up now) for what changed since the last call."""
+        self._follow_connections()
+        taken, self._changes = self._changes, []
+        return taken
+
+    def _met(self, address: str, fd: int) -> None:
+        """A first message on a connection."""
+        # The number of a closed descriptor is used again: let go of its former owner before it gets a new one.
+        self._follow_connections()
+        self._address_at.pop(self._fd_of.pop(address, -1), None)
+        self._bytes.setdefault(address, [0, 0])
+        connected = fd in self._connected_fds
+        if connected:
+            self._fd_of[address] = fd
+            self._address_at[fd] = address
+        self._changes.append((address, connected))
+
+    def _follow_connections(self) -> None:
+        for event, fd in self._monitor_events():
+            if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+                self._connected_fds.add(fd)
+                continue
+            self._connected_fds.discard(fd)
+            address = self._address_at.pop(fd, None)
+            if address is not None:
+                del self._fd_of[address]
+                self._changes.append((address, False))
+
+
+def _size(frames: Frames) -> int:
+    return sum(frame.nbytes if isinstance(frame, memoryview) else len(frame) for frame in frames)

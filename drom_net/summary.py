@@ -1,0 +1,89 @@
+"""The result of a run as one JSON document: figures over all tasks and for each, and the digest."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from drom_net.metrics import Totals, macro, total
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFigures:
+    """What a summary says of one task."""
+
+    name: str
+    rounds: int
+    totals: Totals
+    bytes_sent: int = 0
+    """By the task's worker: headers and vectors, before the transport's own framing."""
+    bytes_received: int = 0
+
+
+def summarize(
+    tasks: Sequence[TaskFigures],
+    *,
+    about: dict[str, str],
+    driver: str,
+    rounds: int,
+    seconds: float,
+    digest: str,
+    status: str = "finished",
+) -> dict[str, Any]:
+    """The summary as plain JSON types.
+
+    Args:
+        about: Name of the run, algorithm, data set, meaning of +1.
+        rounds: How many rounds the longest task went through.
+        seconds: Wall time of the learning, from all being there to the last goodbye.
+        status: "finished", or "interrupted" where the figures are those of the rounds so far.
+    """
+    sums = total(task.totals for task in tasks)
+    macro_error, _ = macro(task.totals.error_rate for task in tasks)
+    macro_f1, num_f1 = macro(task.totals.f1 for task in tasks)
+    return {
+        **about,
+        "driver": driver,
+        "status": status,
+        "rounds": rounds,
+        "seconds": round(seconds, 6),
+        "error_rate": sums.error_rate,
+        "f1": sums.f1,
+        "error_rate_macro": macro_error,
+        "f1_macro": macro_f1,
+        "f1_macro_tasks": num_f1,
+        "error_rate_seen": sums.seen_error_rate,
+        **asdict(sums),
+        "bytes_sent": sum(task.bytes_sent for task in tasks),
+        "bytes_received": sum(task.bytes_received for task in tasks),
+        "digest": digest,
+        "tasks": [
+            {
+                "task": index,
+                "name": task.name,
+                "rounds": task.rounds,
+                "error_rate": task.totals.error_rate,
+                "f1": task.totals.f1,
+                "error_rate_seen": task.totals.seen_error_rate,
+                **asdict(task.totals),
+                "bytes_sent": task.bytes_sent,
+                "bytes_received": task.bytes_received,
+            }
+            for index, task in enumerate(tasks)
+        ],
+    }
+
+
+def write_json(path: Path, document: object) -> None:
+    """Write a JSON file as a whole or not at all."""
+    temporary = path.with_name(path.name + ".part")
+    with temporary.open("w") as file:
+        json.dump(document, file, indent=2, allow_nan=False)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
