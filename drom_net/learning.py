@@ -7,7 +7,7 @@ Nothing here knows of messages or time.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,6 @@ from drom_net.algorithms.base import (
     Contribution,
     ContributionKind,
     Example,
-    Prediction,
     Reply,
     ReplyKind,
 )
@@ -62,6 +61,7 @@ class TaskLearner:
         self._reply = NO_REPLY
         self._contribution = IDLE
         self._seen = _IDLE_ROUND
+        self._round = 0
 
     def begin(self, t: int) -> Contribution:
         """Predict and learn from the example of round t, with the reply of the last sync round.
@@ -69,6 +69,7 @@ class TaskLearner:
         Raises:
             DivergedError: The learner's numbers are no longer finite.
         """
+        self._round = t
         index = self._stream.index_at(t)
         if index is None:
             contribution = IDLE
@@ -76,9 +77,10 @@ class TaskLearner:
         else:
             label, clean = float(self._stream.labels[index]), float(self._stream.clean[index])
             example = Example(self._stream.features(index), label)
-            self._state, prediction = self.algorithm.primal_step(self._state, example, t)
-            self._state, contribution = self.algorithm.dual_step(self._state, self._reply, t)
-            self._check_finite(prediction, contribution, t)
+            with np.errstate(over="ignore", invalid="ignore"):  # what NumPy would warn of, the check finds
+                self._state, prediction = self.algorithm.primal_step(self._state, example, t)
+                self._state, contribution = self.algorithm.dual_step(self._state, self._reply, t)
+                self._check_finite(prediction.score + prediction.loss, contribution.vectors, t)
             score, loss, gamma = prediction
             self.totals.count(score, clean, label, gamma)
             self._seen = (score, label, gamma, clean, loss)
@@ -106,16 +108,23 @@ class TaskLearner:
         return self.algorithm.predict(self._state, x)
 
     def result(self) -> TaskResult:
-        """The task's model, counts and closed chain, as after the last `end`."""
+        """The task's model, counts and closed chain, as after the last `end`.
+
+        Raises:
+            DivergedError: The last step led out of the finite numbers.
+        """
         model = self.algorithm.model(self._state)
+        with np.errstate(over="ignore"):
+            self._check_finite(0.0, model.values(), self._round)
         return TaskResult(close_task_chain(self._chain, model.values()), self.totals, model)
 
     @staticmethod
-    def _check_finite(prediction: Prediction, contribution: Contribution, t: int) -> None:
+    def _check_finite(number: float, vectors: Iterable[Vector], t: int) -> None:
         # A sum of squares is finite exactly when no entry is NaN, infinite or about to overflow.
-        if math.isfinite(prediction.score) and all(
-            math.isfinite(float(np.dot(vector, vector))) for vector in contribution.vectors
-        ):
+        squares = number
+        for vector in vectors:
+            squares += float(np.dot(vector, vector))
+        if math.isfinite(squares):
             return
         raise DivergedError(
             f"the learner diverged in round {t}: its numbers are no longer finite; "

@@ -9,7 +9,6 @@ import numpy as np
 
 from drom_net.algorithms.features import Matrix, Vector
 
-
 _SQUARE_LOW, _SQUARE_HIGH = 1e-280, 1e280
 """Outside of these a sum of squares may have lost its digits; then lengths are taken of scaled vectors."""
 
@@ -27,6 +26,7 @@ class SingularPair(NamedTuple):
     """|A^T v - sigma u| (A u = sigma v holds by construction, or the other way round for the Gram route)."""
 
 
+@np.errstate(over="ignore")  # a square that overflows is found, and taken again of scaled numbers
 def leading_pair_by_power(A: Matrix, v: Vector, *, iterations: int) -> SingularPair:
     """The largest singular value of A and its vectors, by a fixed number of power iterations.
 
@@ -59,6 +59,7 @@ def leading_pair_by_power(A: Matrix, v: Vector, *, iterations: int) -> SingularP
     return _with_sign(SingularPair(sigma, u, v, _length(back)))
 
 
+@np.errstate(over="ignore")
 def leading_pair_by_gram(A: Matrix, v: Vector) -> SingularPair:
     """The same, exactly, from the eigenvectors of A A^T: O(d m^2), whatever the gap.
 

@@ -34,6 +34,7 @@ from drom_net.protocol.messages import (
 HEADER_LIMIT_BYTES = 4096
 _TEXT_LIMIT = 1024
 _ROUND_LIMIT = 2**53
+_packb: Callable[[Sequence[object]], bytes] = msgpack.Packer().pack
 _NUM_TOTALS = len(Totals().to_list())
 
 _HELLO, _WELCOME, _REJECT, _PUSH, _PULL, _RESEND, _GOODBYE, _FAREWELL = range(8)
@@ -45,13 +46,12 @@ def encode(message: Message) -> list[bytes | memoryview]:
     """The frames of a message. Vector frames are views of the message's own arrays."""
     match message:
         case Push(round=t, contribution=contribution):
-            header = [_PUSH, t, int(contribution.kind), contribution.last, len(contribution.vectors)]
-            return [_packb(header), *(vector.data for vector in contribution.vectors)]
+            vectors = contribution.vectors
+            header = _packb([_PUSH, t, contribution.kind, contribution.last, len(vectors)])
+            return [header, *[vector.data for vector in vectors]]
         case Pull(round=t, reply=reply):
-            return [
-                _packb([_PULL, t, int(reply.kind), len(reply.vectors)]),
-                *(vector.data for vector in reply.vectors),
-            ]
+            vectors = reply.vectors
+            return [_packb([_PULL, t, reply.kind, len(vectors)]), *[vector.data for vector in vectors]]
         case Resend(round=t):
             return [_packb([_RESEND, t])]
         case Hello():
@@ -97,11 +97,6 @@ def decode(frames: Frames, *, dim: int, max_vectors: int) -> Message:
     if decoder is None:
         raise RemoteError("a message of unknown kind")
     return decoder(header[1:], frames[1:], dim)
-
-
-def _packb(fields: Sequence[object]) -> bytes:
-    packed: bytes = msgpack.packb(fields)
-    return packed
 
 
 def _decode_push(fields: list[Any], frames: Frames, dim: int) -> Push:
@@ -226,7 +221,7 @@ def _no_vectors(frames: Frames) -> None:
 def _vectors(frames: Frames, num_vectors: object, dim: int) -> tuple[Vector, ...]:
     if type(num_vectors) is not int or num_vectors != len(frames):
         raise RemoteError(f"a message that announces other than its {len(frames)} vectors")
-    return tuple(_vector(frame, dim) for frame in frames)
+    return tuple([_vector(frame, dim) for frame in frames])  # a list: half the cost of a generator
 
 
 def _vector(frame: bytes | memoryview, dim: int) -> Vector:
@@ -235,6 +230,8 @@ def _vector(frame: bytes | memoryview, dim: int) -> Vector:
     vector = np.frombuffer(frame, dtype="<f8")
     vector.flags.writeable = False  # also where the frame is a view of memory that could be written
     # A sum of squares is finite exactly when no entry is NaN, infinite or about to overflow.
-    if not math.isfinite(float(np.dot(vector, vector))):
+    with np.errstate(over="ignore"):
+        square = float(np.dot(vector, vector))
+    if not math.isfinite(square):
         raise RemoteError("a vector with NaN, infinity or numbers too large to be squared")
     return vector

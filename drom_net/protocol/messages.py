@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from drom_net.algorithms.base import Contribution, Reply
 from drom_net.metrics import Totals
@@ -41,16 +42,14 @@ class Reject:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Push:
+class Push(NamedTuple):  # a tuple, as Pull: made twice a round, and half the cost of a frozen dataclass
     """A task's contribution to a sync round; without vectors for an outlier or an idle round."""
 
     round: int
     contribution: Contribution
 
 
-@dataclass(frozen=True, slots=True)
-class Pull:
+class Pull(NamedTuple):
     """The reply to a task's push; without vectors where sigma_1 <= 1 or nothing is new."""
 
     round: int

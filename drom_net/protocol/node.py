@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -27,8 +28,7 @@ class Joined:
     task: int
 
 
-@dataclass(frozen=True, slots=True)
-class TaskRound:
+class TaskRound(NamedTuple):
     """A task has closed a round."""
 
     round: int
@@ -36,8 +36,7 @@ class TaskRound:
     """Its record, as records.TASK_DTYPE."""
 
 
-@dataclass(frozen=True, slots=True)
-class CentralRound:
+class CentralRound(NamedTuple):
     """The reducer has closed a sync round."""
 
     round: int
@@ -103,8 +102,8 @@ class Node(Protocol):
     def on_timer(self, now: float) -> None:
         """Do what is due; called when `next_timer()` has come (or later)."""
 
-    def next_timer(self) -> float | None:
-        """When to call `on_timer`; a time in the past means at once."""
+    def next_timer(self) -> float:
+        """When to call `on_timer`; a time in the past means at once, infinity never."""
 
     def on_connection(self, address: str, connected: bool, now: float) -> None: ...
     def take_outbox(self) -> list[Envelope]: ...
@@ -118,7 +117,7 @@ class Asking:
 
     def __init__(self, first: float, cap: float) -> None:
         self._first, self._cap = first, cap
-        self.due: float | None = None
+        self.due = math.inf
         self._pause = first
 
     def start(self, now: float) -> None:
@@ -127,11 +126,11 @@ class Asking:
 
     def ask(self, now: float) -> bool:
         """Whether it is time; if so the next time is set."""
-        if self.due is None or now < self.due:
+        if now < self.due:
             return False
         self._pause = min(2 * self._pause, self._cap)
         self.due = now + self._pause
         return True
 
     def stop(self) -> None:
-        self.due = None
+        self.due = math.inf

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -48,10 +49,6 @@ class _Member:
 
     address: str = ""
     """Where it speaks from; empty until it has joined."""
-    pushing: bool = True
-    """It takes part in sync rounds; False after its last push."""
-    give_up_at: float | None = None
-    """Its connection is down; if it stays so until then, the run is given up."""
     pull: Pull | None = None
     """What it was answered last; a task that has ended may ask for it when the round is long over."""
     ended: Ended | None = None
@@ -74,6 +71,8 @@ class ReducerIdentity:
 class _Round:
     number: int
     opened_at: float
+    awaited: set[int]
+    """Tasks that have not answered yet."""
     contributions: dict[int, Contribution] = field(default_factory=dict)
 
 
@@ -103,9 +102,13 @@ class Reducer:
         self._timeouts = timeouts
         self._members = [_Member() for _ in names]
         self._task_at: dict[str, int] = {}
-        self._round = _Round(1, 0.0)
+        self._round = _Round(1, 0.0, set())
         self._stall = Asking(timeouts.stall_s, timeouts.lost_s)
-        self._join_by: float | None = None
+        self._join_by = math.inf
+        self._pushing = set(range(len(self._members)))
+        """Tasks that take part in sync rounds: all until their last push."""
+        self._lost: dict[int, float] = {}
+        """Tasks whose connection is down, and when the run is given up for it."""
         self._outbox: list[Envelope] = []
         self._events: list[Event] = []
 
@@ -154,30 +157,31 @@ class Reducer:
                 self._refuse(task, f"a {type(message).__name__} is nothing a worker says")
 
     def on_timer(self, now: float) -> None:
-        if self._join_by is not None and now >= self._join_by:
+        if now >= self._join_by:
             missing = self._named(task for task, member in enumerate(self._members) if not member.address)
             self._give_up(f"{missing} did not join within {self._timeouts.join_s:g} s (timeouts.join_s)")
-        for task, member in enumerate(self._members):
-            if member.give_up_at is not None and now >= member.give_up_at:
+        for task, give_up_at in self._lost.items():
+            if now >= give_up_at:
                 self._give_up(
                     f"lost {self.names[task]} in round {self._round.number}: "
                     f"disconnected for {self._timeouts.lost_s:g} s (timeouts.lost_s)"
                 )
-        if self._stall.ask(now) and (self._join_by is not None or self._round.contributions):
+        if self._stall.ask(now) and (math.isfinite(self._join_by) or self._round.contributions):
             self._events.append(Stalled(self._round.number, self._waiting_for(), now - self._round.opened_at))
 
-    def next_timer(self) -> float | None:
-        times = [self._join_by, self._stall.due, *(member.give_up_at for member in self._members)]
-        return min((time for time in times if time is not None), default=None)
+    def next_timer(self) -> float:
+        return min(self._join_by, self._stall.due, *self._lost.values())
 
     def on_connection(self, address: str, connected: bool, now: float) -> None:
         task = self._task_at.get(address)
         if task is None:
             return
-        member = self._members[task]
-        if member.ended is not None or connected == (member.give_up_at is None):
+        if self._members[task].ended is not None or connected == (task not in self._lost):
             return
-        member.give_up_at = None if connected else now + self._timeouts.lost_s
+        if connected:
+            del self._lost[task]
+        else:
+            self._lost[task] = now + self._timeouts.lost_s
         self._events.append(ConnectionChanged(self.names[task], connected))
 
     def stop(self) -> None:
@@ -217,8 +221,9 @@ class Reducer:
                 )
             )
         if all(member.address for member in self._members):
-            self._join_by = None
-            self._open_round(1, now)
+            self._join_by = math.inf
+            self._round.opened_at = now  # the wait of those who came early is over
+            self._stall.start(now)
 
     def _why_not(self, sender: str, hello: Hello) -> str:
         """Why a worker may not join; empty when it may."""
@@ -254,33 +259,33 @@ class Reducer:
             if t > current.number:
                 self._refuse(task, f"a push for round {t}; this is round {current.number}")
             return  # a push that was sent twice
-        if not self._members[task].pushing:
+        if task not in current.awaited:
             self._refuse(task, f"a push for round {t} after its last one")
             return
         if contribution.kind is ContributionKind.VECTORS and len(contribution.vectors) != self._push_vectors:
             self._refuse(task, f"a push of {len(contribution.vectors)} vectors; expected {self._push_vectors}")
             return
         current.contributions[task] = contribution
+        current.awaited.discard(task)
         self._close_round_if_complete(now)
 
     def _close_round_if_complete(self, now: float) -> None:
         current = self._round
-        if not current.contributions or any(
-            member.pushing and task not in current.contributions for task, member in enumerate(self._members)
-        ):
+        if current.awaited or not current.contributions:
             return
         in_order = {task: current.contributions[task] for task in sorted(current.contributions)}
         replies, row = self._centre.reduce(current.number, in_order)
         for task, reply in replies.items():
             member = self._members[task]
             member.pull = Pull(current.number, reply)
-            member.pushing = not in_order[task].last
+            if in_order[task].last:
+                self._pushing.discard(task)
             self._outbox.append(Envelope(member.address, member.pull))
         self._events.append(CentralRound(current.number, self._centre.last_sigma, row))
         self._open_round(current.number + 1, now)
 
     def _open_round(self, number: int, now: float) -> None:
-        self._round = _Round(number, now, self._round.contributions if number == self._round.number else {})
+        self._round = _Round(number, now, set(self._pushing))
         self._stall.start(now)
 
     def _on_resend(self, task: int, t: int) -> None:
@@ -295,8 +300,9 @@ class Reducer:
         member = self._members[task]
         if member.ended is None:
             member.ended = Ended(goodbye.rounds, goodbye.chain, goodbye.totals)
-            member.give_up_at = None
-            member.pushing = False
+            self._lost.pop(task, None)
+            self._pushing.discard(task)
+            self._round.awaited.discard(task)
         self._outbox.append(Envelope(member.address, Farewell()))
         if all(member.ended is not None for member in self._members):
             self._stall.stop()
@@ -322,11 +328,7 @@ class Reducer:
         missing = [task for task, member in enumerate(self._members) if not member.address]
         if missing:
             return self._named(missing) + " to join"
-        return self._named(
-            task
-            for task, member in enumerate(self._members)
-            if member.pushing and task not in self._round.contributions
-        )
+        return self._named(sorted(self._round.awaited))
 
     def _named(self, tasks: Iterable[int]) -> str:
         names = [self.names[task] for task in tasks]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import enum
+import math
 
-from drom_net.algorithms.base import Contribution
 from drom_net.errors import ClusterError, RejectedError
 from drom_net.learning import TaskLearner, TaskResult
 from drom_net.protocol.messages import (
@@ -64,12 +64,13 @@ class Worker:
         self._hello = hello
         self._timeouts = timeouts
         self._endpoint = endpoint
-        self._contribution: Contribution | None = None
+        self._said: Message = hello
+        """What was said last: the message that this state waits for an answer to."""
         self._asking = Asking(timeouts.resend_after_s, timeouts.resend_cap_s)
         self._stall = Asking(timeouts.stall_s, timeouts.lost_s)
         self._since = 0.0
         self._now = 0.0
-        self._give_up_at: float | None = None
+        self._give_up_at = math.inf
         self._outbox: list[Envelope] = []
         self._events: list[Event] = []
 
@@ -85,14 +86,14 @@ class Worker:
         self._now = now
         match message:
             case Pull(round=t, reply=reply) if self.state is WorkerState.WAITING and t == self.round:
-                self._close_round(self._learner.end(t, reply), now)
+                self._close_round(self._learner.end(t, reply))
             case Resend(round=t) if self.state is WorkerState.WAITING and t == self.round:
-                self._say_again()
+                self._outbox.append(Envelope(REDUCER, self._said))
             case Welcome(run_id=run_id) if self.state is WorkerState.JOINING:
                 self.run_id = run_id
-                self._give_up_at = None
+                self._give_up_at = math.inf
                 self._events.append(Joined(self._hello.task))
-                self._begin_stepping()
+                self.state = WorkerState.STEPPING
             case Farewell() if self.state is WorkerState.FINISHING:
                 self._finish()
             case Reject(reason=reason):
@@ -107,27 +108,28 @@ class Worker:
         if self.state is WorkerState.STEPPING:
             self._step(now)
             return
-        if self._give_up_at is not None and now >= self._give_up_at:
+        if now >= self._give_up_at:
             self._give_up()
             return
         if self._asking.ask(now):
-            self._ask()
+            # In the middle of a run a header asks for the pull; it asks back should the push be lost.
+            question = Resend(self.round) if self.state is WorkerState.WAITING else self._said
+            self._outbox.append(Envelope(REDUCER, question))
         if self._stall.ask(now):
             self._events.append(Stalled(self.round, f"the reducer at {self._endpoint}", now - self._since))
 
-    def next_timer(self) -> float | None:
+    def next_timer(self) -> float:
         if self.state is WorkerState.STEPPING:
             return self._now
-        times = (self._asking.due, self._stall.due, self._give_up_at)
-        return min((time for time in times if time is not None), default=None)
+        return min(self._asking.due, self._stall.due, self._give_up_at)
 
     def on_connection(self, address: str, connected: bool, now: float) -> None:
         if self.state in (WorkerState.JOINING, WorkerState.FINISHING, WorkerState.FINISHED):
             return  # these waits have a bound of their own
-        if connected == (self._give_up_at is None):
+        if connected == math.isinf(self._give_up_at):
             return
         self._events.append(ConnectionChanged(f"the reducer at {self._endpoint}", connected))
-        self._give_up_at = None if connected else now + self._timeouts.lost_s
+        self._give_up_at = math.inf if connected else now + self._timeouts.lost_s
 
     def stop(self) -> None:
         if self.state is WorkerState.WAITING:
@@ -144,11 +146,6 @@ class Worker:
         taken, self._events = self._events, []
         return taken
 
-    def _begin_stepping(self) -> None:
-        self._asking.stop()
-        self._stall.stop()
-        self.state = WorkerState.STEPPING
-
     def _step(self, now: float) -> None:
         if self.round == self._learner.last_round:
             self.result = self._learner.result()
@@ -157,39 +154,24 @@ class Worker:
             self._give_up_at = now + self._timeouts.linger_s
             return
         self.round += 1
-        self._contribution = self._learner.begin(self.round)
+        contribution = self._learner.begin(self.round)
         if self._learner.algorithm.is_sync(self.round):
-            self._wait(WorkerState.WAITING, Push(self.round, self._contribution), now)
+            self._wait(WorkerState.WAITING, Push(self.round, contribution), now)
         else:
-            self._close_round(self._learner.end(self.round), now)
+            self._close_round(self._learner.end(self.round))
 
-    def _close_round(self, row: bytes, now: float) -> None:
+    def _close_round(self, row: bytes) -> None:
         self._events.append(TaskRound(self.round, row))
-        self._begin_stepping()
+        self.state = WorkerState.STEPPING
 
     def _wait(self, state: WorkerState, message: Message, now: float) -> None:
+        """Say something, and wait for the answer."""
         self.state = state
         self._since = now
+        self._said = message
         self._outbox.append(Envelope(REDUCER, message))
         self._asking.start(now)
         self._stall.start(now)
-
-    def _ask(self) -> None:
-        """Ask for what this state waits for; in the middle of a run that is one header."""
-        if self.state is WorkerState.WAITING:
-            self._outbox.append(Envelope(REDUCER, Resend(self.round)))
-        else:
-            self._say_again()
-
-    def _say_again(self) -> None:
-        if self.state is WorkerState.JOINING:
-            self._outbox.append(Envelope(REDUCER, self._hello))
-        elif self.state is WorkerState.WAITING:
-            assert self._contribution is not None
-            self._outbox.append(Envelope(REDUCER, Push(self.round, self._contribution)))
-        elif self.state is WorkerState.FINISHING:
-            assert self.result is not None
-            self._outbox.append(Envelope(REDUCER, Goodbye(self.round, self.result.chain, self.result.totals)))
 
     def _rejected(self, reason: str) -> None:
         if self.state is WorkerState.JOINING:
@@ -221,5 +203,5 @@ class Worker:
     def _finish(self) -> None:
         self._asking.stop()
         self._stall.stop()
-        self._give_up_at = None
+        self._give_up_at = math.inf
         self.state = WorkerState.FINISHED

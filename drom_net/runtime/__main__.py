@@ -7,9 +7,12 @@ from pathlib import Path
 
 
 def main() -> int:
+    import gc
+
     from drom_net.runtime.process import run_node
     from drom_net.runtime.spec import NodeSpec
 
+    gc.freeze()  # what the imports made stays; the collector need not look at it again and again
     return run_node(NodeSpec.read(Path(sys.argv[1])))
 
 

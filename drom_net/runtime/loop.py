@@ -9,7 +9,6 @@ from typing import Protocol
 from drom_net.errors import RemoteError
 from drom_net.protocol.codec import Frames, decode, encode
 from drom_net.protocol.node import Event, Node, Refused
-from drom_net.runtime.zmq_transport import SLICE_S
 
 _LOOK_EVERY_S = 0.25
 
@@ -49,11 +48,12 @@ def drive(
         for event in node.take_events():
             on_event(event)
 
-    now = clock()
-    look_at = now
+    now = look_at = clock()
     try:
         node.start(now)
         while True:
+            if node.next_timer() <= now:
+                node.on_timer(now)
             flush()
             if node.finished:
                 return True
@@ -64,12 +64,11 @@ def drive(
                 if should_stop():
                     node.stop()
                     return False
-            timer = node.next_timer()
-            if timer is not None and timer <= now:
+            wait_s = node.next_timer() - now
+            if wait_s <= 0.0:
                 now = clock()
-                node.on_timer(now)
                 continue
-            received = transport.receive(SLICE_S if timer is None else timer - now)
+            received = transport.receive(wait_s)
             now = clock()
             if received is None:
                 look_at = now

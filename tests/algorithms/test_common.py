@@ -1,0 +1,201 @@
+"""What every entry of ALGORITHMS must satisfy; a new one is tested the moment it is listed."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+
+import numpy as np
+import pytest
+from helpers import frozen, random_streams, sparse_stream, spread
+
+from drom_net.algorithms import ALGORITHMS, PARAMETERS, PRESETS, Algorithm
+from drom_net.algorithms.base import NO_REPLY, Contribution, ContributionKind, Example, Reply, ReplyKind
+from drom_net.algorithms.features import SparseVector
+from drom_net.data.stream import TaskStream
+from drom_net.reference import ReferenceResult, run_reference
+from drom_net.seeding import stream as random_stream
+
+NAMES = pytest.mark.parametrize("name", ALGORITHMS)
+KINDS = pytest.mark.parametrize("kind", ["dense", "sparse"])
+
+
+def build(name: str, **wanted: object) -> Algorithm:
+    """The algorithm with its defaults, and those of the wanted values that it has."""
+    cls = PARAMETERS[name]
+    known = {field.name for field in dataclasses.fields(cls)}
+    return ALGORITHMS[name](cls(**{key: value for key, value in wanted.items() if key in known}))
+
+
+def streams_of(kind: str, lengths: Iterable[int] = (12, 9, 12), **options: object) -> list[TaskStream]:
+    streams = random_streams(list(lengths), density=0.6, flip=0.1, **options)  # type: ignore[arg-type]
+    return [sparse_stream(stream) for stream in streams] if kind == "sparse" else streams
+
+
+def frozen_example(stream: TaskStream, index: int) -> Example:
+    x = stream.features(index)
+    for part in x if isinstance(x, SparseVector) else (x,):
+        part.flags.writeable = False
+    return Example(x, float(stream.labels[index]))
+
+
+def frozen_vectors(value: Contribution | Reply) -> Contribution | Reply:
+    for vector in value.vectors:
+        vector.flags.writeable = False
+    return value
+
+
+def bits(result: ReferenceResult) -> list[bytes]:
+    models = [vector.tobytes() for task in result.tasks for vector in task.model.values()]
+    return [result.digest.encode(), *models, *result.task_records, result.central_records]
+
+
+@NAMES
+def test_an_algorithm_has_parameters_and_presets_of_its_name(name: str) -> None:
+    assert set(ALGORITHMS) == set(PARAMETERS) == set(PRESETS)
+    assert ALGORITHMS[name](None).name == name
+    fields = {field.name for field in dataclasses.fields(PARAMETERS[name])}
+    assert "default" in PRESETS[name]
+    for preset in PRESETS[name].values():
+        assert set(preset) <= fields
+        assert ALGORITHMS[name](PARAMETERS[name](**preset)).name == name
+
+
+@NAMES
+@KINDS
+def test_examples_contributions_and_replies_are_never_written_to(name: str, kind: str) -> None:
+    """base.py: "Examples, contributions and replies are never written to"; here they cannot be."""
+    algorithm = build(name, eta0=3.0, lam=0.2)
+    streams = streams_of(kind)
+    states = [algorithm.init_local(7) for _ in streams]
+    central = algorithm.init_central((0, 1, 2), 7, random_stream(0, "power"))
+    replies: Mapping[int, Reply] = dict.fromkeys(range(3), NO_REPLY)
+    kept: list[tuple[np.ndarray, bytes]] = []
+    for t in range(1, 10):
+        contributions = {}
+        for task, stream in enumerate(streams):
+            states[task], _ = algorithm.primal_step(states[task], frozen_example(stream, t - 1), t)
+            states[task], contribution = algorithm.dual_step(states[task], replies[task], t)
+            contributions[task] = frozen_vectors(contribution)
+        central, replies, _ = algorithm.central_step(central, contributions)
+        for value in (*contributions.values(), *replies.values()):
+            frozen_vectors(value)
+            kept += [(vector, vector.tobytes()) for vector in value.vectors]
+    assert all(vector.tobytes() == before for vector, before in kept)
+
+
+@NAMES
+@KINDS
+@pytest.mark.parametrize("solver", ["power", "gram"])
+def test_equal_inputs_give_equal_bits(name: str, kind: str, solver: str) -> None:
+    first, second = (
+        run_reference(build(name, solver=solver, eta0=3.0, lam=0.2), streams_of(kind), seed=4) for _ in range(2)
+    )
+    assert bits(first) == bits(second)
+
+
+@NAMES
+@KINDS
+@pytest.mark.parametrize("alignment", [list, spread])
+def test_relabelling_the_tasks_permutes_the_results(name: str, kind: str, alignment: Callable) -> None:
+    algorithm = build(name, solver="gram", eta0=2.0, lam=0.2, rho=0.3)
+    order = [2, 0, 3, 1]
+    streams = alignment(streams_of(kind, [11, 14, 9, 14]))
+    straight = run_reference(algorithm, streams, seed=0)
+    permuted = run_reference(algorithm, [streams[task] for task in order], seed=0)
+    for place, task in enumerate(order):
+        one, other = permuted.tasks[place], straight.tasks[task]
+        assert one.totals == other.totals
+        for key in other.model:
+            np.testing.assert_allclose(one.model[key], other.model[key], rtol=1e-9, atol=1e-9)
+
+
+@NAMES
+@KINDS
+def test_predict_is_valid_at_any_time_and_changes_nothing(name: str, kind: str) -> None:
+    """decisions.md: "`predict(state, x)` is valid at any time"."""
+    algorithm = build(name)
+    stream, plain = streams_of(kind)[0], streams_of(kind)[0]
+    state, undisturbed = algorithm.init_local(7), algorithm.init_local(7)
+    x = stream.features(0)
+    assert algorithm.predict(state, x) == 0.0
+    for t in range(1, 8):
+        score = algorithm.predict(state, stream.features(t - 1))
+        state, prediction = algorithm.primal_step(state, frozen_example(stream, t - 1), t)
+        assert prediction.score == score  # prequential: predicted with w_t, before learning
+        assert np.isfinite(algorithm.predict(state, x))
+        state, _ = algorithm.dual_step(state, NO_REPLY, t)
+        assert np.isfinite(algorithm.predict(state, x))
+        undisturbed, _ = algorithm.primal_step(undisturbed, frozen_example(plain, t - 1), t)
+        undisturbed, _ = algorithm.dual_step(undisturbed, NO_REPLY, t)
+    for key, vector in algorithm.model(state).items():
+        assert vector.tobytes() == algorithm.model(undisturbed)[key].tobytes()
+
+
+@NAMES
+def test_a_model_starts_with_w_and_w_gives_the_score(name: str) -> None:
+    """decisions.md: "at its end come w and a"."""
+    result = run_reference(build(name), streams_of("dense"), seed=0)
+    x = frozen(np.linspace(-1.0, 1.0, 7))
+    state = build(name).init_local(7)
+    assert next(iter(build(name).model(state))) == "w"
+    for task in result.tasks:
+        assert next(iter(task.model)) == "w"
+        assert all(vector.shape == (7,) and vector.dtype == np.float64 for vector in task.model.values())
+        assert all(vector.flags.c_contiguous for vector in task.model.values())
+    stream = streams_of("dense")[0]
+    state, _ = build(name).primal_step(state, frozen_example(stream, 0), 1)
+    state, _ = build(name).dual_step(state, NO_REPLY, 1)
+    assert build(name).predict(state, x) == float(np.dot(build(name).model(state)["w"], x))
+
+
+@NAMES
+@KINDS
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge", "logistic"])
+def test_unit_rows_keep_the_defaults_finite(name: str, kind: str, loss: str) -> None:
+    eta0 = 0.9 if loss == "squared_hinge" else 10.0  # its slope grows with w: eta0 must stay below 1 for unit rows
+    result = run_reference(build(name, loss=loss, eta0=eta0), streams_of(kind, [60] * 3), seed=0)
+    for task in result.tasks:
+        for vector in task.model.values():
+            assert np.isfinite(vector).all()
+            assert np.linalg.norm(vector) < 1e3
+
+
+@NAMES
+def test_every_preset_runs(name: str) -> None:
+    for preset in PRESETS[name].values():
+        algorithm = ALGORITHMS[name](PARAMETERS[name](**preset))
+        result = run_reference(algorithm, streams_of("dense", [25] * 4), seed=0)
+        assert all(np.isfinite(vector).all() for task in result.tasks for vector in task.model.values())
+
+
+@NAMES
+def test_messages_carry_as_many_vectors_as_are_declared(name: str) -> None:
+    algorithm = build(name, rho=1.0, lam=0.2)
+    streams = streams_of("dense", [20] * 3)
+    states = [algorithm.init_local(7) for _ in streams]
+    central = algorithm.init_central((0, 1, 2), 7, random_stream(0, "power"))
+    replies: Mapping[int, Reply] = dict.fromkeys(range(3), NO_REPLY)
+    seen = set()
+    for t in range(1, 21):
+        contributions = {}
+        for task, stream in enumerate(streams):
+            states[task], _ = algorithm.primal_step(states[task], frozen_example(stream, t - 1), t)
+            states[task], contributions[task] = algorithm.dual_step(states[task], replies[task], t)
+            with_vectors = contributions[task].kind is ContributionKind.VECTORS
+            assert len(contributions[task].vectors) == (algorithm.push_vectors if with_vectors else 0)
+        central, replies, info = algorithm.central_step(central, contributions)
+        assert sorted(replies) == [0, 1, 2]
+        assert info.sigma >= 0.0
+        for reply in replies.values():
+            seen.add(reply.kind)
+            assert reply.kind is not ReplyKind.NONE
+            assert len(reply.vectors) == (algorithm.pull_vectors if reply.kind is ReplyKind.VECTORS else 0)
+    assert (ReplyKind.VECTORS in seen) == (algorithm.pull_vectors > 0)
+
+
+@NAMES
+def test_an_idle_task_is_answered_and_does_not_move(name: str) -> None:
+    streams = spread(streams_of("dense", [10, 4]))
+    result = run_reference(build(name), streams, seed=0)
+    assert [task.totals.examples for task in result.tasks] == [10, 4]

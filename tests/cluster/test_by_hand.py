@@ -1,0 +1,150 @@
+"""Single processes started by hand: in any order, on whatever host, refused by name where they do not belong."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+from processes import CONFIGS, Family, family, read_until
+
+pytestmark = pytest.mark.process
+
+STAR = str(CONFIGS / "star-4.yaml")
+
+
+def endpoint() -> str:
+    """A TCP endpoint of this machine that is free now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"tcp://127.0.0.1:{probe.getsockname()[1]}"
+
+
+def digest_of(processes: Family, *arguments: str) -> str:
+    code, out, err = processes.run("run", *arguments, "--driver", "reference", "--json")
+    assert code == 0, err
+    return str(json.loads(out)["digest"])
+
+
+@pytest.mark.parametrize("where", ["tcp", "ipc"])
+def test_workers_first_then_the_reducer_give_the_digest_of_the_loop(where: str, tmp_path: Path) -> None:
+    """Issue, "must show" 3."""
+    meet = endpoint() if where == "tcp" else f"ipc://{tmp_path}/meet"
+    with family(tmp_path) as processes:
+        workers = [
+            processes.start("worker", STAR, "--task", task, "--endpoint", meet, "--out", "hand")
+            for task in ("2", "0", "task-04", "1")
+        ]
+        for worker in workers:
+            assert worker.poll() is None
+        code, _, err = processes.run("reducer", STAR, "--bind", meet, "--out", "hand")
+        assert code == 0, err
+        assert [worker.wait(timeout=30) for worker in workers] == [0, 0, 0, 0]
+        expected = digest_of(processes, STAR, "--out", "loop")
+        assert json.loads((tmp_path / "hand" / "summary.json").read_text())["digest"] == expected
+        assert expected in err  # the reducer tells it to whoever started it
+        assert processes.run("merge", "hand", "--out", "merged")[0] == 0
+        assert processes.run("verify", "merged")[0] == 0
+        assert json.loads((tmp_path / "merged" / "summary.json").read_text())["digest"] == expected
+        assert (tmp_path / "merged" / "records.csv").read_text() == (tmp_path / "loop" / "records.csv").read_text()
+
+
+def test_a_second_worker_of_one_task_is_rejected_and_the_first_goes_on(tmp_path: Path) -> None:
+    """Accident 13."""
+    meet = endpoint()
+    with family(tmp_path) as processes:
+        reducer = processes.start("reducer", STAR, "--bind", meet, "--out", "hand")
+        first = processes.start("worker", STAR, "-k", "0", "--endpoint", meet, "--out", "hand")
+        read_until(first, "joined")
+        code, _, err = processes.run("worker", STAR, "-k", "0", "--endpoint", meet, "--out", "elsewhere")
+        assert code == 3
+        assert "task-01 is already here" in err
+        others = [processes.start("worker", STAR, "-k", k, "--endpoint", meet, "--out", "hand") for k in "123"]
+        assert [process.wait(timeout=30) for process in (reducer, first, *others)] == [0] * 5
+
+
+def test_a_worker_with_another_configuration_is_rejected(tmp_path: Path) -> None:
+    """Accident 6: two nodes read different files."""
+    meet = endpoint()
+    other = tmp_path / "other.yaml"
+    other.write_text(Path(STAR).read_text().replace("examples: 200", "examples: 201"))
+    with family(tmp_path) as processes:
+        processes.start("reducer", STAR, "--bind", meet, "--out", "hand")
+        code, _, err = processes.run("worker", str(other), "-k", "0", "--endpoint", meet, "--out", "hand2")
+        assert code == 3
+        assert "its configuration is another one" in err
+        assert "Traceback" not in err
+
+
+def test_without_a_reducer_a_worker_gives_up_and_names_the_endpoint(tmp_path: Path) -> None:
+    """Accident 17: connecting succeeds although nobody is there."""
+    meet = endpoint()
+    config = short_join(tmp_path)
+    with family(tmp_path) as processes:
+        code, _, err = processes.run("worker", config, "-k", "0", "--endpoint", meet)
+        assert code == 4
+        assert f"no reducer answered at {meet} within 1 s (timeouts.join_s)" in err
+
+
+def test_a_reducer_names_the_workers_that_did_not_come(tmp_path: Path) -> None:
+    meet = endpoint()
+    config = short_join(tmp_path)
+    with family(tmp_path) as processes:
+        code, _, err = processes.run("reducer", config, "--bind", meet)
+        assert code == 4
+        assert "task-01, task-02, task-03, task-04 did not join within 1 s (timeouts.join_s)" in err
+
+
+def test_a_port_in_use_is_named(tmp_path: Path) -> None:
+    """Accident 22."""
+    with socket.socket() as taken, family(tmp_path) as processes:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        meet = f"tcp://127.0.0.1:{taken.getsockname()[1]}"
+        code, _, err = processes.run("reducer", STAR, "--bind", meet)
+        assert code == 4
+        assert f"cannot listen on {meet}: Address already in use" in err
+        assert not processes.alive()
+
+
+def test_a_worker_that_loses_its_reducer_keeps_what_it_learned(tmp_path: Path) -> None:
+    """Accident 2: it ends with an error at its deadline, and its results are on disk."""
+    config = tmp_path / "long.yaml"
+    config.write_text(
+        "algorithm: {name: drom}\ndata: {dataset: synthetic, tasks: 1, examples: 200000}\n"
+        f"reducer: {{endpoint: '{endpoint()}'}}\ntimeouts: {{lost_s: 1}}\n"
+    )
+    with family(tmp_path) as processes:
+        reducer = processes.start("reducer", str(config), "--out", "hand")
+        worker = processes.start("worker", str(config), "-k", "0", "--out", "hand")
+        read_until(worker, "round ")
+        reducer.kill()
+        assert worker.wait(timeout=30) == 4
+        result = json.loads((tmp_path / "hand" / "nodes" / "task-01" / "result.json").read_text())
+        assert not result["finished"]
+        assert result["rounds"] > 0
+
+
+def short_join(folder: Path) -> str:
+    config = folder / "short.yaml"
+    config.write_text(Path(STAR).read_text() + "\ntimeouts:\n  join_s: 1\n")
+    return str(config)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["worker", STAR, "-k", "9"], '--task: expected a number from 0 to 3 or one of task-01, task-02'),
+        (["reducer", STAR, "--bind", "tcp://0.0.0.0:5999"], "--insecure"),
+        (["reducer", STAR, "--bind", "localhost"], "expected tcp://host:port or ipc://path"),
+        (["reducer", str(CONFIGS / "quickstart.yaml")], "reducer.endpoint"),
+    ],
+)
+def test_wrong_use_is_told_and_starts_nothing(arguments: list[str], message: str, tmp_path: Path) -> None:
+    with family(tmp_path) as processes:
+        code, _, err = processes.run(*arguments)
+        assert code == 2
+        assert message in err
+        assert "Traceback" not in err
+        assert not list(tmp_path.iterdir())

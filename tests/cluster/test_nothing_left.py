@@ -1,0 +1,101 @@
+"""Whatever ends a run, no process and no file descriptor stays behind, and what was learned is saved."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from processes import CONFIGS, DEADLINE_S, Family, family, read_until
+
+from drom_net.cli import main
+
+pytestmark = pytest.mark.process
+
+
+def long_run(processes: Family, folder: Path, *more: str) -> tuple[str, list[str]]:
+    config = folder / "long.yaml"
+    config.write_text("algorithm: {name: drom}\ndata: {dataset: synthetic, tasks: 3, examples: 300000, dim: 5}\n")
+    return str(config), ["run", str(config), "--out", "run", *more]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_run_saves_what_was_learned(number: signal.Signals, code: int, tmp_path: Path) -> None:
+    with family(tmp_path) as processes:
+        _, arguments = long_run(processes, tmp_path)
+        launcher = processes.start(*arguments)
+        read_until(launcher, "sigma_1")
+        assert len(processes.alive()) == 5
+        launcher.send_signal(number)
+        launcher.communicate(timeout=DEADLINE_S)
+        assert launcher.returncode == code
+        assert not processes.alive()
+        summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+        assert summary["status"] == "interrupted"
+        assert 0 < summary["examples"] < 900_000
+        assert processes.run("verify", "run")[0] == 0
+
+
+def test_the_plain_loop_too_ends_in_order(tmp_path: Path) -> None:
+    with family(tmp_path) as processes:
+        _, arguments = long_run(processes, tmp_path, "--driver", "reference")
+        launcher = processes.start(*arguments)
+        read_until(launcher, "sigma_1")
+        launcher.send_signal(signal.SIGINT)
+        launcher.communicate(timeout=DEADLINE_S)
+        assert launcher.returncode == 130
+        assert json.loads((tmp_path / "run" / "summary.json").read_text())["status"] == "interrupted"
+
+
+def test_a_killed_launcher_leaves_no_orphans(tmp_path: Path) -> None:
+    """Accident 38."""
+    with family(tmp_path) as processes:
+        _, arguments = long_run(processes, tmp_path)
+        launcher = processes.start(*arguments)
+        read_until(launcher, "sigma_1")
+        launcher.kill()
+        launcher.wait(timeout=DEADLINE_S)
+        processes.wait_for_all()
+        assert not processes.alive()
+        assert not list((tmp_path / "run").rglob("examples"))  # no copy of the data stays either
+
+
+def test_a_worker_that_fails_ends_the_run_and_is_named(tmp_path: Path) -> None:
+    config = tmp_path / "diverges.yaml"
+    config.write_text(
+        "algorithm: {name: local, eta0: 1.0e+300, loss: squared_hinge}\n"
+        "data: {dataset: synthetic, tasks: 3, examples: 100}\n"
+    )
+    with family(tmp_path) as processes:
+        code, out, err = processes.run("run", str(config), "--out", "run")
+        assert code == 1
+        assert out == ""
+        assert "failed with exit code 1: the learner diverged in round" in err
+        assert "algorithm.eta0" in err
+        assert "Traceback" not in err
+        assert not processes.alive()
+
+
+def test_a_killed_worker_ends_the_run_and_is_named(tmp_path: Path) -> None:
+    """Accidents 1 and 29."""
+    with family(tmp_path) as processes:
+        _, arguments = long_run(processes, tmp_path)
+        launcher = processes.start(*arguments)
+        read_until(launcher, "sigma_1")
+        victim = next(number for number, command in processes.alive().items() if "task-02/spec.json" in command)
+        os.kill(victim, signal.SIGKILL)
+        _, err = launcher.communicate(timeout=DEADLINE_S)
+        assert launcher.returncode == 1
+        assert "task-02 was killed by SIGKILL" in err
+        assert not processes.alive()
+
+
+def test_no_file_descriptor_stays_open(tmp_path: Path) -> None:
+    arguments = ["run", str(CONFIGS / "synthetic-12.yaml"), "--set", "rounds=3", "--quiet"]
+    assert main([*arguments, "--out", str(tmp_path / "first")]) == 0  # whatever is opened once and kept
+    before = os.listdir("/proc/self/fd")
+    assert main([*arguments, "--out", str(tmp_path / "second")]) == 0
+    assert main([*arguments, "--out", str(tmp_path / "second")]) == 2  # it exists: an error leaves nothing either
+    assert os.listdir("/proc/self/fd") == before

@@ -1,0 +1,62 @@
+"""The promise of equal bits: the plain loop and real processes give one digest."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from processes import CONFIGS, family
+
+pytestmark = pytest.mark.process
+
+CASES = {
+    "digits-sites": ("quickstart.yaml", ["--set", "rounds=25"]),
+    "synthetic": ("synthetic-12.yaml", ["--set", "rounds=25"]),
+    "synthetic, alone": ("synthetic-12.yaml", ["--set", "rounds=25", "--set", "algorithm.name=local"]),
+    "outliers and unequal streams": (
+        "quickstart.yaml",
+        ["--set", "algorithm.xi=0.8", "--set", "data.alignment=spread", "--set", "data.flip=0.1"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_loop_and_processes_give_one_digest_twice_in_a_row(case: str, tmp_path: Path) -> None:
+    """Issue, "must show" 2."""
+    config, changes = CASES[case]
+    digests = [run(tmp_path, name, config, changes) for name in ("reference", "processes", "processes")]
+    assert len(set(digests)) == 1
+
+
+def test_the_amazon_reviews_give_one_digest(
+    tmp_path: Path, shared_data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue, "must show" 2: sparse rows of a real data set."""
+    monkeypatch.setenv("DROM_NET_DATA", str(shared_data))
+    changes = ["--set", "rounds=40"]
+    digests = [run(tmp_path, name, "amazon.yaml", changes) for name in ("reference", "processes", "processes")]
+    assert len(set(digests)) == 1
+
+
+def test_another_seed_gives_another_digest(tmp_path: Path) -> None:
+    changes = ["--set", "rounds=5"]
+    first = run(tmp_path, "reference", "synthetic-12.yaml", changes)
+    assert first != run(tmp_path, "reference", "synthetic-12.yaml", [*changes, "--set", "seed=1"])
+
+
+def run(folder: Path, driver: str, config: str, changes: list[str]) -> str:
+    """The digest of one run, checked by `drom-net verify` as well."""
+    number = len(list(folder.iterdir()))
+    out = f"run-{number}"
+    with family(folder) as processes:
+        code, stdout, stderr = processes.run(
+            "run", str(CONFIGS / config), "--driver", driver, "--out", out, "--json", *changes
+        )
+        assert code == 0, stderr
+        assert processes.run("verify", out)[0] == 0
+        assert not processes.alive()
+    summary = json.loads(stdout)
+    assert summary["digest"] == json.loads((folder / out / "summary.json").read_text())["digest"]
+    assert (summary["driver"], summary["status"]) == (driver, "finished")
+    return str(summary["digest"])

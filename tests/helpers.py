@@ -1,0 +1,62 @@
+"""Small streams of examples for tests, made from a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from drom_net.algorithms.features import Matrix, SparseVector, Vector
+from drom_net.data.stream import SparseRows, TaskStream
+
+
+def frozen(array: np.ndarray) -> np.ndarray:
+    """The array, from now on read-only."""
+    array.flags.writeable = False
+    return array
+
+
+def unit_rows(rows: Matrix) -> Matrix:
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def random_streams(
+    lengths: Sequence[int], *, dim: int = 7, seed: int = 0, flip: float = 0.0, density: float = 1.0
+) -> list[TaskStream]:
+    """Related tasks with unit-norm rows: one stream for each length, `flip` of their labels being noise."""
+    rng = np.random.default_rng(seed)
+    shared = rng.standard_normal(dim)
+    streams = []
+    for length in lengths:
+        target = shared + 0.5 * rng.standard_normal(dim)
+        rows = rng.standard_normal((length, dim))
+        mask = rng.random((length, dim)) < density
+        mask[:, 0] = True
+        rows = unit_rows(rows * mask) if length else rows
+        clean = np.where(rows @ target >= 0.0, 1.0, -1.0)
+        labels = np.where(rng.random(length) < flip, -clean, clean)
+        streams.append(TaskStream(frozen(rows), frozen(labels), frozen(clean)))
+    return streams
+
+
+def spread(streams: Sequence[TaskStream]) -> list[TaskStream]:
+    """The same examples, dealt evenly over the rounds of the longest."""
+    longest = max(stream.num_examples for stream in streams)
+    return [replace(stream, spread_over=longest) for stream in streams]
+
+
+def sparse_vector(x: Vector) -> SparseVector:
+    indices = np.flatnonzero(x).astype(np.int32)
+    return SparseVector(indices, x[indices])
+
+
+def sparse_stream(stream: TaskStream) -> TaskStream:
+    """The same examples in CSR form."""
+    rows = stream.rows
+    assert isinstance(rows, np.ndarray)
+    parts = [sparse_vector(row) for row in rows]
+    indptr = np.concatenate([[0], np.cumsum([len(part.indices) for part in parts])]).astype(np.int64)
+    indices = np.concatenate([part.indices for part in parts] or [np.zeros(0, dtype=np.int32)])
+    values = np.concatenate([part.values for part in parts] or [np.zeros(0)])
+    return replace(stream, rows=SparseRows(indptr, frozen(indices), frozen(values), rows.shape[1]))

@@ -1,0 +1,115 @@
+"""Help for tests that start real processes: a deadline for each, and a look at what they leave behind."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+DEADLINE_S = 60.0
+"""For whatever a test waits for; far beyond what it takes, so that a hang is a failure and not a wait."""
+
+CONFIGS = Path(__file__).parents[1] / "configs"
+
+
+class Family:
+    """The processes that one test starts, known by a mark in their environment that children inherit."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._mark = f"DROM_NET_TEST_MARK={uuid.uuid4().hex}"
+        self._started: list[subprocess.Popen[str]] = []
+
+    def start(self, *arguments: str, environment: dict[str, str] | None = None) -> subprocess.Popen[str]:
+        """`drom-net` with these arguments, in the test's folder."""
+        name, value = self._mark.split("=")
+        process = subprocess.Popen(
+            [sys.executable, "-m", "drom_net", *arguments],
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {name: value} | (environment or {}),
+        )
+        self._started.append(process)
+        return process
+
+    def run(self, *arguments: str) -> tuple[int, str, str]:
+        """Start and wait: (exit code, standard output, standard error)."""
+        process = self.start(*arguments)
+        out, err = process.communicate(timeout=DEADLINE_S)
+        return process.returncode, out, err
+
+    def alive(self) -> dict[int, str]:
+        """Processes that carry the mark and are no zombies: number -> command line."""
+        found = {}
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            try:
+                if self._mark.encode() not in (entry / "environ").read_bytes().split(b"\0"):
+                    continue
+                state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+                command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            except (OSError, IndexError):
+                continue  # it has ended meanwhile
+            if state not in ("Z", "X"):
+                found[int(entry.name)] = command
+        return found
+
+    def wait_for_all(self) -> None:
+        """Wait until no process of the family is alive; fails at the deadline."""
+        for number in self.alive():
+            try:
+                handle = os.pidfd_open(number)
+            except ProcessLookupError:
+                continue
+            try:
+                ended, _, _ = select.select([handle], [], [], DEADLINE_S)
+            finally:
+                os.close(handle)
+            assert ended, f"still alive: {self.alive()}"
+
+    def end(self) -> None:
+        for number in self.alive():
+            with_suppressed_kill(number)
+        for process in self._started:
+            process.wait(timeout=DEADLINE_S)
+            for pipe in (process.stdout, process.stderr):
+                if pipe is not None:
+                    pipe.close()
+
+
+def with_suppressed_kill(number: int) -> None:
+    try:
+        os.kill(number, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+@contextmanager
+def family(folder: Path) -> Iterator[Family]:
+    """A family that is ended with the test, whatever happens in it."""
+    found = Family(folder)
+    try:
+        yield found
+    finally:
+        found.end()
+
+
+def read_until(process: subprocess.Popen[str], word: str) -> str:
+    """Read a process's standard error up to the line that has `word` in it; fails where it ends before."""
+    assert process.stderr is not None
+    read = []
+    for line in process.stderr:
+        read.append(line)
+        if word in line:
+            return line
+    raise AssertionError(f"{word!r} was never said, but: {''.join(read)}")

@@ -1,0 +1,212 @@
+"""Imports point down; below the drivers there is no clock, no socket, no global chance; a node process is light."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import drom_net
+
+ROOT = Path(drom_net.__file__).parent
+BELOW_THE_DRIVERS = ("algorithms", "protocol", "data", "learning", "records", "metrics", "seeding", "reference")
+
+
+def modules(*under: str) -> list[Path]:
+    """The package's files; or those of these modules and folders."""
+    if not under:
+        return sorted(ROOT.rglob("*.py"))
+    found: list[Path] = []
+    for name in under:
+        folder, file = ROOT / name, ROOT / f"{name}.py"
+        assert folder.is_dir() or file.is_file(), f"drom_net has no {name}: put this test right"
+        found += sorted(folder.rglob("*.py")) if folder.is_dir() else [file]
+    return found
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def imports(path: Path) -> set[str]:
+    """The full names that a file imports, wherever in it: ``zmq``, ``drom_net.errors.ConfigError``, ``os.path``."""
+    found: set[str] = set()
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{name_of(path)} imports relatively"
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def roots(path: Path) -> set[str]:
+    return {name.partition(".")[0] for name in imports(path)}
+
+
+def importers(*packages: str) -> set[str]:
+    return {name_of(path) for path in modules() if roots(path) & set(packages)}
+
+
+def dotted(node: ast.expr) -> str:
+    """``np.random.rand`` of such an expression; empty for others."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        inner = dotted(node.value)
+        return f"{inner}.{node.attr}" if inner else ""
+    return ""
+
+
+def names_used(path: Path) -> Iterator[str]:
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.Attribute | ast.Name):
+            yield dotted(node)
+
+
+STANDARD = set(sys.stdlib_module_names)
+
+
+def test_algorithms_import_numpy_and_nothing_else() -> None:
+    """architecture.md: "`algorithms` imports only NumPy" (and the word list of their own parameters, `fields`)."""
+    for path in modules("algorithms"):
+        assert roots(path) - STANDARD <= {"numpy", "drom_net"}, name_of(path)
+        ours = {name for name in imports(path) if name.startswith("drom_net.")}
+        assert all(name.startswith(("drom_net.algorithms.", "drom_net.fields.")) for name in ours), name_of(path)
+    assert {name for name in imports(ROOT / "fields.py") if name.partition(".")[0] not in STANDARD} == set()
+
+
+def test_the_protocol_performs_no_io_and_reads_no_clock() -> None:
+    """architecture.md: "They open no socket, read no clock, start no thread"."""
+    forbidden = {
+        *("zmq", "socket", "select", "selectors", "asyncio", "ssl"),
+        *("time", "datetime", "random", "secrets", "uuid"),
+        *("os", "io", "pathlib", "subprocess", "signal", "threading", "multiprocessing", "concurrent", "logging"),
+    }
+    for path in modules("protocol"):
+        assert roots(path) & forbidden == set(), name_of(path)
+        assert "open" not in set(names_used(path)), name_of(path)
+
+
+def test_only_the_runtime_imports_zmq() -> None:
+    """architecture.md: "Only `runtime` and `monitor` import `zmq`"; rundir.py names its version, when it is asked."""
+    others = {name for name in importers("zmq") if not name.startswith("runtime/")}
+    assert others <= {"rundir.py"}
+    for node in tree_of(ROOT / "rundir.py").body:
+        assert not (isinstance(node, ast.Import) and any(alias.name == "zmq" for alias in node.names))
+    assert "runtime/zmq_transport.py" in importers("zmq")
+
+
+def test_only_the_topology_file_imports_yaml() -> None:
+    """decisions.md: "yaml in `config`" (here with its reader)."""
+    assert importers("yaml") <= {"config.py", "yamlfile.py"}
+
+
+def test_only_data_imports_scipy_sklearn_and_pyarrow() -> None:
+    """decisions.md: "scipy and scikit-learn in `data`"; a run directory may be written with pyarrow."""
+    assert all(name.startswith("data/") for name in importers("scipy", "sklearn"))
+    assert all(name.startswith("data/") or name == "rundir.py" for name in importers("pyarrow"))
+
+
+def test_only_the_command_line_imports_rich_and_click() -> None:
+    assert all(name.startswith("cli/") or name == "__main__.py" for name in importers("rich", "click"))
+
+
+def test_only_the_codec_imports_msgpack() -> None:
+    """codec.py: "the only module that knows the byte layout"; rundir.py names its version."""
+    assert importers("msgpack") <= {"protocol/codec.py", "rundir.py"}
+
+
+LAYERS: dict[str, tuple[str, ...]] = {
+    "algorithms": ("algorithms", "fields"),
+    "seeding": (),
+    "metrics": (),
+    "records": ("algorithms",),
+    "data": ("algorithms", "data", "errors", "fields", "seeding"),
+    "learning": ("algorithms", "data", "errors", "metrics", "records", "seeding"),
+    "reference": ("algorithms", "data", "learning", "metrics", "records"),
+    "protocol": ("algorithms", "errors", "fields", "learning", "metrics", "protocol", "records"),
+}
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_imports_point_down(layer: str) -> None:
+    """architecture.md: "Dependencies point down only. The three drivers do not import each other"."""
+    for path in modules(layer):
+        ours = {name.split(".")[1] for name in imports(path) if name.startswith("drom_net.")}
+        assert ours <= set(LAYERS[layer]), name_of(path)
+
+
+def test_the_drivers_do_not_import_each_other_nor_what_is_above() -> None:
+    above = {"cluster", "cli", "config", "yamlfile", "section", "schema", "reference"}
+    for path in modules("runtime"):
+        ours = {name.split(".")[1] for name in imports(path) if name.startswith("drom_net.")}
+        assert ours & above == set(), name_of(path)
+
+
+@pytest.mark.parametrize("path", modules(*BELOW_THE_DRIVERS), ids=name_of)
+def test_below_the_drivers_nothing_reads_a_clock_or_a_socket(path: Path) -> None:
+    """style.md: "nothing below the drivers reads a clock, a socket or a global random generator"."""
+    forbidden = {"time", "datetime", "socket", "zmq", "random", "secrets", "uuid", "threading", "asyncio"}
+    assert roots(path) & forbidden == set()
+
+
+@pytest.mark.parametrize("path", modules(*BELOW_THE_DRIVERS), ids=name_of)
+def test_below_the_drivers_chance_comes_from_a_named_stream(path: Path) -> None:
+    """architecture.md, rule 4: "Every draw comes from a named stream"; only seeding.py makes a generator."""
+    used = {name for name in names_used(path) if name.startswith(("np.random.", "numpy.random."))}
+    allowed = {"np.random.Generator"}
+    if name_of(path) == "seeding.py":
+        allowed |= {"np.random.PCG64"}
+    assert used <= allowed
+    assert not any(name.startswith("numpy.random") for name in imports(path))
+
+
+@pytest.mark.parametrize("path", modules(), ids=name_of)
+def test_nothing_is_unpickled_or_evaluated(path: Path) -> None:
+    """failures.md, 33: "no pickle anywhere, `allow_pickle=False` for files too"."""
+    assert roots(path) & {"pickle", "cPickle", "dill", "marshal", "shelve", "joblib", "cloudpickle"} == set()
+    for node in ast.walk(tree_of(path)):
+        if not isinstance(node, ast.Call):
+            continue
+        called = dotted(node.func)
+        assert called not in {"eval", "exec", "compile", "__import__"}
+        assert called not in {"yaml.load", "yaml.unsafe_load", "yaml.full_load"} or any(
+            keyword.arg == "Loader" for keyword in node.keywords
+        )
+        if called in {"np.load", "np.save", "numpy.load", "numpy.save"}:
+            given = {keyword.arg: keyword.value for keyword in node.keywords}
+            pickle = given.get("allow_pickle")
+            assert isinstance(pickle, ast.Constant), f"line {node.lineno}"
+            assert pickle.value is False, f"line {node.lineno}"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import drom_net.runtime.process",
+        "import drom_net.runtime.process, drom_net.runtime.spec; drom_net.runtime.spec.NodeSpec",
+    ],
+)
+def test_a_node_process_is_light(code: str) -> None:
+    """architecture.md: "A node process is light. It imports NumPy, zmq and msgpack, nothing heavier"."""
+    heavy = ("yaml", "click", "rich", "scipy", "sklearn", "pandas", "matplotlib", "pyarrow", "jsonschema")
+    script = f"{code}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    loaded = set(json.loads(run.stdout))
+    assert {"numpy", "zmq", "msgpack"} <= loaded
+    assert loaded & set(heavy) == set()
+    ours = {name for name in loaded if name.startswith("drom_net.")}
+    assert not any(name.startswith(("drom_net.cli", "drom_net.cluster", "drom_net.config")) for name in ours)
+    assert {name for name in ours if name.startswith("drom_net.data")} <= {"drom_net.data", "drom_net.data.stream"}
