@@ -3,8 +3,10 @@
 For each number of tasks m, passes are interleaved over the contestants:
 
 * drom_net    the product's own node processes (`python -m drom_net.runtime`), TCP on loopback
-* bare        the same pure functions on the same data, over a ROUTER and DEALERs with raw frames
-* idle        the same messages, nothing computed
+* bare        the same pure functions on the same data, over a bare ROUTER and DEALERs that move the same bytes: a
+              ready-made header frame, not packed and not read, and the raw vector
+* one frame   the same without the header frame
+* idle        as one frame, and nothing computed
 * mpi         Gather and Scatter by mpi4py with the same functions, where mpi4py and mpirun are there
 
 Each contestant runs twice in a pass, for few and for many rounds; the difference of the two is free of start
@@ -17,6 +19,7 @@ and end. CPU is that of the whole process tree. Ratios are what counts: they are
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import resource
@@ -30,14 +33,15 @@ from pathlib import Path
 
 import numpy as np
 
-ONE_THREAD = {name: "1" for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")}
+from drom_net.blas import ONE_THREAD
+
 ENVIRONMENT = os.environ | ONE_THREAD
 SEED = 0
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--role", choices=["bare-root", "bare-leaf", "idle-root", "idle-leaf", "mpi"])
+    parser.add_argument("--role", choices=list(ROLES))
     parser.add_argument("--start", action="store_true", help="only the start of 30 workers and the memory of one")
     parser.add_argument("--tasks", type=int, nargs="+", default=[4, 12, 30])
     parser.add_argument("--dims", type=int, nargs="+", default=[1458, 100_000])
@@ -67,11 +71,11 @@ def rounds(options: argparse.Namespace) -> list[dict[str, object]]:
 
 
 def contest(num_tasks: int, dim: int, passes: int, seconds: float) -> list[dict[str, object]]:
-    contestants = {"drom_net": run_product, "bare": run_bare, "idle": run_idle}
+    contestants = {"drom_net": run_product, "bare": run_bare, "one frame": run_one_frame, "idle": run_idle}
     if shutil.which("mpirun") and _has_mpi4py():
         contestants["mpi"] = run_mpi
     few = 20
-    many = few + max(30, round(seconds * 2.4e6 / (num_tasks * (dim + 1500))))
+    many = few + max(100, round(seconds * 2e7 / (num_tasks * (dim + 1500))))
     with tempfile.TemporaryDirectory(prefix="drom-star-") as folder:
         examples = make_examples(Path(folder), num_tasks, dim, many)
         measured: dict[str, list[tuple[float, float]]] = {name: [] for name in contestants}
@@ -98,7 +102,8 @@ def contest(num_tasks: int, dim: int, passes: int, seconds: float) -> list[dict[
         rows.append(row)
         spread = f"{row['cpu_over_bare']:.2f} ({min(ratios):.2f} .. {max(ratios):.2f})"
         print(
-            f"{dim:>7} {num_tasks:>3}  {name:<10} {row['rounds_per_s']:>9.1f} {row['cpu_ms_per_round']:>13.3f} {spread:>22}",
+            f"{dim:>7} {num_tasks:>3}  {name:<10} {row['rounds_per_s']:>9.1f} "
+            f"{row['cpu_ms_per_round']:>13.3f} {spread:>22}",
             flush=True,
         )
     return rows
@@ -143,7 +148,9 @@ def run_product(folder: Path, num_tasks: int, dim: int, count: int) -> float:
         }  # fmt: skip
         specs = [NodeSpec(role="reducer", name="reducer", task=-1, out=f"{out}/reducer", **common)]
         specs += [
-            NodeSpec(role="worker", name=name, task=task, out=f"{out}/{name}", examples=f"{folder}/examples/{task}", **common)
+            NodeSpec(
+                role="worker", name=name, task=task, out=f"{out}/{name}", examples=f"{folder}/examples/{task}", **common
+            )
             for task, name in enumerate(names)
         ]
         processes = []
@@ -158,6 +165,10 @@ def run_product(folder: Path, num_tasks: int, dim: int, count: int) -> float:
 
 def run_bare(folder: Path, num_tasks: int, dim: int, count: int) -> float:
     return run_star("bare", folder, num_tasks, dim, count)
+
+
+def run_one_frame(folder: Path, num_tasks: int, dim: int, count: int) -> float:
+    return run_star("one", folder, num_tasks, dim, count)
 
 
 def run_idle(folder: Path, num_tasks: int, dim: int, count: int) -> float:
@@ -210,7 +221,11 @@ def _has_mpi4py() -> bool:
 # The contestants' own processes ------------------------------------------------------------------
 
 
-def bare_root(endpoint: str, folder: str, num_tasks: str, dim: str, count: str) -> None:
+HEADER = bytes(8)
+"""As long as a header of drom_net in the hundreds of rounds."""
+
+
+def bare_root(endpoint: str, folder: str, num_tasks: str, dim: str, count: str, header: bytes = HEADER) -> None:
     import zmq
 
     from drom_net.algorithms.base import Contribution, ContributionKind
@@ -233,17 +248,20 @@ def bare_root(endpoint: str, folder: str, num_tasks: str, dim: str, count: str) 
     for _ in range(n):
         contributions = {}
         for _ in range(m):
-            identity, frame = socket.recv_multipart()
+            identity, *_, frame = socket.recv_multipart()
             vector = np.frombuffer(frame)
             contributions[task_of[identity]] = Contribution(ContributionKind.VECTORS, (vector,))
         state, replies, _ = algorithm.central_step(state, contributions)
         for task, reply in replies.items():
-            socket.send_multipart([identities[task], reply.vectors[0].data if reply.vectors else b""])
+            payload = reply.vectors[0].data if reply.vectors else b""
+            socket.send_multipart([identities[task], header, payload] if header else [identities[task], payload])
     print(time.perf_counter() - started)
     socket.close(linger=1000)
 
 
-def bare_leaf(endpoint: str, folder: str, num_tasks: str, dim: str, count: str, task: str) -> None:
+def bare_leaf(
+    endpoint: str, folder: str, num_tasks: str, dim: str, count: str, task: str, header: bytes = HEADER
+) -> None:
     import zmq
 
     from drom_net.algorithms.base import NO_REPLY, ZERO, Example, Reply, ReplyKind
@@ -262,8 +280,12 @@ def bare_leaf(endpoint: str, folder: str, num_tasks: str, dim: str, count: str, 
         example = Example(examples.features(t - 1), float(examples.labels[t - 1]))
         state, _ = algorithm.primal_step(state, example, t)
         state, contribution = algorithm.dual_step(state, reply, t)
-        socket.send(contribution.vectors[0].data)
-        frame = socket.recv()
+        if header:
+            socket.send_multipart([header, contribution.vectors[0].data])
+            _, frame = socket.recv_multipart()
+        else:
+            socket.send(contribution.vectors[0].data)
+            frame = socket.recv()
         reply = Reply(ReplyKind.VECTORS, (np.frombuffer(frame),)) if frame else ZERO
     socket.close(linger=1000)
 
@@ -330,9 +352,7 @@ def mpi(_: str, folder: str, num_tasks: str, dim: str, count: str) -> None:
             mine[:] = contribution.vectors[0]
         world.Gather(mine, everybody, root=0)
         if everybody is not None:
-            parts = {
-                task: Contribution(ContributionKind.VECTORS, (everybody[task + 1],)) for task in range(m)
-            }
+            parts = {task: Contribution(ContributionKind.VECTORS, (everybody[task + 1],)) for task in range(m)}
             central, replies, _ = algorithm.central_step(central, parts)
             for task, answer in replies.items():
                 everybody[task + 1] = answer.vectors[0] if answer.vectors else 0.0
@@ -352,12 +372,7 @@ def start_and_memory() -> dict[str, object]:
         bare, product = [], []
         for _ in range(3):
             started = time.perf_counter()
-            wait(
-                [
-                    subprocess.Popen([sys.executable, "-c", "import numpy, zmq"], env=ENVIRONMENT)
-                    for _ in range(31)
-                ]
-            )
+            wait([subprocess.Popen([sys.executable, "-c", "import numpy, zmq"], env=ENVIRONMENT) for _ in range(31)])
             bare.append(time.perf_counter() - started)
             started = time.perf_counter()
             run_product(folder, 30, 1458, 1)
@@ -378,14 +393,16 @@ def worker_memory() -> float:
 
     with tempfile.TemporaryDirectory(prefix="drom-star-") as name:
         folder = make_examples(Path(name), 1, 1458, 200_000)
-        endpoint = f"ipc://{name}/reducer"
+        endpoint = f"ipc://{name}/meet"
         common = {
             "tasks": ("one",), "algorithm": "drom", "parameters": {}, "seed": SEED, "rounds": None, "dim": 1458,
             "run_id": "benchmark", "config_digest": "", "feature_digest": "", "endpoint": endpoint, "timeouts": {},
             "parent": os.getpid(),
         }  # fmt: skip
         reducer = NodeSpec(role="reducer", name="reducer", task=-1, out=f"{name}/reducer", **common)
-        worker = NodeSpec(role="worker", name="one", task=0, out=f"{name}/one", examples=f"{folder}/examples/0", **common)
+        worker = NodeSpec(
+            role="worker", name="one", task=0, out=f"{name}/one", examples=f"{folder}/examples/0", **common
+        )
         processes = []
         for spec in (reducer, worker):
             Path(spec.out).mkdir()
@@ -411,6 +428,8 @@ def worker_memory() -> float:
 ROLES = {
     "bare-root": bare_root,
     "bare-leaf": bare_leaf,
+    "one-root": functools.partial(bare_root, header=b""),
+    "one-leaf": functools.partial(bare_leaf, header=b""),
     "idle-root": idle_root,
     "idle-leaf": idle_leaf,
     "mpi": mpi,

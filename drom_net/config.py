@@ -204,6 +204,17 @@ def _override(root: dict[str, Item], overrides: Sequence[str], problems: Problem
             except ConfigError as error:
                 problems.absorb(mark, error)
     _forget_former_algorithm(root, former_name)
+    _let_preset_win(root)
+
+
+def _let_preset_win(root: dict[str, Item]) -> None:
+    """A preset named by ``--set`` is meant whole: it replaces the file's parameters, though not other ``--set``."""
+    section = root["algorithm"].value if "algorithm" in root else None
+    if not isinstance(section, dict) or "preset" not in section or not section["preset"].mark.option:
+        return
+    for key in list(section):
+        if key != "name" and not section[key].mark.option:
+            del section[key]
 
 
 def _forget_former_algorithm(root: dict[str, Item], former_name: str) -> None:

@@ -42,9 +42,14 @@ class InputError(DromNetError):
 
     exit_code = 2
 
-    def __init__(self, problems: Iterable[Problem]) -> None:
+    def __init__(self, problems: Iterable[Problem], *, omitted: int = 0) -> None:
+        """
+        Args:
+            omitted: How many more were found that are not among `problems`.
+        """
         self.problems = tuple(problems)
-        super().__init__("\n".join(str(problem) for problem in self.problems))
+        lines = [str(problem) for problem in self.problems]
+        super().__init__("\n".join([*lines, f"and {omitted} more"] if omitted else lines))
 
 
 class ConfigError(InputError):

@@ -26,14 +26,7 @@ from drom_net.algorithms.features import Features, Vector
 from drom_net.data.stream import TaskStream
 from drom_net.errors import DivergedError
 from drom_net.metrics import Totals
-from drom_net.records import (
-    CHAIN_START,
-    central_row,
-    close_task_chain,
-    extend_central_chain,
-    extend_task_chain,
-    task_row,
-)
+from drom_net.records import CentralLog, TaskLog, close_task_chain
 from drom_net.seeding import stream as random_stream
 
 _IDLE_ROUND = (0.0, 0.0, 0.0, 0.0, 0.0)
@@ -53,11 +46,10 @@ class TaskLearner:
 
     def __init__(self, algorithm: Algorithm, stream: TaskStream, *, rounds: int | None = None) -> None:
         self.algorithm = algorithm
-        self.totals = Totals()
         self.last_round = stream.last_round() if rounds is None else min(stream.last_round(), rounds)
         self._stream = stream
         self._state = algorithm.init_local(stream.dim)
-        self._chain = CHAIN_START
+        self._log = TaskLog()
         self._reply = NO_REPLY
         self._contribution = IDLE
         self._seen = _IDLE_ROUND
@@ -77,31 +69,31 @@ class TaskLearner:
         else:
             label, clean = float(self._stream.labels[index]), float(self._stream.clean[index])
             example = Example(self._stream.features(index), label)
-            with np.errstate(over="ignore", invalid="ignore"):  # what NumPy would warn of, the check finds
-                self._state, prediction = self.algorithm.primal_step(self._state, example, t)
-                self._state, contribution = self.algorithm.dual_step(self._state, self._reply, t)
-                self._check_finite(prediction.score + prediction.loss, contribution.vectors, t)
+            self._state, prediction = self.algorithm.primal_step(self._state, example, t)
+            self._state, contribution = self.algorithm.dual_step(self._state, self._reply, t)
+            self._check_finite(prediction.score + prediction.loss, contribution.vectors, t)
             score, loss, gamma = prediction
-            self.totals.count(score, clean, label, gamma)
             self._seen = (score, label, gamma, clean, loss)
         self._contribution = contribution
         return contribution._replace(last=True) if t == self.last_round else contribution
 
-    def end(self, t: int, reply: Reply = NO_REPLY) -> bytes:
-        """Close round t with what came back, and return its record."""
+    def end(self, t: int, reply: Reply = NO_REPLY) -> None:
+        """Close round t with what came back."""
         score, label, gamma, clean, loss = self._seen
-        contribution = self._contribution.kind
-        if reply.kind is not ReplyKind.NONE:
-            if reply.kind is not ReplyKind.KEEP:
-                self._reply = reply  # KEEP leaves it: an idle task has not used its last one yet
-            if contribution is ContributionKind.VECTORS:
-                self.totals.pushes += 1
-            if reply.kind is ReplyKind.VECTORS:
-                self.totals.corrections += 1
+        contribution, kind = self._contribution.kind, reply.kind
+        if kind is not ReplyKind.NONE and kind is not ReplyKind.KEEP:
+            self._reply = reply  # KEEP leaves it: an idle task has not used its last one yet
         active = contribution is not ContributionKind.IDLE
-        row = task_row(t, active, score, label, gamma, reply.kind, clean, loss, contribution)
-        self._chain = extend_task_chain(self._chain, row)
-        return row
+        self._log.add((t, active, score, label, gamma, kind, clean, loss, contribution))
+
+    @property
+    def totals(self) -> Totals:
+        """The counts over all closed rounds."""
+        return self._log.totals
+
+    def take_records(self) -> bytes:
+        """The rows of the rounds closed since the last call, as records.TASK_DTYPE."""
+        return self._log.take()
 
     def predict(self, x: Features) -> float:
         """The score of x by the model as it is now."""
@@ -114,16 +106,15 @@ class TaskLearner:
             DivergedError: The last step led out of the finite numbers.
         """
         model = self.algorithm.model(self._state)
-        with np.errstate(over="ignore"):
-            self._check_finite(0.0, model.values(), self._round)
-        return TaskResult(close_task_chain(self._chain, model.values()), self.totals, model)
+        self._check_finite(0.0, model.values(), self._round)
+        return TaskResult(close_task_chain(self._log.chain, model.values()), self._log.totals, model)
 
     @staticmethod
     def _check_finite(number: float, vectors: Iterable[Vector], t: int) -> None:
-        # A sum of squares is finite exactly when no entry is NaN, infinite or about to overflow.
+        # A sum of squares is finite exactly when no entry is NaN, infinite or about to overflow; vdot does not warn.
         squares = number
         for vector in vectors:
-            squares += float(np.dot(vector, vector))
+            squares += float(np.vdot(vector, vector))
         if math.isfinite(squares):
             return
         raise DivergedError(
@@ -136,25 +127,24 @@ class Centre:
     """The reducer's half of every sync round."""
 
     def __init__(self, algorithm: Algorithm, *, num_tasks: int, dim: int, seed: int) -> None:
-        self.chain = CHAIN_START
         self.last_sigma = 0.0
+        self._log = CentralLog()
         self._algorithm = algorithm
         self._state = algorithm.init_central(tuple(range(num_tasks)), dim, random_stream(seed, "power"))
 
-    def reduce(self, t: int, contributions: Mapping[int, Contribution]) -> tuple[dict[int, Reply], bytes]:
-        """The central step of round t: a reply for each task that contributed, and the round's record."""
+    def reduce(self, t: int, contributions: Mapping[int, Contribution]) -> dict[int, Reply]:
+        """The central step of round t: a reply for each task that contributed."""
         self._state, replies, info = self._algorithm.central_step(self._state, contributions)
-        self.chain = extend_central_chain(self.chain, t, info.sigma, info.v)
         self.last_sigma = info.sigma
-        kinds = [contribution.kind for contribution in contributions.values()]
-        row = central_row(
-            t,
-            info.sigma,
-            info.residual,
-            kinds.count(ContributionKind.VECTORS),
-            kinds.count(ContributionKind.SKIP),
-            kinds.count(ContributionKind.IDLE),
-            sum(reply.kind is ReplyKind.VECTORS for reply in replies.values()),
-            info.v,
-        )
-        return replies, row
+        came = [contribution.kind for contribution in contributions.values()]
+        self._log.add(t, info, came, [reply.kind for reply in replies.values()])
+        return replies
+
+    @property
+    def chain(self) -> bytes:
+        """The chain over all central steps."""
+        return self._log.chain
+
+    def take_records(self) -> bytes:
+        """The rows of the central steps since the last call, as `records.central_dtype`."""
+        return self._log.take()

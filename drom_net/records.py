@@ -13,9 +13,13 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from drom_net.algorithms.base import CentralInfo, ContributionKind, ReplyKind
 from drom_net.algorithms.features import Vector
+from drom_net.metrics import Totals
 
 CHAIN_START = bytes(32)
+_BATCH = 256
+"""Rounds that wait to be settled, at the most."""
 
 _TASK_ROW = struct.Struct("<qqdddqddq")
 _TASK_CHAINED = struct.calcsize("<qqdddq")
@@ -55,26 +59,94 @@ def central_dtype(num_tasks: int) -> npt.DTypeLike:
     )
 
 
-def task_row(
-    t: int,
-    active: bool,
-    score: float,
-    label: float,
-    gamma: float,
-    reply: int,
-    clean: float,
-    loss: float,
-    contribution: int,
-) -> bytes:
-    """One round of one task, as TASK_DTYPE."""
-    return _TASK_ROW.pack(t, active, score, label, gamma, reply, clean, loss, contribution)
+TaskRow = tuple[int, bool, float, float, float, int, float, float, int]
+"""(t, active, score, label, gamma, reply kind, clean label, loss, contribution kind): the fields of TASK_DTYPE."""
 
 
-def central_row(
-    t: int, sigma: float, residual: float, pushed: int, skipped: int, idle: int, corrected: int, v: Vector
-) -> bytes:
-    """One central step, as `central_dtype`."""
-    return _CENTRAL_HEAD.pack(t, sigma, residual, pushed, skipped, idle, corrected) + v.tobytes()
+class TaskLog:
+    """The rounds that a task has closed: their rows, the chain over them, the counts.
+
+    Rounds are settled (packed, hashed, counted) in batches: done one by one between two messages, each of these
+    steps would find cold caches, and cost several times as much.
+    """
+
+    def __init__(self) -> None:
+        self._open: list[TaskRow] = []
+        self._chain = CHAIN_START
+        self._totals = Totals()
+        self._rows = bytearray()
+
+    def add(self, row: TaskRow) -> None:
+        self._open.append(row)
+        if len(self._open) >= _BATCH:
+            self._settle()
+
+    @property
+    def chain(self) -> bytes:
+        """h_t over all rounds so far."""
+        self._settle()
+        return self._chain
+
+    @property
+    def totals(self) -> Totals:
+        """The counts over all rounds so far."""
+        self._settle()
+        return self._totals
+
+    def take(self) -> bytes:
+        """The rows since the last call, as TASK_DTYPE."""
+        self._settle()
+        taken, self._rows = bytes(self._rows), bytearray()
+        return taken
+
+    def _settle(self) -> None:
+        for fields in self._open:
+            row = _TASK_ROW.pack(*fields)
+            self._chain = extend_task_chain(self._chain, row)
+            self._rows += row
+            _, active, score, label, gamma, reply, clean, _, contribution = fields
+            if active:
+                self._totals.count(score, clean, label, gamma)
+            if reply != ReplyKind.NONE and contribution == ContributionKind.VECTORS:
+                self._totals.pushes += 1
+            if reply == ReplyKind.VECTORS:
+                self._totals.corrections += 1
+        self._open.clear()
+
+
+class CentralLog:
+    """The central steps that were made: their rows, and the chain over them; settled in batches as a TaskLog."""
+
+    def __init__(self) -> None:
+        self._open: list[tuple[int, CentralInfo, list[ContributionKind], list[ReplyKind]]] = []
+        self._chain = CHAIN_START
+        self._rows = bytearray()
+
+    def add(self, t: int, info: CentralInfo, came: list[ContributionKind], went: list[ReplyKind]) -> None:
+        """Round t, what the centre saw in it, and the kinds of what came in and went out."""
+        self._open.append((t, info, came, went))
+        if len(self._open) >= _BATCH:
+            self._settle()
+
+    @property
+    def chain(self) -> bytes:
+        """h_t over all rounds so far."""
+        self._settle()
+        return self._chain
+
+    def take(self) -> bytes:
+        """The rows since the last call, as `central_dtype`."""
+        self._settle()
+        taken, self._rows = bytes(self._rows), bytearray()
+        return taken
+
+    def _settle(self) -> None:
+        for t, info, came, went in self._open:
+            counts = [came.count(kind) for kind in ContributionKind]
+            self._rows += _CENTRAL_HEAD.pack(t, info.sigma, info.residual, *counts, went.count(ReplyKind.VECTORS))
+            self._rows += info.v.tobytes()
+            self._chain = extend_central_chain(self._chain, t, info.sigma, info.v)
+        self._open.clear()
 
 
 def extend_task_chain(chain: bytes, row: bytes) -> bytes:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from drom_net.algorithms.base import Algorithm
 from drom_net.data.stream import TaskStream
 from drom_net.learning import Centre, TaskLearner, TaskResult
-from drom_net.metrics import Totals
 from drom_net.records import run_digest
 
 
@@ -35,7 +36,7 @@ def run_reference(
     *,
     seed: int,
     rounds: int | None = None,
-    after_round: Callable[[int, Sequence[Totals], float | None], bool] | None = None,
+    after_round: Callable[[int, Sequence[TaskLearner], float | None], bool] | None = None,
 ) -> ReferenceResult:
     """Run all tasks through all rounds.
 
@@ -43,34 +44,29 @@ def run_reference(
         streams: The tasks' examples, in task order.
         seed: Where the power iteration's first vector comes from.
         rounds: At most so many; by default until the longest stream ends.
-        after_round: Called with the round, the tasks' counts so far and sigma_1 (None outside sync rounds);
-            returns False to stop there.
+        after_round: Called with the round, the tasks and sigma_1 (None outside sync rounds); returns False to
+            stop there. (Counts are made when they are asked for: a task's `totals` cost something.)
     """
     learners = [TaskLearner(algorithm, stream, rounds=rounds) for stream in streams]
     centre = Centre(algorithm, num_tasks=len(streams), dim=streams[0].dim, seed=seed)
-    task_records = [bytearray() for _ in streams]
-    central_records = bytearray()
     last_round = max(learner.last_round for learner in learners)
     t = 0
-    for t in range(1, last_round + 1):
-        live = {task: learner for task, learner in enumerate(learners) if t <= learner.last_round}
-        contributions = {task: learner.begin(t) for task, learner in live.items()}
-        sigma = None
-        if algorithm.is_sync(t):
-            replies, row = centre.reduce(t, contributions)
-            central_records += row
-            sigma = centre.last_sigma
-            for task, learner in live.items():
-                task_records[task] += learner.end(t, replies[task])
-        else:
-            for task, learner in live.items():
-                task_records[task] += learner.end(t)
-        if after_round is not None and not after_round(t, [learner.totals for learner in learners], sigma):
-            break
+    with np.errstate(over="ignore", invalid="ignore"):  # one clear error tells of divergence, not NumPy's warnings
+        for t in range(1, last_round + 1):
+            live = {task: learner for task, learner in enumerate(learners) if t <= learner.last_round}
+            contributions = {task: learner.begin(t) for task, learner in live.items()}
+            sigma = None
+            if algorithm.is_sync(t):
+                replies = centre.reduce(t, contributions)
+                sigma = centre.last_sigma
+                for task, learner in live.items():
+                    learner.end(t, replies[task])
+            else:
+                for learner in live.values():
+                    learner.end(t)
+            if after_round is not None and not after_round(t, learners, sigma):
+                break
+        results = tuple(learner.result() for learner in learners)
     return ReferenceResult(
-        tuple(learner.result() for learner in learners),
-        centre.chain,
-        tuple(bytes(rows) for rows in task_records),
-        bytes(central_records),
-        t,
+        results, centre.chain, tuple(learner.take_records() for learner in learners), centre.take_records(), t
     )

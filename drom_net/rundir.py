@@ -19,6 +19,8 @@ import json
 import os
 import platform
 import sys
+import zipfile
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,10 +32,11 @@ import numpy.typing as npt
 from drom_net import __version__
 from drom_net.algorithms.base import ContributionKind, ReplyKind
 from drom_net.algorithms.features import Vector
+from drom_net.data.dataset import Dataset
 from drom_net.errors import UsageError
 from drom_net.metrics import Totals
 from drom_net.records import TASK_DTYPE, central_chain_of, central_dtype, run_digest, task_chain_of
-from drom_net.summary import write_json
+from drom_net.summary import TaskFigures, summarize, write_json
 
 NODES, LOGS = "nodes", "logs"
 Rows = npt.NDArray[np.void]
@@ -101,7 +104,7 @@ def read_task_outcome(folder: Path) -> TaskOutcome:
     Raises:
         UsageError: The folder does not hold a worker's result.
     """
-    result = _read_result(folder)
+    result = _read_json(folder / "result.json")
     names = [name for name in ("w", "a") if (folder / f"{name}.npy").exists()]
     return TaskOutcome(
         result["name"],
@@ -122,9 +125,32 @@ def read_central_outcome(folder: Path, num_tasks: int) -> CentralOutcome:
     Raises:
         UsageError: The folder does not hold a reducer's result.
     """
-    result = _read_result(folder)
+    result = _read_json(folder / "result.json")
     rows = _read_rows(folder, central_dtype(num_tasks))
     return CentralOutcome(result["finished"], bytes.fromhex(result["chain"]), rows, result["seconds"])
+
+
+def data_facts(dataset: Dataset) -> dict[str, Any]:
+    """What a model must know of the data it was made from, so that it can predict."""
+    return {
+        "features": dataset.features,
+        "preprocessing": dataset.preprocessing.to_json(),
+        "positive": dataset.positive,
+    }
+
+
+def write_data_facts(folder: Path, dataset: Dataset) -> None:
+    """Leave them in a task's own folder, for `merge`."""
+    write_json(folder / "data.json", data_facts(dataset))
+
+
+def read_data_facts(folder: Path) -> dict[str, Any]:
+    """What `write_data_facts` wrote.
+
+    Raises:
+        UsageError: It is missing or damaged.
+    """
+    return _read_json(folder / "data.json")
 
 
 def write_model(
@@ -147,6 +173,41 @@ def write_model(
     with temporary.open("wb") as file:
         np.savez(file, allow_pickle=False, **arrays)
     temporary.replace(path)
+
+
+def write_results(
+    run_dir: Path,
+    tasks: Sequence[TaskOutcome],
+    central: CentralOutcome,
+    *,
+    data_facts: dict[str, Any],
+    about: dict[str, str],
+    driver: str,
+    file_format: str,
+) -> dict[str, Any]:
+    """Write model, records and summary of a run that has ended, in order or by an interruption.
+
+    Args:
+        data_facts: As `data_facts` gives them.
+        about: What the summary says of the run beside its figures.
+        file_format: "csv" or "parquet".
+
+    Returns:
+        The summary.
+    """
+    write_model(run_dir / "model.npz", tasks, **data_facts)
+    write_records(run_dir, tasks, central, file_format=file_format)
+    summary = summarize(
+        [TaskFigures(task.name, task.rounds, task.totals, task.bytes_sent, task.bytes_received) for task in tasks],
+        about=about | {"positive": data_facts["positive"]},
+        driver=driver,
+        rounds=max(task.rounds for task in tasks),
+        seconds=central.seconds,
+        digest=run_digest([task.chain for task in tasks], central.chain),
+        status="finished" if central.finished and all(task.finished for task in tasks) else "interrupted",
+    )
+    write_json(run_dir / "summary.json", summary)
+    return summary
 
 
 def write_records(
@@ -224,16 +285,16 @@ def load_model(run_dir: Path) -> dict[str, npt.NDArray[Any]]:
     """
     path = run_dir / "model.npz"
     try:
-        with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            model = {name: arrays[name] for name in arrays.files}
     except FileNotFoundError:
         raise UsageError(f"{path} is missing: {run_dir} is not the directory of a finished run") from None
-    except (OSError, ValueError, EOFError, KeyError) as error:
+    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise UsageError(f"{path} is damaged: {error}") from None
-    except Exception as error:
-        if type(error).__name__ == "BadZipFile":
-            raise UsageError(f"{path} is damaged: {error}") from None
-        raise
+    missing = {"W", "tasks", "features", "preprocessing"} - model.keys()
+    if missing:
+        raise UsageError(f"{path} is no model of drom-net: it has no {', '.join(sorted(missing))}")
+    return model
 
 
 def load_summary(run_dir: Path) -> dict[str, Any]:
@@ -281,8 +342,7 @@ def _in_words(row: tuple[Any, ...]) -> Iterable[object]:
     return t, active, score, label, gamma, words[0], clean, loss, words[1]
 
 
-def _read_result(folder: Path) -> dict[str, Any]:
-    path = folder / "result.json"
+def _read_json(path: Path) -> dict[str, Any]:
     try:
         result: dict[str, Any] = json.loads(path.read_text())
     except FileNotFoundError:

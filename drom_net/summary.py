@@ -39,7 +39,7 @@ def summarize(
     Args:
         about: Name of the run, algorithm, data set, meaning of +1.
         rounds: How many rounds the longest task went through.
-        seconds: Wall time of the learning, from all being there to the last goodbye.
+        seconds: Wall time of the learning: of processes from the first that joined to the last goodbye.
         status: "finished", or "interrupted" where the figures are those of the rounds so far.
     """
     sums = total(task.totals for task in tasks)

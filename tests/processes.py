@@ -9,7 +9,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 DEADLINE_S = 60.0
@@ -79,7 +79,7 @@ class Family:
 
     def end(self) -> None:
         for number in self.alive():
-            with_suppressed_kill(number)
+            kill(number)
         for process in self._started:
             process.wait(timeout=DEADLINE_S)
             for pipe in (process.stdout, process.stderr):
@@ -87,11 +87,9 @@ class Family:
                     pipe.close()
 
 
-def with_suppressed_kill(number: int) -> None:
-    try:
+def kill(number: int) -> None:
+    with suppress(ProcessLookupError):
         os.kill(number, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
 
 
 @contextmanager

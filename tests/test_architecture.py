@@ -132,7 +132,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "algorithms": ("algorithms", "fields"),
     "seeding": (),
     "metrics": (),
-    "records": ("algorithms",),
+    "records": ("algorithms", "metrics"),
     "data": ("algorithms", "data", "errors", "fields", "seeding"),
     "learning": ("algorithms", "data", "errors", "metrics", "records", "seeding"),
     "reference": ("algorithms", "data", "learning", "metrics", "records"),

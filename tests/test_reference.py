@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +15,7 @@ from drom_net.algorithms import ALGORITHMS
 from drom_net.algorithms.base import ReplyKind
 from drom_net.algorithms.drom import DromParameters, drom
 from drom_net.algorithms.local import local
+from drom_net.learning import TaskLearner
 from drom_net.records import TASK_DTYPE, central_dtype
 from drom_net.reference import ReferenceResult, run_reference
 
@@ -125,8 +127,8 @@ def test_rounds_cuts_the_run(rounds: int, expected: list[int]) -> None:
 def test_after_a_round_the_caller_sees_the_counts_and_may_stop() -> None:
     seen = []
 
-    def after_round(t: int, totals: object, sigma: float | None) -> bool:
-        seen.append((t, sum(part.examples for part in totals), sigma))  # type: ignore[attr-defined]
+    def after_round(t: int, learners: Sequence[TaskLearner], sigma: float | None) -> bool:
+        seen.append((t, sum(learner.totals.examples for learner in learners), sigma))
         return t < 3
 
     result = run_reference(drom(COUPLED), random_streams([8, 2]), seed=0, after_round=after_round)
@@ -140,7 +142,7 @@ def test_after_a_round_the_caller_sees_the_counts_and_may_stop() -> None:
 def test_without_sync_rounds_there_is_no_sigma_and_no_central_record() -> None:
     seen: list[float | None] = []
     result = run_reference(
-        local(), random_streams([3, 3]), seed=0, after_round=lambda t, totals, sigma: seen.append(sigma) or True
+        local(), random_streams([3, 3]), seed=0, after_round=lambda t, learners, sigma: seen.append(sigma) or True
     )
     assert seen == [None] * 3
     assert (result.central_records, result.central_chain) == (b"", bytes(32))

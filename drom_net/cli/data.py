@@ -13,6 +13,7 @@ from drom_net.config import load_config
 from drom_net.data.dataset import describe as describe_dataset
 from drom_net.data.datasets import load_dataset
 from drom_net.data.settings import DATA_SECTIONS, FileData
+from drom_net.errors import UsageError, did_you_mean
 
 
 @click.group()
@@ -50,6 +51,12 @@ def describe(what: str, overrides: tuple[str, ...], as_json: bool) -> None:
     """
     if what in DATA_SECTIONS and DATA_SECTIONS[what] is not FileData and not overrides:
         dataset = load_dataset(DATA_SECTIONS[what](), base=Path())
+    elif not Path(what).exists():
+        named = [name for name, section in DATA_SECTIONS.items() if section is not FileData]
+        hint = did_you_mean(what, named)
+        raise UsageError(
+            f'expected one of {", ".join(named)} or a topology file, got "{what}"' + (f"; {hint}" if hint else "")
+        )
     else:
         config = load_config(Path(what), overrides)
         dataset = load_dataset(config.data, base=config.base)

@@ -17,9 +17,9 @@ from drom_net.data.datasets import known_dim, load_dataset, task_names
 from drom_net.data.prepare import make_stream
 from drom_net.data.settings import FileData
 from drom_net.errors import ConfigError, Problem, UsageError
-from drom_net.rundir import node_folder, write_environment
+from drom_net.fields import Endpoint
+from drom_net.rundir import node_folder, write_data_facts, write_environment
 from drom_net.runtime.spec import NodeSpec
-from drom_net.summary import write_json
 
 out_option = click.option(
     "--out", type=click.Path(path_type=Path), help="The run directory; by default runs/NAME, NAME being FILE's."
@@ -38,9 +38,9 @@ def reducer(file: Path, bind: str | None, insecure: bool, out: Path | None) -> N
     Example:
       drom-net reducer configs/star-4.yaml --out runs/by-hand
     """
-    config = load_config(file, _override("reducer.bind", bind))
+    config = load_config(file)
     warn_of_paper_parameters(config)
-    listens = config.reducer.listens_at
+    listens = _endpoint("--bind", bind, listens=True) or config.reducer.listens_at
     if listens is None:
         raise _missing(config, "reducer.endpoint", "an address where the reducer and its workers meet")
     if not is_loopback(listens) and not insecure:
@@ -69,31 +69,34 @@ def worker(file: Path, task: str, endpoint: str | None, out: Path | None) -> Non
     Example:
       drom-net worker configs/star-4.yaml --task 2 --out runs/by-hand
     """
-    config = load_config(file, _override("reducer.endpoint", endpoint))
-    if config.reducer.endpoint is None:
+    config = load_config(file)
+    endpoint = _endpoint("--endpoint", endpoint, listens=False) or config.reducer.endpoint
+    if endpoint is None:
         raise _missing(config, "reducer.endpoint", "an address where the reducer and its workers meet")
     names = _roster_names(config)
     index = options.task_index(names, task)
     dataset = load_dataset(config.data, base=config.base, only=index)
     roster = Roster(names, dataset.dim, dataset.feature_digest)
     out = out or Path("runs") / config.name
-    spec = _specs(config, roster, out, endpoint=config.reducer.endpoint)[1 + index]
+    spec = _specs(config, roster, out, endpoint=endpoint)[1 + index]
     stream = make_stream(
         dataset.tasks[0], config.data, seed=config.seed, index=index, spread_over=roster.spread_over(config)
     )
     _claim(Path(spec.out))
     stream.save(Path(spec.examples))
-    facts = {
-        "features": dataset.features,
-        "preprocessing": dataset.preprocessing.to_json(),
-        "positive": dataset.positive,
-    }
-    write_json(Path(spec.out) / "data.json", facts)
+    write_data_facts(Path(spec.out), dataset)
     _become(spec, config)
 
 
-def _override(key: str, value: str | None) -> list[str]:
-    return [] if value is None else [f"{key}={value}"]
+def _endpoint(option: str, text: str | None, *, listens: bool) -> str | None:
+    """The endpoint that an option gives, checked as one in FILE would be."""
+    if text is None:
+        return None
+    spec = Endpoint(listens=listens)
+    try:
+        return spec.parse(text)
+    except ValueError as error:
+        raise ConfigError([Problem(option, spec.expected(), f'"{text}"', str(error))]) from None
 
 
 def _roster_names(config: ClusterConfig) -> tuple[str, ...]:
@@ -118,7 +121,7 @@ def _specs(config: ClusterConfig, roster: Roster, out: Path, *, endpoint: str) -
         run_id="",
         parent=0,
         folder_of={name: str(node_folder(out, name)) for name in ("reducer", *roster.tasks)},
-        about=about_run(config, positive=getattr(config.data, "positive", None) or "+1"),
+        about=about_run(config),
         summary=str(out / "summary.json"),
     )
 

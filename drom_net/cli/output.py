@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import click
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 
@@ -35,6 +35,11 @@ def fraction(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
 
 
+def count_of(number: int, noun: str) -> str:
+    """``1 task``, ``2 tasks``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def size(num_bytes: float) -> str:
     """A number of bytes for people: powers of 1000."""
     for unit in ("B", "kB", "MB", "GB"):
@@ -51,7 +56,7 @@ class QuietProgress:
         self._names, self._rounds = names, rounds
         self._started = self._last = time.monotonic()
 
-    def update(self, t: int, totals: Sequence[Totals], sigma: float | None) -> None:
+    def update(self, t: int, totals: Callable[[], Sequence[Totals]], sigma: float | None) -> None:
         pass
 
     def say(self, text: str) -> None:
@@ -74,10 +79,10 @@ class QuietProgress:
 class JsonProgress(QuietProgress):
     """A JSON object a line on standard error, about every two seconds."""
 
-    def update(self, t: int, totals: Sequence[Totals], sigma: float | None) -> None:
+    def update(self, t: int, totals: Callable[[], Sequence[Totals]], sigma: float | None) -> None:
         if not self._due(_PLAIN_EVERY_S):
             return
-        sums = total(totals)
+        sums = total(totals())
         rate, left_s = self._pace(t)
         line = {"round": t, "rounds": self._rounds, "error_rate": sums.error_rate, "f1": sums.f1, "sigma_1": sigma}
         click.echo(json.dumps(line | {"rounds_per_s": round(rate, 3), "left_s": round(left_s, 3)}), err=True)
@@ -89,9 +94,9 @@ class JsonProgress(QuietProgress):
 class PlainProgress(QuietProgress):
     """A line about every two seconds, for logs and pipes."""
 
-    def update(self, t: int, totals: Sequence[Totals], sigma: float | None) -> None:
+    def update(self, t: int, totals: Callable[[], Sequence[Totals]], sigma: float | None) -> None:
         if self._due(_PLAIN_EVERY_S):
-            click.echo(progress_line(t, self._rounds, totals, sigma, *self._pace(t)), err=True)
+            click.echo(progress_line(t, self._rounds, totals(), sigma, *self._pace(t)), err=True)
 
 
 class LiveProgress(QuietProgress):
@@ -107,17 +112,19 @@ class LiveProgress(QuietProgress):
     def __exit__(self, *_: object) -> None:
         self._live.stop()
 
-    def update(self, t: int, totals: Sequence[Totals], sigma: float | None) -> None:
+    def update(self, t: int, totals: Callable[[], Sequence[Totals]], sigma: float | None) -> None:
         if not self._due(_LIVE_EVERY_S):
             return
-        table = Table(title=progress_line(t, self._rounds, totals, sigma, *self._pace(t)), title_justify="left")
+        counts = totals()
+        table = Table()
         for column in ("task", "examples", "error rate", "F1"):
             table.add_column(column, justify="left" if column == "task" else "right")
-        for name, figures in list(zip(self._names, totals, strict=True))[:_LIVE_TASKS]:
+        for name, figures in list(zip(self._names, counts, strict=True))[:_LIVE_TASKS]:
             table.add_row(name, str(figures.examples), percent(figures.error_rate), fraction(figures.f1))
         if len(self._names) > _LIVE_TASKS:
             table.add_row(f"and {len(self._names) - _LIVE_TASKS} more", "", "", "")
-        self._live.update(table, refresh=True)
+        line = progress_line(t, self._rounds, counts, sigma, *self._pace(t))
+        self._live.update(Group(line, table), refresh=True)
 
     def say(self, text: str) -> None:
         self._live.console.print(text, markup=False)
@@ -171,7 +178,7 @@ def print_result(summary: dict[str, Any]) -> None:
         f"\n{summary['algorithm']} on {summary['dataset']}, driver {summary['driver']}: {summary['status']} after "
         f"{summary['rounds']} rounds, {summary['seconds']:.2f} s\n"
         f"error rate {percent(summary['error_rate'])} (mean over tasks {percent(summary['error_rate_macro'])}), "
-        f"F1 {fraction(summary['f1'])} (+1 is {summary['positive']})\n"
+        f"F1 {fraction(summary['f1'])}" + (f" (+1 is {summary['positive']})" if "positive" in summary else "") + "\n"
         f"digest {summary['digest']}"
     )
 
@@ -192,10 +199,12 @@ def print_comparison(summaries: Sequence[dict[str, Any]], titles: Sequence[str])
     for title, summary in zip(titles, summaries, strict=True):
         alone = "each task alone" if summary["algorithm"] == "local" else "tasks together"
         error, f1 = percent(summary["error_rate"]), fraction(summary["f1"])
+        in_process = summary["driver"] == "reference"
+        moved = "nothing" if in_process else size(summary["bytes_sent"] + summary["bytes_received"])
         click.echo(
             f"{title:<{width}}  {alone:<15}  error rate {error}, F1 {f1}, "
             f"{summary['rounds']} rounds in {summary['seconds']:.2f} s, "
-            f"{size(summary['bytes_sent'] + summary['bytes_received'])} moved"
+            f"{moved} moved"
         )
 
 

@@ -14,6 +14,7 @@ from drom_net.cli import options
 from drom_net.cli.output import (
     LiveProgress,
     choose_progress,
+    count_of,
     print_json,
     print_result,
     print_table,
@@ -137,9 +138,10 @@ def check(file: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     ]
     print_table(["process", "name", "address", "examples"], rows, left=3)
     total_bytes = costs.bytes_per_round * prepared.rounds
+    tasks = count_of(len(roster.tasks), "task")
     click.echo(
-        f"\n{config.algorithm.name} on {type(config.data).dataset}: {len(roster.tasks)} tasks, d = {roster.dim}, "
-        f"{prepared.rounds} rounds\n"
+        f"\n{config.algorithm.name} on {type(config.data).dataset}: {tasks}, d = {roster.dim}, "
+        f"{count_of(prepared.rounds, 'round')}\n"
         f"a worker sends at most {size(costs.push_bytes)} and gets {size(costs.pull_bytes)} a round; "
         f"all together {size(costs.bytes_per_round)} a round, {size(total_bytes)} in all\n"
         f"file descriptors: reducer about {costs.reducer_file_descriptors}, a worker "

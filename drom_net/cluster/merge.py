@@ -9,17 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from drom_net.errors import UsageError
-from drom_net.records import run_digest
 from drom_net.rundir import (
     NODES,
     create_run_directory,
     read_central_outcome,
+    read_data_facts,
     read_task_outcome,
-    write_model,
-    write_records,
+    write_results,
 )
 from drom_net.runtime.spec import NodeSpec
-from drom_net.summary import TaskFigures, summarize, write_json
 
 
 def merge_nodes(folders: Sequence[Path], out: Path, *, file_format: str) -> dict[str, Any]:
@@ -43,32 +41,18 @@ def merge_nodes(folders: Sequence[Path], out: Path, *, file_format: str) -> dict
         _check_same_run(found["reducer"], folder)
     if out not in folders:
         create_run_directory(out)
-    facts = [json.loads((found[name] / "data.json").read_text()) for name in spec.tasks]
-    preprocessing = facts[0]["preprocessing"]
-    if preprocessing["sites"] is not None:
-        preprocessing["sites"] = {name: site for fact in facts for name, site in fact["preprocessing"]["sites"].items()}
-    write_model(
-        out / "model.npz",
-        tasks,
-        features=facts[0]["features"],
-        preprocessing=preprocessing,
-        positive=facts[0]["positive"],
-    )
-    write_records(out, tasks, central, file_format=file_format)
+    facts = [read_data_facts(found[name]) for name in spec.tasks]
+    merged = facts[0]
+    if merged["preprocessing"]["sites"] is not None:  # each site knows its own scaling
+        sites = {name: site for fact in facts for name, site in fact["preprocessing"]["sites"].items()}
+        merged["preprocessing"]["sites"] = sites
     for name in ("config.yaml", "environment.json"):
-        shutil.copyfile(found["reducer"] / name, out / name)
-    finished = central.finished and all(task.finished for task in tasks)
-    summary = summarize(
-        [TaskFigures(task.name, task.rounds, task.totals, task.bytes_sent, task.bytes_received) for task in tasks],
-        about=spec.about | {"positive": facts[0]["positive"]},
-        driver="processes",
-        rounds=max(task.rounds for task in tasks),
-        seconds=central.seconds,
-        digest=run_digest([task.chain for task in tasks], central.chain),
-        status="finished" if finished else "interrupted",
+        for folder in (found["reducer"], found["reducer"].parent.parent):  # of a node by hand, of a launched one
+            if (folder / name).exists() and not (out / name).exists():
+                shutil.copyfile(folder / name, out / name)
+    return write_results(
+        out, tasks, central, data_facts=merged, about=spec.about, driver="processes", file_format=file_format
     )
-    write_json(out / "summary.json", summary)
-    return summary
 
 
 def _find_nodes(folders: Sequence[Path]) -> dict[str, Path]:

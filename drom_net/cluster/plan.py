@@ -104,13 +104,12 @@ def node_specs(
     return [reducer, *workers]
 
 
-def about_run(config: ClusterConfig, *, positive: str) -> dict[str, str]:
+def about_run(config: ClusterConfig) -> dict[str, str]:
     """What a summary says of a run beside its figures."""
     return {
         "name": config.name,
         "algorithm": config.algorithm.name,
         "dataset": type(config.data).dataset,
-        "positive": positive,
     }
 
 

@@ -7,7 +7,7 @@ import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +23,9 @@ from drom_net.data.dataset import Dataset
 from drom_net.data.prepare import make_stream
 from drom_net.data.stream import TaskStream
 from drom_net.errors import StoppedError, UsageError
+from drom_net.learning import TaskLearner
 from drom_net.metrics import Totals
-from drom_net.records import TASK_DTYPE, central_dtype, run_digest
+from drom_net.records import TASK_DTYPE, central_dtype
 from drom_net.reference import run_reference
 from drom_net.rundir import (
     LOGS,
@@ -32,15 +33,15 @@ from drom_net.rundir import (
     CentralOutcome,
     TaskOutcome,
     create_run_directory,
+    data_facts,
     node_folder,
     read_central_outcome,
     read_task_outcome,
+    write_data_facts,
     write_environment,
-    write_model,
-    write_records,
+    write_results,
 )
 from drom_net.runtime.spec import NodeSpec
-from drom_net.summary import TaskFigures, summarize, write_json
 
 _SOCKET_PATH_LIMIT = 100  # bytes; the system's own limit for a socket's path is 107
 
@@ -51,8 +52,8 @@ class Progress(Protocol):
     def start(self, names: Sequence[str], rounds: int) -> None:
         """The run begins; it will take so many rounds."""
 
-    def update(self, t: int, totals: Sequence[Totals], sigma: float | None) -> None:
-        """Round t is done. Called often; it is for the progress to be rare."""
+    def update(self, t: int, totals: Callable[[], Sequence[Totals]], sigma: float | None) -> None:
+        """Round t is done. Called often; it is for the progress to be rare, and only then to ask for the counts."""
 
     def say(self, text: str) -> None:
         """Something happened that a person should know."""
@@ -109,24 +110,15 @@ def run(
     with Interruption() as interruption:
         run_by = _run_as_processes if driver == "processes" else _run_as_loop
         tasks, central = run_by(prepared, out, progress, interruption)
-    write_model(
-        out / "model.npz",
+    summary = write_results(
+        out,
         tasks,
-        features=prepared.dataset.features,
-        preprocessing=prepared.dataset.preprocessing.to_json(),
-        positive=prepared.dataset.positive,
-    )
-    write_records(out, tasks, central, file_format=file_format)
-    summary = summarize(
-        [TaskFigures(task.name, task.rounds, task.totals, task.bytes_sent, task.bytes_received) for task in tasks],
-        about=about_run(config, positive=prepared.dataset.positive),
+        central,
+        data_facts=data_facts(prepared.dataset),
+        about=about_run(config),
         driver=driver,
-        rounds=max(task.rounds for task in tasks),
-        seconds=central.seconds,
-        digest=run_digest([task.chain for task in tasks], central.chain),
-        status="finished" if not interruption.exit_code else "interrupted",
+        file_format=file_format,
     )
-    write_json(out / "summary.json", summary)
     shutil.rmtree(out / NODES, ignore_errors=True)
     return summary, interruption.exit_code
 
@@ -134,8 +126,8 @@ def run(
 def _run_as_loop(
     prepared: Prepared, out: Path, progress: Progress, interruption: Interruption
 ) -> tuple[list[TaskOutcome], CentralOutcome]:
-    def after_round(t: int, totals: Sequence[Totals], sigma: float | None) -> bool:
-        progress.update(t, totals, sigma)
+    def after_round(t: int, learners: Sequence[TaskLearner], sigma: float | None) -> bool:
+        progress.update(t, lambda: [learner.totals for learner in learners], sigma)
         return interruption.exit_code == 0
 
     started = time.monotonic()
@@ -172,17 +164,19 @@ def _run_as_processes(
             run_id=secrets.token_hex(8),
             parent=os.getpid(),
             folder_of={name: str(node_folder(out, name)) for name in ("reducer", *names)},
-            about={},
+            about=about_run(prepared.config),
             remove=remove,
         )
         paths = [_write_spec(spec) for spec in specs]
         for name, stream in zip(names, prepared.streams, strict=True):
+            write_data_facts(node_folder(out, name), prepared.dataset)
             stream.save(node_folder(out, name) / "examples")
             cleanup.callback(shutil.rmtree, node_folder(out, name) / "examples", ignore_errors=True)
         view = _View(progress, len(names), interruption)
         run_children(specs, paths, logs, interruption=interruption, on_line=view.on_line, on_idle=view.show)
     if not all((Path(spec.out) / "result.json").exists() for spec in specs):
-        raise StoppedError("interrupted before every task had begun: there is no result", interruption.exit_code)
+        why = "ended at once by a second signal" if interruption.again else "interrupted before every task had begun"
+        raise StoppedError(f"{why}: there is no result", interruption.exit_code)
     tasks = [read_task_outcome(node_folder(out, name)) for name in names]
     return tasks, read_central_outcome(node_folder(out, "reducer"), len(names))
 
@@ -232,4 +226,4 @@ class _View:
             self._progress.say(f"{spec.name}: {line['say']}")
 
     def show(self) -> None:
-        self._progress.update(max(self._rounds), self._totals, self._sigma)
+        self._progress.update(max(self._rounds), lambda: self._totals, self._sigma)

@@ -63,9 +63,6 @@ class Faults:
             self._kept.append(Problem(place, expected, got, hint))
 
     def raise_if_any(self) -> None:
-        """Raises DataError with what was kept, and a last line that counts what was not."""
-        if not self.count:
-            return
-        more = self.count - len(self._kept)
-        rest = [Problem("data", "no other faults", f"{more} more")] if more else []
-        raise DataError([*self._kept, *rest])
+        """Raises DataError with what was kept, and how many were not."""
+        if self.count:
+            raise DataError(self._kept, omitted=self.count - len(self._kept))

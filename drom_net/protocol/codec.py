@@ -34,6 +34,7 @@ from drom_net.protocol.messages import (
 HEADER_LIMIT_BYTES = 4096
 _TEXT_LIMIT = 1024
 _ROUND_LIMIT = 2**53
+_FLOAT64 = np.dtype("<f8")
 _packb: Callable[[Sequence[object]], bytes] = msgpack.Packer().pack
 _NUM_TOTALS = len(Totals().to_list())
 
@@ -80,12 +81,14 @@ def decode(frames: Frames, *, dim: int, max_vectors: int) -> Message:
     """
     if not frames:
         raise RemoteError("a message without frames")
-    if len(frames[0]) > HEADER_LIMIT_BYTES:
-        raise RemoteError(f"a header of {len(frames[0])} bytes; at most {HEADER_LIMIT_BYTES} are allowed")
+    first = frames[0]
+    size = len(first) if type(first) is bytes else memoryview(first).nbytes
+    if size > HEADER_LIMIT_BYTES:
+        raise RemoteError(f"a header of {size} bytes; at most {HEADER_LIMIT_BYTES} are allowed")
     if len(frames) > 1 + max_vectors:
         raise RemoteError(f"{len(frames) - 1} vectors; at most {max_vectors} are allowed")
     try:
-        header = msgpack.unpackb(frames[0], strict_map_key=True, max_ext_len=0, max_map_len=0)
+        header = msgpack.unpackb(first, strict_map_key=True, max_ext_len=0, max_map_len=0)
     except RecursionError:
         raise RemoteError("a header nested too deeply") from None
     except Exception as error:  # msgpack documents no closed list of what it raises
@@ -225,13 +228,15 @@ def _vectors(frames: Frames, num_vectors: object, dim: int) -> tuple[Vector, ...
 
 
 def _vector(frame: bytes | memoryview, dim: int) -> Vector:
-    if len(frame) != 8 * dim:
-        raise RemoteError(f"a vector of {len(frame)} bytes; expected {8 * dim} ({dim} float64)")
-    vector = np.frombuffer(frame, dtype="<f8")
-    vector.flags.writeable = False  # also where the frame is a view of memory that could be written
-    # A sum of squares is finite exactly when no entry is NaN, infinite or about to overflow.
-    with np.errstate(over="ignore"):
-        square = float(np.dot(vector, vector))
-    if not math.isfinite(square):
+    if type(frame) is bytes:
+        size = len(frame)
+    else:
+        frame = memoryview(frame).toreadonly()
+        size = frame.nbytes  # len() counts items, whatever they are
+    if size != 8 * dim:
+        raise RemoteError(f"a vector of {size} bytes; expected {8 * dim} ({dim} float64)")
+    vector = np.frombuffer(frame, _FLOAT64)
+    # A sum of squares is finite exactly when no entry is NaN, infinite or about to overflow; vdot does not warn.
+    if not math.isfinite(np.vdot(vector, vector)):
         raise RemoteError("a vector with NaN, infinity or numbers too large to be squared")
     return vector

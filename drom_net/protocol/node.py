@@ -28,23 +28,6 @@ class Joined:
     task: int
 
 
-class TaskRound(NamedTuple):
-    """A task has closed a round."""
-
-    round: int
-    row: bytes
-    """Its record, as records.TASK_DTYPE."""
-
-
-class CentralRound(NamedTuple):
-    """The reducer has closed a sync round."""
-
-    round: int
-    sigma: float
-    row: bytes
-    """Its record, as records.central_dtype."""
-
-
 @dataclass(frozen=True, slots=True)
 class Stalled:
     """A wait has grown long; whom it is for, and since how many seconds."""
@@ -77,7 +60,7 @@ class Warned:
     text: str
 
 
-Event = Joined | TaskRound | CentralRound | Stalled | ConnectionChanged | Refused | Warned
+Event = Joined | Stalled | ConnectionChanged | Refused | Warned
 
 
 class Ended(NamedTuple):
@@ -108,6 +91,10 @@ class Node(Protocol):
     def on_connection(self, address: str, connected: bool, now: float) -> None: ...
     def take_outbox(self) -> list[Envelope]: ...
     def take_events(self) -> list[Event]: ...
+    def take_records(self) -> bytes:
+        """The rows of the rounds closed since the last call: a worker's as records.TASK_DTYPE, a reducer's as
+        records.central_dtype."""
+
     def stop(self) -> None:
         """End here, at the user's wish: a round that is open is closed without a reply."""
 

@@ -24,7 +24,6 @@ from drom_net.protocol.messages import (
 )
 from drom_net.protocol.node import (
     Asking,
-    CentralRound,
     ConnectionChanged,
     Ended,
     Envelope,
@@ -166,7 +165,8 @@ class Reducer:
                     f"lost {self.names[task]} in round {self._round.number}: "
                     f"disconnected for {self._timeouts.lost_s:g} s (timeouts.lost_s)"
                 )
-        if self._stall.ask(now) and (math.isfinite(self._join_by) or self._round.contributions):
+        # Tasks that never push (Local) keep nobody waiting while they learn.
+        if self._stall.ask(now) and (math.isfinite(self._join_by) or self._push_vectors):
             self._events.append(Stalled(self._round.number, self._waiting_for(), now - self._round.opened_at))
 
     def next_timer(self) -> float:
@@ -195,6 +195,9 @@ class Reducer:
     def take_events(self) -> list[Event]:
         taken, self._events = self._events, []
         return taken
+
+    def take_records(self) -> bytes:
+        return self._centre.take_records()
 
     # Joining
 
@@ -274,14 +277,13 @@ class Reducer:
         if current.awaited or not current.contributions:
             return
         in_order = {task: current.contributions[task] for task in sorted(current.contributions)}
-        replies, row = self._centre.reduce(current.number, in_order)
+        replies = self._centre.reduce(current.number, in_order)
         for task, reply in replies.items():
             member = self._members[task]
             member.pull = Pull(current.number, reply)
             if in_order[task].last:
                 self._pushing.discard(task)
             self._outbox.append(Envelope(member.address, member.pull))
-        self._events.append(CentralRound(current.number, self._centre.last_sigma, row))
         self._open_round(current.number + 1, now)
 
     def _open_round(self, number: int, now: float) -> None:
@@ -328,7 +330,9 @@ class Reducer:
         missing = [task for task, member in enumerate(self._members) if not member.address]
         if missing:
             return self._named(missing) + " to join"
-        return self._named(sorted(self._round.awaited))
+        if self._round.awaited:
+            return self._named(sorted(self._round.awaited))
+        return self._named(task for task, member in enumerate(self._members) if member.ended is None) + " to finish"
 
     def _named(self, tasks: Iterable[int]) -> str:
         names = [self.names[task] for task in tasks]

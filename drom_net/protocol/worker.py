@@ -27,7 +27,6 @@ from drom_net.protocol.node import (
     Joined,
     Refused,
     Stalled,
-    TaskRound,
     Warned,
 )
 from drom_net.protocol.settings import Timeouts
@@ -86,7 +85,8 @@ class Worker:
         self._now = now
         match message:
             case Pull(round=t, reply=reply) if self.state is WorkerState.WAITING and t == self.round:
-                self._close_round(self._learner.end(t, reply))
+                self._learner.end(t, reply)
+                self.state = WorkerState.STEPPING
             case Resend(round=t) if self.state is WorkerState.WAITING and t == self.round:
                 self._outbox.append(Envelope(REDUCER, self._said))
             case Welcome(run_id=run_id) if self.state is WorkerState.JOINING:
@@ -130,10 +130,13 @@ class Worker:
             return
         self._events.append(ConnectionChanged(f"the reducer at {self._endpoint}", connected))
         self._give_up_at = math.inf if connected else now + self._timeouts.lost_s
+        if connected:
+            # The reducer knows a new connection by what is said on it, and a task that never pushes says nothing.
+            self._outbox.append(Envelope(REDUCER, Resend(max(self.round, 1))))
 
     def stop(self) -> None:
         if self.state is WorkerState.WAITING:
-            self._events.append(TaskRound(self.round, self._learner.end(self.round)))
+            self._learner.end(self.round)
         if self.result is None:
             self.result = self._learner.result()
         self.state = WorkerState.FINISHED
@@ -145,6 +148,9 @@ class Worker:
     def take_events(self) -> list[Event]:
         taken, self._events = self._events, []
         return taken
+
+    def take_records(self) -> bytes:
+        return self._learner.take_records()
 
     def _step(self, now: float) -> None:
         if self.round == self._learner.last_round:
@@ -158,11 +164,7 @@ class Worker:
         if self._learner.algorithm.is_sync(self.round):
             self._wait(WorkerState.WAITING, Push(self.round, contribution), now)
         else:
-            self._close_round(self._learner.end(self.round))
-
-    def _close_round(self, row: bytes) -> None:
-        self._events.append(TaskRound(self.round, row))
-        self.state = WorkerState.STEPPING
+            self._learner.end(self.round)
 
     def _wait(self, state: WorkerState, message: Message, now: float) -> None:
         """Say something, and wait for the answer."""

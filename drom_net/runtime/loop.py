@@ -28,14 +28,15 @@ def drive(
     dim: int,
     max_vectors: int,
     on_event: Callable[[Event], None],
-    should_stop: Callable[[], bool],
+    look: Callable[[], bool],
 ) -> bool:
     """Run a node until it has finished.
 
     Args:
         dim: How many float64 a vector has.
         max_vectors: How many vectors a message to this node may carry.
-        should_stop: Asked several times a second; True ends the node at once.
+        look: Called several times a second, between two rounds; it saves records and tells how it goes. True
+            ends the node.
 
     Returns:
         Whether it finished by itself. Whatever the node raises goes through, after its last messages were sent.
@@ -61,7 +62,7 @@ def drive(
                 look_at = now + _LOOK_EVERY_S
                 for address, connected in transport.connection_changes():
                     node.on_connection(address, connected, now)
-                if should_stop():
+                if look():
                     node.stop()
                     return False
             wait_s = node.next_timer() - now

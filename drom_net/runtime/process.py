@@ -22,20 +22,19 @@ from drom_net.learning import Centre, TaskLearner
 from drom_net.metrics import Totals
 from drom_net.protocol.messages import PROTOCOL_VERSION, Hello
 from drom_net.protocol.node import (
-    CentralRound,
     ConnectionChanged,
     Ended,
     Event,
     Joined,
+    Node,
     Refused,
     Stalled,
-    TaskRound,
     Warned,
 )
 from drom_net.protocol.reducer import Reducer, ReducerIdentity
 from drom_net.protocol.worker import Worker
 from drom_net.records import run_digest
-from drom_net.runtime.loop import drive
+from drom_net.runtime.loop import Transport, drive
 from drom_net.runtime.spec import NodeSpec
 from drom_net.runtime.zmq_transport import DealerTransport, RouterTransport
 from drom_net.summary import TaskFigures, summarize, write_json
@@ -100,7 +99,7 @@ class TextReporter:
     def progress(self, **figures: Any) -> None:
         if "totals" in figures:
             rate = Totals(*figures["totals"]).error_rate
-            self.say(f"round {figures['round']}, error rate {'-' if rate is None else f'{rate:.2%}'}")
+            self.say(f"round {figures['round']}" + ("" if rate is None else f", error rate {100 * rate:.2f} %"))
         else:
             self.say(f"round {figures['round']}, sigma_1 {figures['sigma_1']:.3g}")
 
@@ -179,22 +178,9 @@ def _run_worker(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
         DealerTransport(spec.endpoint, spec.name, dim=spec.dim, timeouts=timeouts) as transport,
         (out / "records.bin").open("wb") as records,
     ):
-        teller = _Teller(reporter, records, lambda: _worker_figures(worker.round, learner.totals))
-        error: ClusterError | None = None
-        try:
-            finished = drive(
-                worker,
-                transport,
-                dim=spec.dim,
-                max_vectors=algorithm.pull_vectors,
-                on_event=teller.on_event,
-                should_stop=stop.requested,
-            )
-        except ClusterError as lost:  # what was learned until then is not lost with the cluster
-            error, finished = lost, False
-            worker.stop()
-        for event in worker.take_events():
-            teller.on_event(event)
+        teller = _Teller(reporter, records, worker, stop, lambda: _worker_figures(worker.round, learner.totals))
+        finished, error = _drive(worker, transport, teller, dim=spec.dim, max_vectors=algorithm.pull_vectors)
+        records.write(worker.take_records())
         sent, received = transport.bytes_sent, transport.bytes_received
     assert worker.result is not None
     for name, vector in worker.result.model.items():
@@ -214,9 +200,9 @@ def _run_worker(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
             "run_id": worker.run_id,
         },
     )
-    reporter.progress(**_worker_figures(worker.round, learner.totals))
     if error is not None:
         raise error
+    reporter.progress(**_worker_figures(worker.round, learner.totals))
     reporter.note(("finished" if finished else "stopped") + f" after round {worker.round}; results in {out}")
 
 
@@ -242,18 +228,14 @@ def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
         teller = _Teller(
             reporter,
             records,
+            reducer,
+            stop,
             lambda: {"round": reducer.closed_rounds, "sigma_1": centre.last_sigma},
             names=spec.tasks,
         )
-        finished = drive(
-            reducer,
-            transport,
-            dim=spec.dim,
-            max_vectors=algorithm.push_vectors,
-            on_event=teller.on_event,
-            should_stop=stop.requested,
-        )
-        seconds = time.monotonic() - teller.all_joined_at
+        finished, error = _drive(reducer, transport, teller, dim=spec.dim, max_vectors=algorithm.push_vectors)
+        seconds = time.monotonic() - teller.first_joined_at
+        records.write(reducer.take_records())
         bytes_by_task = transport.bytes_by_peer(reducer.task_at)
     write_json(
         out / "result.json",
@@ -266,14 +248,31 @@ def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
             "run_id": identity.run_id,
         },
     )
+    if error is not None:
+        raise error
     if finished and spec.summary:
         ended = [task for task in reducer.ended if task is not None]
         summary = summarize_star(spec.about, spec.tasks, ended, reducer.central_chain, seconds, bytes_by_task)
         write_json(Path(spec.summary), summary)
         reporter.note(
-            f"finished: {summary['rounds']} rounds, error rate {summary['error_rate']:.2%}, "
+            f"finished: {summary['rounds']} rounds, error rate {100 * summary['error_rate']:.2f} %, "
             f"digest {summary['digest']}; summary in {spec.summary}"
         )
+
+
+def _drive(
+    node: Node, transport: Transport, teller: _Teller, *, dim: int, max_vectors: int
+) -> tuple[bool, ClusterError | None]:
+    """(whether the node finished by itself, what ended it otherwise): what was learned is not lost with the cluster."""
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):  # one clear error tells of divergence, not NumPy's warnings
+            finished = drive(
+                node, transport, dim=dim, max_vectors=max_vectors, on_event=teller.on_event, look=teller.look
+            )
+        return finished, None
+    except ClusterError as error:
+        node.stop()
+        return False, error
 
 
 def summarize_star(
@@ -310,27 +309,35 @@ class _Teller:
         self,
         reporter: Reporter,
         records: IO[bytes],
+        node: Node,
+        stop: _Stop,
         figures: Callable[[], dict[str, Any]],
         *,
         names: tuple[str, ...] = (),
     ) -> None:
         self.refused = 0
-        self.all_joined_at = time.monotonic()
+        self.first_joined_at = time.monotonic()
         self._reporter = reporter
         self._records = records
+        self._node = node
+        self._stop = stop
         self._figures = figures
         self._names = names
         self._joined = 0
         self._next_report = 0.0
 
+    def look(self) -> bool:
+        """Save what has been recorded, tell how it goes, and say whether to stop."""
+        rows = self._node.take_records()
+        self._records.write(rows)
+        now = time.monotonic()
+        if rows and now >= self._next_report:
+            self._next_report = now + self._reporter.every_s
+            self._reporter.progress(**self._figures())
+        return self._stop.requested()
+
     def on_event(self, event: Event) -> None:
         match event:
-            case TaskRound(row=row) | CentralRound(row=row):
-                self._records.write(row)
-                now = time.monotonic()
-                if now >= self._next_report:
-                    self._next_report = now + self._reporter.every_s
-                    self._reporter.progress(**self._figures())
             case Joined(task=task):
                 self._on_joined(task)
             case Stalled(round=t, waiting_for=whom, since_s=since):
@@ -350,5 +357,5 @@ class _Teller:
             self._reporter.note("joined")
             return
         if self._joined == len(self._names):
-            self.all_joined_at = time.monotonic()
+            self.first_joined_at = time.monotonic()
         self._reporter.note(f"{self._names[task]} joined ({self._joined} of {len(self._names)})")

@@ -9,12 +9,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import secrets
+import struct
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
 import zmq
-from zmq.utils.monitor import parse_monitor_message
 
 from drom_net.errors import ClusterError
 from drom_net.protocol.codec import HEADER_LIMIT_BYTES
@@ -25,10 +25,12 @@ Frames = Sequence[bytes | memoryview]
 
 SLICE_S = 0.1
 """The longest a receive blocks, so that signals and lost connections are seen soon."""
+_MONITOR_EVENT = struct.Struct("=Hi")  # by hand: pyzmq's own parser would import asyncio and ssl into each node
 _LINGER_MS = 1000  # long enough for the last messages on a loaded host, short enough for an exit
 _RECONNECT_MS = 50
 _RECONNECT_MAX_MS = 1000
 _HEARTBEATS_MISSED = 3
+_NO_FD = -1
 
 
 class _Transport:
@@ -99,8 +101,8 @@ class _Transport:
         events = []
         with contextlib.suppress(zmq.Again):
             while True:
-                message = parse_monitor_message(self._monitor.recv_multipart(zmq.NOBLOCK))
-                events.append((int(message["event"]), int(message["value"])))
+                event, value = _MONITOR_EVENT.unpack(self._monitor.recv_multipart(zmq.NOBLOCK)[0])
+                events.append((event, value))
         return events
 
 
@@ -156,7 +158,8 @@ class RouterTransport(_Transport):
         if "[" in bind:
             self._socket.setsockopt(zmq.IPV6, 1)
         self._fd_of: dict[str, int] = {}
-        self._address_at: dict[int, str] = {}
+        self._addresses_at: dict[int, set[str]] = {}
+        """More than one where messages of a closed connection were read when its descriptor was in use again."""
         self._connected_fds: set[int] = set()
         self._changes: list[tuple[str, bool]] = []
         self._bytes: dict[str, list[int]] = {}
@@ -181,6 +184,8 @@ class RouterTransport(_Transport):
         except zmq.ZMQError as error:
             if error.errno not in (errno.EHOSTUNREACH, errno.EAGAIN):
                 raise
+            if error.errno == errno.EHOSTUNREACH and self._leave(address):
+                self._changes.append((address, False))
             return
         size = _size(frames)
         self.bytes_sent += size
@@ -198,7 +203,10 @@ class RouterTransport(_Transport):
             return None
         frames = self._rest(routing_id)
         address = routing_id.bytes.decode("utf-8", "surrogateescape")
-        fd = routing_id.get(zmq.SRCFD)
+        try:
+            fd = routing_id.get(zmq.SRCFD)
+        except zmq.ZMQError:  # a stranger that speaks ZMTP 1 has none
+            fd = _NO_FD
         if self._fd_of.get(address) != fd:
             self._met(address, fd)
         size = _size(frames)
@@ -221,13 +229,21 @@ class RouterTransport(_Transport):
         """A first message on a connection."""
         # The number of a closed descriptor is used again: let go of its former owner before it gets a new one.
         self._follow_connections()
-        self._address_at.pop(self._fd_of.pop(address, -1), None)
+        self._leave(address)
         self._bytes.setdefault(address, [0, 0])
         connected = fd in self._connected_fds
         if connected:
             self._fd_of[address] = fd
-            self._address_at[fd] = address
+            self._addresses_at.setdefault(fd, set()).add(address)
         self._changes.append((address, connected))
+
+    def _leave(self, address: str) -> bool:
+        """Forget which connection an address has; whether it had one."""
+        fd = self._fd_of.pop(address, _NO_FD)
+        if fd == _NO_FD:
+            return False
+        self._addresses_at[fd].discard(address)
+        return True
 
     def _follow_connections(self) -> None:
         for event, fd in self._monitor_events():
@@ -235,8 +251,7 @@ class RouterTransport(_Transport):
                 self._connected_fds.add(fd)
             elif event == zmq.EVENT_DISCONNECTED:
                 self._connected_fds.discard(fd)
-                address = self._address_at.pop(fd, None)
-                if address is not None:
+                for address in self._addresses_at.pop(fd, ()):
                     del self._fd_of[address]
                     self._changes.append((address, False))
 

@@ -135,7 +135,7 @@ def short_join(folder: Path) -> str:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["worker", STAR, "-k", "9"], '--task: expected a number from 0 to 3 or one of task-01, task-02'),
+        (["worker", STAR, "-k", "9"], "--task: expected a number from 0 to 3 or one of task-01, task-02"),
         (["reducer", STAR, "--bind", "tcp://0.0.0.0:5999"], "--insecure"),
         (["reducer", STAR, "--bind", "localhost"], "expected tcp://host:port or ipc://path"),
         (["reducer", str(CONFIGS / "quickstart.yaml")], "reducer.endpoint"),

@@ -29,9 +29,7 @@ def test_loop_and_processes_give_one_digest_twice_in_a_row(case: str, tmp_path: 
     assert len(set(digests)) == 1
 
 
-def test_the_amazon_reviews_give_one_digest(
-    tmp_path: Path, shared_data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_amazon_reviews_give_one_digest(tmp_path: Path, shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Issue, "must show" 2: sparse rows of a real data set."""
     monkeypatch.setenv("DROM_NET_DATA", str(shared_data))
     changes = ["--set", "rounds=40"]

@@ -620,14 +620,14 @@ def test_a_column_of_text_does_not_hide_the_rest(tmp_path: Path) -> None:
     assert lines[:3] == [f'a.csv:{line}, column "x": expected a number, got "bad"' for line in (2, 3, 4)]
     assert lines[3:] == [
         'a.csv:102, column "y": expected a number, got "bad"',
-        "data: expected no other faults, got 97 more",
+        "and 97 more",
     ]
 
 
 def test_at_most_twenty(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(",".join(f"x{i}" for i in range(30)) + ",label\n" + "bad," * 30 + "1\n")
     lines = message(tmp_path, "a.csv").splitlines()
-    assert len(lines) == 21 and lines[-1] == "data: expected no other faults, got 10 more"
+    assert len(lines) == 21 and lines[-1] == "and 10 more"
 
 
 # --- no other exception ------------------------------------------------------------------------------

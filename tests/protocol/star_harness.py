@@ -121,6 +121,8 @@ class Star:
         self.nodes: dict[str, Node] = {REDUCER: self.reducer}
         self.nodes |= {f"w{task}": worker for task, worker in enumerate(self.workers)}
         self.events: dict[str, list[Event]] = {address: [] for address in self.nodes}
+        self.records = dict.fromkeys(self.nodes, b"")
+        """What each node has recorded, taken after every event."""
         self.said: list[tuple[str, str, Message, list[bytes]]] = []
         """(sender, receiver, message, frames) of all that was sent, also what was lost."""
         self._max_vectors = dict.fromkeys(self.nodes, algorithm.pull_vectors)
@@ -170,6 +172,7 @@ class Star:
     def _collect(self, address: str) -> None:
         node = self.nodes[address]
         self.events[address] += node.take_events()
+        self.records[address] += node.take_records()
         for envelope in node.take_outbox():
             self._send(address, envelope)
 

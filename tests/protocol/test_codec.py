@@ -56,6 +56,15 @@ def plain(message: Message) -> object:
     return message
 
 
+def vectors_of(message: Message) -> tuple[np.ndarray, ...]:
+    match message:
+        case Push(contribution=contribution):
+            return contribution.vectors
+        case Pull(reply=reply):
+            return reply.vectors
+    return ()
+
+
 def refused(*frames: Any, match: str | None = None) -> None:
     with pytest.raises(RemoteError, match=match):
         read(list(frames))
@@ -115,6 +124,27 @@ NAMES = pytest.mark.parametrize("name", EXAMPLES)
 @given(messages)
 def test_every_message_comes_back_as_it_was(message: Message) -> None:
     assert plain(read(wire(message))) == plain(message)
+
+
+@given(messages)
+def test_the_frames_of_a_message_are_read_without_a_copy(message: Message) -> None:
+    """A view of float64 counts eight bytes as one item."""
+    frames = encode(message)
+    again = read(frames)
+    assert plain(again) == plain(message)
+    for ours, theirs in zip(vectors_of(message), vectors_of(again), strict=True):
+        assert np.shares_memory(ours, theirs)
+        assert not theirs.flags.writeable
+
+
+@pytest.mark.parametrize("items", ["B", "d", "f", "h"])
+def test_a_view_is_measured_in_bytes(items: str) -> None:
+    frame = memoryview(ONE).cast(items)
+    message = read([memoryview(header(PUSH, 1, 1, False, 1)), frame])
+    assert plain(message) == (Push, 1, ContributionKind.VECTORS, [ONE], False)
+    for wrong in (memoryview(ONE * 8).cast(items), memoryview(ONE[:8]).cast(items)):
+        refused(header(PUSH, 1, 1, False, 1), wrong, match=f"a vector of {wrong.nbytes} bytes; expected 24")
+    refused(memoryview(bytes(HEADER_LIMIT_BYTES + 8)).cast(items), match="a header of 4104 bytes; at most 4096")
 
 
 def test_there_is_an_example_of_every_kind() -> None:

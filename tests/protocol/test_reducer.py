@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from helpers import frozen
@@ -9,6 +11,7 @@ from star_harness import CONFIG, DIM, RUN_ID, hello, make_reducer, sent
 
 from drom_net.algorithms.base import IDLE, KEEP, SKIP, ZERO, Contribution, ContributionKind, ReplyKind
 from drom_net.algorithms.drom import drom
+from drom_net.algorithms.local import local
 from drom_net.errors import ClusterError
 from drom_net.metrics import Totals
 from drom_net.protocol.messages import (
@@ -21,7 +24,7 @@ from drom_net.protocol.messages import (
     Resend,
     Welcome,
 )
-from drom_net.protocol.node import CentralRound, ConnectionChanged, Envelope, Joined, Refused, Stalled, Warned
+from drom_net.protocol.node import ConnectionChanged, Envelope, Joined, Refused, Stalled, Warned
 from drom_net.protocol.reducer import Reducer
 from drom_net.protocol.settings import Timeouts
 from drom_net.records import central_dtype
@@ -57,6 +60,11 @@ def vector(*numbers: float, last: bool = False) -> Contribution:
 def push(reducer: Reducer, task: int, t: int, contribution: Contribution, now: float = 2.0) -> list[Envelope]:
     reducer.receive(f"w{task}", Push(t, contribution), now)
     return reducer.take_outbox()
+
+
+def rows(reducer: Reducer) -> np.ndarray:
+    """The rows of the rounds that it has closed since the last look."""
+    return np.frombuffer(reducer.take_records(), dtype=central_dtype(len(reducer.names)))
 
 
 def refusals(reducer: Reducer) -> list[Refused]:
@@ -205,18 +213,17 @@ def test_a_round_closes_with_the_last_push_and_answers_in_task_order() -> None:
     reducer = joined(3)
     assert push(reducer, 2, 1, vector(0.0, 1.0)) == []
     assert push(reducer, 0, 1, vector(2.0)) == []
-    assert reducer.closed_rounds == 0
+    assert (reducer.closed_rounds, reducer.take_records()) == (0, b"")
     pulls = push(reducer, 1, 1, SKIP)
     assert [pull.to for pull in pulls] == ["w0", "w1", "w2"]
     messages = [pull.message for pull in pulls]
     assert [message.round for message in messages if isinstance(message, Pull)] == [1, 1, 1]
     kinds = [message.reply.kind for message in messages if isinstance(message, Pull)]
     assert kinds == [ReplyKind.VECTORS, ReplyKind.KEEP, ReplyKind.VECTORS]
-    (event,) = reducer.take_events()
-    assert isinstance(event, CentralRound)
-    row = np.frombuffer(event.row, dtype=central_dtype(3))[0]
-    assert (event.round, row["pushed"], row["skipped"]) == (1, 2, 1)
-    assert event.sigma == row["sigma_1"] == pytest.approx(2.0)
+    assert reducer.take_events() == []
+    (row,) = rows(reducer)
+    assert (row["round"], row["pushed"], row["skipped"]) == (1, 2, 1)
+    assert row["sigma_1"] == pytest.approx(2.0)
     assert reducer.closed_rounds == 1
 
 
@@ -237,11 +244,12 @@ def test_a_push_that_comes_twice_is_counted_once_and_the_first_counts() -> None:
     assert push(reducer, 0, 1, vector(99.0)) == []
     pulls = push(reducer, 1, 1, vector(0.0))
     assert len(pulls) == 2
-    (event,) = reducer.take_events()
-    assert isinstance(event, CentralRound)
-    assert event.sigma == 2.0
+    assert reducer.take_events() == []
+    (row,) = rows(reducer)
+    assert row["sigma_1"] == 2.0
     assert push(reducer, 0, 1, vector(2.0)) == []  # of a round that is over
     assert refusals(reducer) == []
+    assert reducer.take_records() == b""
 
 
 def test_a_push_for_a_future_round_is_refused() -> None:
@@ -305,7 +313,7 @@ def test_asked_for_a_round_whose_push_was_lost_it_asks_back() -> None:
 def test_asked_for_a_round_that_is_not_it_says_nothing(t: int) -> None:
     reducer = joined()
     reducer.receive("w1", Resend(t), 3.0)
-    assert (reducer.take_outbox(), reducer.take_events()) == ([], [])
+    assert (reducer.take_outbox(), reducer.take_events(), reducer.take_records()) == ([], [], b"")
 
 
 def test_a_task_that_has_ended_is_no_longer_waited_for() -> None:
@@ -313,12 +321,13 @@ def test_a_task_that_has_ended_is_no_longer_waited_for() -> None:
     reducer = joined()
     push(reducer, 0, 1, vector(3.0, last=True))
     assert len(push(reducer, 1, 1, vector(0.0, 1.0))) == 2
-    reducer.take_events()
+    assert list(rows(reducer)["round"]) == [1]
     pulls = push(reducer, 1, 2, vector(0.0, 2.0))
     assert [pull.to for pull in pulls] == ["w1"]
-    (event,) = reducer.take_events()
-    assert isinstance(event, CentralRound)
-    assert event.sigma == pytest.approx(3.0)
+    assert reducer.take_events() == []
+    (row,) = rows(reducer)
+    assert row["round"] == 2
+    assert row["sigma_1"] == pytest.approx(3.0)
 
 
 def test_a_task_that_has_ended_may_still_ask_for_its_last_pull() -> None:
@@ -396,6 +405,59 @@ def test_a_wait_for_some_is_reported_with_their_names() -> None:
     assert reducer.next_timer() == 31.0
 
 
+def test_a_wait_in_which_nobody_has_pushed_is_reported_too() -> None:
+    """All workers hang: nobody's push is there that could tell of the others'."""
+    reducer = joined(3)
+    reducer.on_timer(10.9)
+    assert reducer.take_events() == []
+    reducer.on_timer(11.0)
+    assert reducer.take_events() == [Stalled(1, "site-0, site-1, site-2", 10.0)]
+    for task in range(3):
+        push(reducer, task, 1, vector(2.0), now=12.0)
+    assert reducer.next_timer() == 22.0  # the wait of a new round begins
+    reducer.on_timer(22.0)
+    reducer.on_timer(41.9)
+    reducer.on_timer(42.0)
+    reducer.on_timer(72.0)
+    assert reducer.take_events() == [Stalled(2, "site-0, site-1, site-2", since) for since in (10.0, 30.0, 60.0)]
+
+
+def test_a_wait_for_goodbyes_alone_is_reported_as_such() -> None:
+    reducer = joined(3)
+    for task in range(3):
+        push(reducer, task, 1, vector(2.0, last=True), now=2.0)
+    reducer.receive("w1", BYE, 3.0)
+    reducer.on_timer(11.9)
+    assert reducer.take_events() == []
+    reducer.on_timer(12.0)
+    assert reducer.take_events() == [Stalled(2, "site-0, site-2 to finish", 10.0)]
+    reducer.receive("w0", BYE, 13.0)
+    reducer.receive("w2", BYE, 13.0)
+    assert reducer.finished
+    assert reducer.next_timer() == math.inf
+
+
+def test_tasks_that_never_push_are_waited_for_in_silence_once_they_have_joined() -> None:
+    """Local: between Welcome and Goodbye there is nothing to hear, however long a task learns."""
+    reducer = make_reducer(local(), 2, timeouts=TIMES)
+    reducer.start(0.0)
+    reducer.receive("w0", hello(0), 1.0)
+    reducer.take_events()
+    reducer.on_timer(10.0)
+    assert reducer.take_events() == [Stalled(1, "site-1 to join", 10.0)]
+    reducer.receive("w1", hello(1), 12.0)
+    assert reducer.take_events() == [Joined(1)]
+    now = reducer.next_timer()
+    while now < 1000.0:
+        reducer.on_timer(now)
+        now = reducer.next_timer()
+    reducer.receive("w1", BYE, now)
+    reducer.on_timer(2000.0)
+    assert reducer.take_events() == []
+    reducer.receive("w0", BYE, 2001.0)
+    assert reducer.finished
+
+
 def test_a_wait_to_join_is_reported_with_their_names() -> None:
     reducer = new(3)
     reducer.receive("w0", hello(0), 1.0)
@@ -412,7 +474,27 @@ def test_a_connection_that_comes_back_in_time_is_only_told() -> None:
     reducer.on_connection("w1", True, 34.9)
     reducer.on_connection("w1", True, 34.9)
     reducer.on_timer(500.0)
-    assert reducer.take_events() == [ConnectionChanged("site-1", False), ConnectionChanged("site-1", True)]
+    assert reducer.take_events() == [
+        ConnectionChanged("site-1", False),
+        Stalled(1, "site-0, site-1", 33.9),
+        ConnectionChanged("site-1", True),
+        Stalled(1, "site-0, site-1", 499.0),
+    ]
+
+
+@pytest.mark.parametrize("t", [1, 4])
+def test_what_a_task_that_never_pushes_says_when_it_is_back_does_no_harm(t: int) -> None:
+    reducer = make_reducer(local(), 2, timeouts=TIMES)
+    reducer.start(0.0)
+    for task in range(2):
+        reducer.receive(f"w{task}", hello(task), 1.0)
+    reducer.take_outbox()
+    reducer.receive("w1", Resend(t), 3.0)
+    assert sent(reducer) == ([Resend(1)] if t == 1 else [])  # which a worker that does not wait ignores
+    for task in range(2):
+        reducer.receive(f"w{task}", BYE, 4.0)
+    assert sent(reducer) == [Farewell(), Farewell()]
+    assert reducer.finished
 
 
 def test_a_task_that_is_lost_for_good_ends_the_run_by_name_and_the_others_are_told() -> None:
@@ -437,7 +519,7 @@ def test_a_stranger_or_an_ended_task_may_go() -> None:
     reducer.on_connection("stranger", False, 3.0)
     reducer.on_connection("w1", False, 3.0)
     reducer.on_timer(1000.0)
-    assert reducer.take_events() == []
+    assert reducer.take_events() == [Stalled(1, "site-0", 999.0)]
 
 
 def test_a_goodbye_is_enough_of_a_task_whose_connection_is_down() -> None:

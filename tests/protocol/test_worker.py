@@ -23,7 +23,7 @@ from drom_net.protocol.messages import (
     Resend,
     Welcome,
 )
-from drom_net.protocol.node import REDUCER, ConnectionChanged, Envelope, Joined, Refused, Stalled, TaskRound, Warned
+from drom_net.protocol.node import REDUCER, ConnectionChanged, Envelope, Joined, Refused, Stalled, Warned
 from drom_net.protocol.settings import Timeouts
 from drom_net.protocol.worker import Worker, WorkerState
 from drom_net.records import TASK_DTYPE
@@ -69,6 +69,11 @@ def finishing() -> Worker:
     sent(worker)
     worker.take_events()
     return worker
+
+
+def rows(worker: Worker) -> np.ndarray:
+    """The rows of the rounds that it has closed since the last look."""
+    return np.frombuffer(worker.take_records(), dtype=TASK_DTYPE)
 
 
 STATES = {
@@ -156,10 +161,9 @@ def test_it_pushes_and_closes_the_round_with_the_pull() -> None:
     assert (push.round, push.contribution.last) == (1, False)
     worker.receive(REDUCER, Pull(1, ZERO), 1.2)
     assert worker.state is WorkerState.STEPPING
-    (event,) = worker.take_events()
-    assert isinstance(event, TaskRound)
-    row = np.frombuffer(event.row, dtype=TASK_DTYPE)[0]
-    assert (event.round, row["round"], row["reply"]) == (1, 1, ReplyKind.ZERO)
+    assert worker.take_events() == []
+    (row,) = rows(worker)
+    assert (row["round"], row["reply"]) == (1, ReplyKind.ZERO)
     worker.on_timer(1.2)
     (push,) = sent(worker)
     assert isinstance(push, Push)
@@ -185,16 +189,18 @@ def test_a_pull_for_another_round_is_ignored(t: int) -> None:
     worker = waiting()
     worker.receive(REDUCER, Pull(t, KEEP), 1.2)
     assert worker.state is WorkerState.WAITING
-    assert (sent(worker), worker.take_events()) == ([], [])
+    assert (sent(worker), worker.take_events(), worker.take_records()) == ([], [], b"")
 
 
 def test_a_pull_that_comes_twice_is_used_once() -> None:
     worker = waiting()
     worker.receive(REDUCER, Pull(1, ZERO), 1.2)
     worker.receive(REDUCER, Pull(1, ZERO), 1.2)
-    assert len(worker.take_events()) == 1
+    assert worker.take_events() == []
+    assert len(rows(worker)) == 1
     worker.on_timer(1.3)
     worker.receive(REDUCER, Pull(1, ZERO), 1.4)
+    assert len(rows(worker)) == 0
     assert (worker.state, worker.round) == (WorkerState.WAITING, 2)
 
 
@@ -241,7 +247,7 @@ def test_without_sync_rounds_it_steps_to_the_end_alone() -> None:
         assert worker.state is WorkerState.STEPPING
     worker.on_timer(0.0)
     assert worker.state is WorkerState.FINISHING
-    assert [event.round for event in worker.take_events() if isinstance(event, TaskRound)] == [1, 2, 3]
+    assert list(rows(worker)["round"]) == [1, 2, 3]
 
 
 def test_a_learner_that_diverges_is_not_hidden() -> None:
@@ -249,7 +255,7 @@ def test_a_learner_that_diverges_is_not_hidden() -> None:
     worker = make_worker(algorithm, random_streams([30], flip=0.5)[0], timeouts=TIMES)
     worker.start(0.0)
     worker.receive(REDUCER, Welcome("r"), 0.0)
-    with pytest.raises(DivergedError):
+    with np.errstate(over="ignore", invalid="ignore"), pytest.raises(DivergedError):
         for t in range(1, 31):
             worker.on_timer(0.0)
             worker.receive(REDUCER, Pull(t, ZERO), 0.0)
@@ -289,6 +295,32 @@ def test_a_connection_that_comes_back_in_time_is_only_told() -> None:
     assert changes == [ConnectionChanged(name, False), ConnectionChanged(name, True)]
 
 
+def on_its_way(round_: int) -> Worker:
+    """Local, before its round `round_` + 1: it has nothing to say until its goodbye."""
+    worker = make_worker(local(), random_streams([9])[0], timeouts=TIMES)
+    worker.start(0.0)
+    worker.receive(REDUCER, Welcome("r"), 0.0)
+    for _ in range(round_):
+        worker.on_timer(0.0)
+    sent(worker)
+    return worker
+
+
+@pytest.mark.parametrize(
+    ("worker", "question"),
+    [(on_its_way(0), Resend(1)), (on_its_way(4), Resend(4)), (waiting(), Resend(1))],
+    ids=["before its first round", "never pushing", "waiting"],
+)
+def test_on_a_connection_that_has_come_back_it_says_something_at_once(worker: Worker, question: Message) -> None:
+    """By that the reducer learns who is connected again; else it would give up a task that has nothing to push."""
+    worker.on_connection(REDUCER, False, 5.0)
+    assert sent(worker) == []
+    worker.on_connection(REDUCER, True, 6.0)
+    assert sent(worker) == [question]
+    worker.on_connection(REDUCER, True, 7.0)
+    assert sent(worker) == []
+
+
 def test_a_connection_that_is_lost_for_good_ends_the_run_naming_the_reducer_and_the_round() -> None:
     worker = waiting()
     worker.on_connection(REDUCER, False, 5.0)
@@ -317,7 +349,8 @@ def test_after_its_last_round_it_says_goodbye_with_its_chain_and_counts() -> Non
     worker.receive(REDUCER, Farewell(), 2.1)
     assert worker.finished
     assert worker.next_timer() == math.inf
-    assert worker.take_events()[1:] == []
+    assert worker.take_events() == []
+    assert list(rows(worker)["round"]) == [1]
 
 
 def test_it_says_goodbye_again_until_it_is_noted() -> None:
@@ -350,9 +383,9 @@ def test_stopped_while_it_waits_it_closes_the_round_without_a_reply() -> None:
     worker = waiting()
     worker.stop()
     assert worker.finished
-    (event,) = worker.take_events()
-    assert isinstance(event, TaskRound)
-    assert np.frombuffer(event.row, dtype=TASK_DTYPE)[0]["reply"] == ReplyKind.NONE
+    assert worker.take_events() == []
+    (row,) = rows(worker)
+    assert (row["round"], row["reply"]) == (1, ReplyKind.NONE)
     assert worker.result is not None
     assert worker.result.totals.examples == 1
     assert worker.result.model["w"].any()
@@ -362,9 +395,10 @@ def test_stopped_while_it_waits_it_closes_the_round_without_a_reply() -> None:
 def test_stopped_between_rounds_it_has_a_result_and_no_further_row(state: WorkerState) -> None:
     worker = STATES[state]()
     before = worker.result
+    worker.take_records()
     worker.stop()
     assert worker.finished
-    assert worker.take_events() == []
+    assert (worker.take_events(), worker.take_records()) == ([], b"")
     assert worker.result is not None
     assert before is None or worker.result is before
 
@@ -378,10 +412,11 @@ def test_stopped_between_rounds_it_has_a_result_and_no_further_row(state: Worker
 )  # type: ignore[arg-type]
 def test_what_a_reducer_never_says_is_refused(state: WorkerState, message: Message) -> None:
     worker = STATES[state]()
+    worker.take_records()
     worker.receive(REDUCER, message, 2.0)
     assert worker.take_events() == [Refused(REDUCER, f"a {type(message).__name__} is nothing a reducer says")]
     assert worker.state is state
-    assert sent(worker) == []
+    assert (sent(worker), worker.take_records()) == ([], b"")
 
 
 @pytest.mark.parametrize(
@@ -404,6 +439,7 @@ def test_what_a_reducer_never_says_is_refused(state: WorkerState, message: Messa
 def test_an_answer_to_a_question_that_was_asked_twice_is_ignored(state: WorkerState, message: Message) -> None:
     worker = STATES[state]()
     run_id = worker.run_id
+    worker.take_records()
     worker.receive(REDUCER, message, 2.0)
     assert worker.state is state
-    assert (worker.take_events(), sent(worker), worker.run_id) == ([], [], run_id)
+    assert (worker.take_events(), sent(worker), worker.take_records(), worker.run_id) == ([], [], b"", run_id)

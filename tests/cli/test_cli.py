@@ -1,0 +1,360 @@
+"""The command line as a person or a script meets it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from pathlib import Path
+
+import click
+import numpy as np
+import pytest
+from processes import CONFIGS
+
+from drom_net.cli import group, main
+
+QUICK = str(CONFIGS / "quickstart.yaml")
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DROM_NET_DATA", raising=False)
+
+
+def call(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    """(exit code, standard output, standard error) of one command line."""
+    code = main(arguments)
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def make_sites(folder: Path) -> Path:
+    """Three sites' CSV files and a configuration of them."""
+    rng = np.random.default_rng(0)
+    for site in ("a", "b", "c"):
+        rows = rng.standard_normal((30, 2))
+        lines = [f"{age!r},{pressure!r},{int(age + pressure > 0)}" for age, pressure in rows.tolist()]
+        (folder / f"site-{site}.csv").write_text("age,pressure,ill\n" + "\n".join(lines) + "\n")
+    config = folder / "sites.yaml"
+    config.write_text("algorithm: {name: drom}\ndata: {files: 'site-{task}.csv', label: ill, bias: 0.3}\n")
+    return config
+
+
+def test_every_command_has_help_with_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    def commands(parent: click.Group, path: list[str]) -> list[list[str]]:
+        found = []
+        for name, command in parent.commands.items():
+            found += commands(command, [*path, name]) if isinstance(command, click.Group) else [[*path, name]]
+        return found
+
+    paths = commands(group, [])
+    assert ["run"] in paths and ["data", "describe"] in paths
+    for path in paths:
+        code, out, _ = call(capsys, *path, "--help")
+        assert code == 0
+        assert "Example" in out, path
+        assert "drom-net " + " ".join(path) in out, path
+
+
+def test_exit_codes_are_documented(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = call(capsys, "--help")
+    for code in ("0 ", "1 ", "2 ", "3 ", "4 ", "130", "143"):
+        assert f"\n    {code}" in out
+
+
+def test_a_run_leaves_files_that_other_tools_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = call(capsys, "run", str(make_sites(tmp_path)), "--driver", "reference", "--out", "run", "-q")
+    assert (code, out) == (0, "")
+    run = tmp_path / "run"
+    summary = json.loads((run / "summary.json").read_text())
+    for key in ("algorithm", "dataset", "driver", "rounds", "seconds", "error_rate", "f1", "digest"):
+        assert summary[key] is not None, key
+    assert {"bytes_sent", "bytes_received", "tasks"} <= set(summary)
+    with (run / "records.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 90 == summary["examples"]
+    errors = sum((float(row["score"]) >= 0) != (float(row["clean_label"]) > 0) for row in rows)
+    assert errors == summary["errors"]
+    with np.load(run / "model.npz", allow_pickle=False) as model:
+        assert model["W"].shape == model["A"].shape == (3, 3)
+        assert list(model["tasks"]) == ["a", "b", "c"]
+        assert list(model["features"]) == ["age", "pressure", "bias"]
+    environment = json.loads((run / "environment.json").read_text())
+    assert environment["numpy"] == np.__version__
+    code, _, err = call(capsys, "check", "run/config.yaml")
+    assert (code, err) == (0, "")  # the configuration as run is one that runs
+
+
+def test_without_out_a_run_takes_the_next_free_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = str(make_sites(tmp_path))
+    for name in ("sites", "sites-2", "sites-3"):
+        code, out, _ = call(capsys, "run", config, "--driver", "reference")
+        assert code == 0
+        assert out.rstrip().endswith(f"run directory runs/{name}")
+
+
+def test_an_existing_run_directory_is_never_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "precious").write_text("mine")
+    code, _, err = call(capsys, "run", str(make_sites(tmp_path)), "--driver", "reference", "--out", "run")
+    assert code == 2
+    assert err == "error: run exists already and is not overwritten; choose another --out, or remove it\n"
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["precious"]
+
+
+def test_json_is_one_document_on_standard_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = str(make_sites(tmp_path))
+    code, out, _ = call(capsys, "run", config, "--driver", "reference", "--out", "run", "--json")
+    assert code == 0
+    summary = json.loads(out)
+    assert summary["run_directory"] == "run"
+    _, out, _ = call(capsys, "show", "run", "--json")
+    assert json.loads(out)["digest"] == summary["digest"]
+    _, out, _ = call(capsys, "verify", "run", "--json")
+    assert json.loads(out)["verified"] is True
+    _, out, _ = call(capsys, "check", config, "--json")
+    plan = json.loads(out)
+    assert [task["examples"] for task in plan["tasks"]] == [30, 30, 30]
+    assert plan["bytes_per_round"] == 3 * (plan["push_bytes"] + plan["pull_bytes"])
+    assert plan["push_bytes"] - 8 * plan["dim"] < 20  # a vector and a small header
+    _, out, _ = call(capsys, "data", "describe", config, "--json")
+    assert json.loads(out)["dim"] == 3
+    _, out, _ = call(capsys, "data", "list", "--json")
+    assert "digits-sites" in [entry["dataset"] for entry in json.loads(out)]
+
+
+def test_check_starts_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = make_sites(tmp_path)
+    before = sorted(tmp_path.iterdir())
+    code, out, _ = call(capsys, "check", str(config))
+    assert code == 0
+    assert "nothing was started" in out
+    assert "3 tasks, d = 3, 30 rounds" in out
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_show_sets_runs_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = str(make_sites(tmp_path))
+    call(capsys, "run", config, "--driver", "reference", "--out", "one", "-q")
+    call(capsys, "run", config, "--driver", "reference", "--set", "algorithm.name=local", "--out", "two", "-q")
+    code, out, _ = call(capsys, "show", "one", "two")
+    assert code == 0
+    assert "drom error" in out and "local error" in out
+    assert "each task alone" in out
+    assert "\x1b" not in out  # no colour in a pipe
+
+
+@pytest.mark.parametrize("what", ["score", "label", "sigma", "W"])
+def test_verify_finds_what_was_changed(what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    call(capsys, "run", str(make_sites(tmp_path)), "--driver", "reference", "--out", "run", "-q")
+    assert call(capsys, "verify", "run")[0] == 0
+    run = tmp_path / "run"
+    if what == "W":
+        with np.load(run / "model.npz") as file:
+            arrays = dict(file)
+        arrays["W"][1, 1] = np.nextafter(arrays["W"][1, 1], 1.0)
+        np.savez(run / "model.npz", **arrays)
+    else:
+        path = run / ("rounds.csv" if what == "sigma" else "records.csv")
+        lines = path.read_text().splitlines()
+        fields = lines[20].split(",")
+        column = {"score": 4, "label": 5, "sigma": 1}[what]
+        fields[column] = repr(np.nextafter(float(fields[column]), 9.0).item())
+        path.write_text("\n".join([*lines[:20], ",".join(fields), *lines[21:]]) + "\n")
+    code, _, err = call(capsys, "verify", "run")
+    assert code == 1
+    assert err.startswith("error: run is not as it was written: its summary says digest ")
+
+
+@pytest.mark.parametrize("name", ["summary.json", "model.npz", "records.csv"])
+def test_a_damaged_run_directory_is_told(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    call(capsys, "run", str(make_sites(tmp_path)), "--driver", "reference", "--out", "run", "-q")
+    path = tmp_path / "run" / name
+    path.write_bytes(path.read_bytes()[:100])
+    code, _, err = call(capsys, "verify", "run")
+    assert code == 2
+    assert "damaged" in err
+    path.unlink()
+    code, _, err = call(capsys, "verify", "run")
+    assert code == 2
+    assert name in err
+
+
+def test_parquet_records_verify_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("pyarrow")
+    arguments = ["run", str(make_sites(tmp_path)), "--driver", "reference", "--out", "run", "-q"]
+    assert call(capsys, *arguments, "--records", "parquet")[0] == 0
+    assert (tmp_path / "run" / "records.parquet").exists()
+    assert call(capsys, "verify", "run")[0] == 0
+
+
+def test_predict_labels_rows_from_standard_input(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call(capsys, "run", str(make_sites(tmp_path)), "--driver", "reference", "--out", "run", "-q")
+    text = "pressure,name,age\n3,x,2\n-1,y,-5\n"  # another order, and a column that is no feature
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    code, out, _ = call(capsys, "predict", "run", "--task", "b")
+    assert code == 0
+    header, *lines = out.splitlines()
+    assert header == "label,score"
+    with np.load(tmp_path / "run" / "model.npz") as model:
+        w = model["W"][1]
+    for line, row in zip(lines, ([2.0, 3.0], [-5.0, -1.0]), strict=True):
+        label, score = line.split(",")
+        expected = float(np.append(np.array(row) / np.linalg.norm(row), 0.3) @ w)
+        assert float(score) == pytest.approx(expected, rel=1e-12)
+        assert label == ("1" if expected >= 0 else "-1")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("age\n1\n", "pressure"),
+        ("age,pressure\n1,x\n", 'standard input:2, column "pressure": expected a number, got "x"'),
+        ("age,pressure\n1\n", "standard input:2"),
+        ("", "standard input"),
+    ],
+)
+def test_predict_tells_what_is_wrong_with_the_rows(
+    text: str,
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    call(capsys, "run", str(make_sites(tmp_path)), "--driver", "reference", "--out", "run", "-q")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    code, out, err = call(capsys, "predict", "run", "--task", "b")
+    assert (code, out) == (2, "")
+    assert message in err
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("algorithm: {name: drum}", 'algorithm.name: expected one of drom, local, got "drum"; did you mean "drom"?'),
+        ("algorithm: {name: drom, eta: 3}", "algorithm.eta: expected"),
+        ("algorithm: {name: drom, eta0: fast}", 'algorithm.eta0: expected a number above 0, got "fast"'),
+        ("algorithm: {name: drom, eta0: 1000}", "expected eta0 * lambda of at most 2, got 1000 * 0.003 = 3"),
+        ("rounds: 0", "rounds: expected a whole number of at least 1, got 0"),
+        ("sed: 1", 'got "sed"; did you mean "seed"?'),
+        ("reducer: {endpoint: localhost}", 'reducer.endpoint: expected tcp://host:port or ipc://path, got "localhost"'),
+        ("timeouts: {join_s: -1}", "timeouts.join_s: expected a number"),
+        ("data: [1, 2]", "data: expected"),
+        ("data: {files: nowhere.csv}", "nowhere.csv"),
+        ("seed: {", "sites.yaml:"),
+    ],
+)
+def test_a_bad_configuration_is_one_clear_error_and_starts_nothing(
+    change: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Issue, "must show" 4."""
+    config = make_sites(tmp_path)
+    key = change.partition(":")[0]
+    kept = [line for line in config.read_text().splitlines() if not line.startswith(f"{key}:")]
+    config.write_text("\n".join([*kept, change]) + "\n")
+    before = sorted(tmp_path.iterdir())
+    code, out, err = call(capsys, "run", str(config))
+    assert (code, out) == (2, "")
+    assert message in err
+    assert all(line.startswith("error: ") for line in err.splitlines())
+    assert sorted(tmp_path.iterdir()) == before
+
+
+GOOD = "age,pressure,ill\n1,2,0\n3,4,1\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (GOOD.replace("ill", "sick"), 'site-b.csv:1: expected a label column "ill"'),
+        (GOOD.replace("3,4", "3,x"), 'site-b.csv:3, column "pressure": expected a number, got "x"'),
+        (GOOD.replace("4,1", "4,3"), 'site-b.csv:3, column "ill": expected -1 or +1 (or 0 and 1), got "3"'),
+        (GOOD.replace("3,4", "3,nan"), 'site-b.csv:3, column "pressure": expected a finite number, got nan'),
+        (GOOD.replace("3,4,1", "3,4"), "site-b.csv:3: expected 3 fields, as in the header, got 2"),
+        ("", "site-b.csv"),
+        (GOOD.replace("age,", "age,weight,").replace("1,2", "1,9,2").replace("3,4", "3,9,4"), "site-b.csv"),
+        (None, "site-b.csv"),
+    ],
+)
+def test_a_bad_data_file_is_one_clear_error_and_starts_nothing(
+    content: str | None, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Issue, "must show" 4: wrong column, text in a number, label 3, NaN, ragged, empty, two dims, missing task."""
+    config = make_sites(tmp_path)
+    config.write_text(config.read_text().replace("label: ill", "label: ill, tasks: [a, b, c]"))
+    bad = tmp_path / "site-b.csv"
+    bad.unlink()
+    if content is not None:
+        bad.write_text(content)
+    before = sorted(tmp_path.iterdir())
+    code, out, err = call(capsys, "run", str(config))
+    assert (code, out) == (2, "")
+    assert message in err
+    assert all(line.startswith("error: ") for line in err.splitlines())
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("rows.csv.gz", b"age,ill\n1,0\n", "rows.csv.gz"),
+        ("rows.svm", b"1 1:2 3:1\n-1 0:3 2:1\n", "rows.svm:2"),
+    ],
+)
+def test_a_gz_that_is_none_and_a_wrong_index_are_told(
+    name: str, content: bytes, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Issue, "must show" 4: gz that is not, svmlight index 0 in a one-based file."""
+    (tmp_path / name).write_bytes(content)
+    config = tmp_path / "bad.yaml"
+    more = ", format: svmlight, dim: 3" if name.endswith("svm") else ", label: ill"
+    config.write_text(f"algorithm: {{name: drom}}\ndata: {{files: {name}{more}}}\n")
+    code, out, err = call(capsys, "run", str(config))
+    assert (code, out) == (2, "")
+    assert message in err
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["show", "."], "summary.json is missing: . is not the directory of a finished run"),
+        (["verify", "nowhere"], "nowhere/summary.json is missing"),
+        (["run", "nowhere.yaml"], "nowhere.yaml: expected a YAML file, got no such file"),
+        (["run", QUICK, "--set", "rounds"], "--set: expected key=value"),
+        (["data", "describe", "digit-sites"], 'got "digit-sites"; did you mean "digits-sites"?'),
+        (["merge", "."], "has no folder nodes/"),
+        (["predict", ".", "--task", "0"], "model.npz is missing"),
+    ],
+)
+def test_wrong_use_is_told_with_exit_code_2(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = call(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+
+
+def test_the_literal_parameters_of_the_paper_warn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["run", QUICK, "--driver", "reference", "--set", "rounds=3", "-q"]
+    _, _, err = call(capsys, *arguments, "--out", "literal", "--set", "algorithm.preset=paper")
+    assert "with them DROM predicts at chance" in err
+    _, _, err = call(capsys, *arguments, "--out", "usual")
+    assert err == ""
+
+
+def test_too_many_tasks_for_this_process_are_refused_before_the_start(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    import resource
+
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (20, 20))
+    code, _, err = call(capsys, "run", QUICK, "--out", "run")
+    assert code == 2
+    assert "12 tasks need about" in err and "ulimit -n" in err
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,399 @@
+"""Real sockets: what arrives, who is there, who is gone; and that nothing stays behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from drom_net.errors import ClusterError
+from drom_net.protocol.codec import HEADER_LIMIT_BYTES
+from drom_net.protocol.node import REDUCER
+from drom_net.protocol.settings import Timeouts
+from drom_net.runtime.zmq_transport import SLICE_S, DealerTransport, RouterTransport
+
+pytestmark = pytest.mark.process
+
+DIM = 7
+TIMES = Timeouts()
+FEW = Timeouts(heartbeat_s=0.1)
+"""So short that some seconds see many heartbeats."""
+TRIES = 600
+"""Receives that may be empty before a test fails; of SLICE_S each, so a minute."""
+
+Transport = RouterTransport | DealerTransport
+
+
+@pytest.fixture(params=["tcp", "ipc"])
+def bind(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where to listen."""
+    return "tcp://127.0.0.1:*" if request.param == "tcp" else f"ipc://{tmp_path}/meet"
+
+
+def listen(bind: str, timeouts: Timeouts = TIMES) -> RouterTransport:
+    return RouterTransport(bind, dim=DIM, timeouts=timeouts)
+
+
+def connect(router: RouterTransport, name: str = "site", *, timeouts: Timeouts = TIMES) -> DealerTransport:
+    return DealerTransport(router.endpoint, name, dim=DIM, timeouts=timeouts)
+
+
+def get(transport: Transport) -> tuple[str, list[bytes]]:
+    """The next message."""
+    for _ in range(TRIES):
+        received = transport.receive(SLICE_S)
+        if received is not None:
+            return received
+    raise AssertionError("no message came")
+
+
+def changes_until(transport: Transport, *wanted: tuple[str, bool]) -> list[tuple[str, bool]]:
+    """All changes of connections up to the one that makes `wanted` complete; no message comes meanwhile."""
+    changes: list[tuple[str, bool]] = []
+    for _ in range(TRIES):
+        changes += transport.connection_changes()
+        if all(change in changes for change in wanted):
+            return changes
+        assert transport.receive(SLICE_S) is None
+    raise AssertionError(f"only these changes came: {changes}")
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Let other threads run until it is so."""
+    give_up_at = time.monotonic() + TRIES * SLICE_S
+    while not condition():
+        assert time.monotonic() < give_up_at
+        os.sched_yield()
+
+
+def met(router: RouterTransport, dealer: DealerTransport) -> str:
+    """The address of a dealer that has just come; its first message is read."""
+    word = secrets.token_bytes(8)
+    dealer.send(REDUCER, [word])
+    address, frames = get(router)
+    assert frames == [word]
+    return address
+
+
+# Messages
+
+
+def test_a_message_travels_both_ways_and_its_bytes_are_counted(bind: str) -> None:
+    with listen(bind) as router, connect(router, "site-0") as one, connect(router, "site-1") as two:
+        one.send(REDUCER, [b"abc", memoryview(bytearray(24)).cast("d")])
+        first, frames = get(router)
+        assert (first.partition("/")[0], frames) == ("site-0", [b"abc", bytes(24)])
+        two.send(REDUCER, [b"hello"])
+        second, frames = get(router)
+        assert (second.partition("/")[0], frames) == ("site-1", [b"hello"])
+        assert all(type(frame) is bytes for frame in frames)
+
+        router.send(first, [b"to one", memoryview(bytearray(8)).cast("d")])
+        router.send(second, [b"two"])
+        router.send(second, [b"two", b""])
+        assert get(one) == (REDUCER, [b"to one", bytes(8)])
+        assert get(two) == (REDUCER, [b"two"])
+        assert get(two) == (REDUCER, [b"two", b""])
+        assert one.receive(0.0) is None
+
+        assert (one.bytes_sent, one.bytes_received) == (27, 14)
+        assert (two.bytes_sent, two.bytes_received) == (5, 6)
+        assert (router.bytes_sent, router.bytes_received) == (20, 32)
+        tasks = {first: 3, second: 4}
+        assert router.bytes_by_peer(tasks.get) == {3: (27, 14), 4: (5, 6)}
+        assert router.bytes_by_peer(lambda address: {first: 0}.get(address)) == {0: (27, 14)}
+
+
+def test_messages_of_one_sender_keep_their_order(bind: str) -> None:
+    with listen(bind) as router, connect(router) as dealer:
+        for number in range(200):
+            dealer.send(REDUCER, [b"%d" % number, bytes(number % 50)])
+        for number in range(200):
+            assert get(router)[1] == [b"%d" % number, bytes(number % 50)]
+
+
+@pytest.mark.parametrize("timeout_s", [-1.0, 0.0, 0.0001, 0.02, SLICE_S, 1e9])
+def test_without_a_message_a_receive_ends_soon(bind: str, timeout_s: float) -> None:
+    with listen(bind) as router, connect(router) as dealer:
+        met(router, dealer)
+        assert router.receive(timeout_s) is None
+        assert dealer.receive(timeout_s) is None
+
+
+def test_two_dealers_of_one_name_are_two(bind: str) -> None:
+    with listen(bind) as router, connect(router, "twin") as one, connect(router, "twin") as two:
+        addresses = [met(router, dealer) for dealer in (one, two)]
+        assert len(set(addresses)) == 2
+        router.send(addresses[1], [b"two"])
+        assert get(two) == (REDUCER, [b"two"])
+        assert one.receive(0.0) is None
+
+
+def test_to_an_address_that_nobody_has_sending_is_harmless(bind: str) -> None:
+    with listen(bind) as router, connect(router) as dealer:
+        address = met(router, dealer)
+        router.send("nobody/0123456789abcdef", [b"are you there?", bytes(24)])
+        router.send("\udcff\udc80 ü", [b"and you?"])
+        assert (router.bytes_sent, router.connection_changes()) == (0, [(address, True)])
+        router.send(address, [b"you"])
+        assert get(dealer) == (REDUCER, [b"you"])
+
+
+# Connections
+
+
+def test_a_connection_is_up_as_long_as_it_lives(bind: str) -> None:
+    """A handshake's event carries no descriptor: taken for one, it made each connection seem to end at once."""
+    with listen(bind, FEW) as router, connect(router, timeouts=FEW) as dealer:
+        address = met(router, dealer)
+        assert router.connection_changes() == [(address, True)]
+        assert changes_until(dealer, (REDUCER, True)) == [(REDUCER, True)]
+        for number in range(15):  # more than a second: heartbeats pass, and lost_s of a run might
+            dealer.send(REDUCER, [b"%d" % number])
+            assert get(router) == (address, [b"%d" % number])
+            router.send(address, [b"."])
+            assert get(dealer) == (REDUCER, [b"."])
+            assert router.receive(SLICE_S) is None
+            assert dealer.receive(0.0) is None
+            assert (router.connection_changes(), dealer.connection_changes()) == ([], [])
+
+
+def test_a_silent_connection_is_up_as_well(bind: str) -> None:
+    with listen(bind, FEW) as router, connect(router, timeouts=FEW) as dealer:
+        address = met(router, dealer)
+        for _ in range(15):
+            assert router.receive(SLICE_S) is None
+        assert router.connection_changes() == [(address, True)]
+        assert dealer.connection_changes() == [(REDUCER, True)]
+
+
+def test_a_dealer_that_is_closed_is_reported_by_its_address(bind: str) -> None:
+    with listen(bind) as router, connect(router, "stays") as stays:
+        with connect(router, "goes") as goes:
+            staying, going = met(router, stays), met(router, goes)
+            assert router.connection_changes() == [(staying, True), (going, True)]
+        assert changes_until(router, (going, False)) == [(going, False)]
+        router.send(going, [b"too late"])
+        assert router.connection_changes() == []
+        assert met(router, stays) == staying
+        assert router.connection_changes() == []
+
+
+def test_a_dealer_sees_the_router_go_and_another_come(bind: str) -> None:
+    with contextlib.ExitStack() as cleanup:
+        router = listen(bind)
+        endpoint = router.endpoint
+        dealer = cleanup.enter_context(connect(router))
+        address = met(router, dealer)
+        assert changes_until(dealer, (REDUCER, True)) == [(REDUCER, True)]
+        router.close()
+        assert changes_until(dealer, (REDUCER, False)) == [(REDUCER, False)]
+        router = cleanup.enter_context(listen(endpoint))
+        assert changes_until(dealer, (REDUCER, True)) == [(REDUCER, True)]
+        assert router.receive(SLICE_S) is None
+        assert router.connection_changes() == []  # who has come is not known until it speaks
+        assert met(router, dealer) == address
+        assert router.connection_changes() == [(address, True)]
+        router.send(address, [b"again"])
+        assert get(dealer) == (REDUCER, [b"again"])
+
+
+def test_before_there_is_a_router_a_dealer_waits(tmp_path: Path) -> None:
+    endpoint = f"ipc://{tmp_path}/later"
+    with DealerTransport(endpoint, "early", dim=DIM, timeouts=TIMES) as dealer:
+        dealer.send(REDUCER, [b"anybody?"])
+        assert dealer.receive(SLICE_S) is None
+        assert dealer.connection_changes() == []
+        with listen(endpoint) as router:
+            address, frames = get(router)
+            assert frames == [b"anybody?"]
+            assert router.connection_changes() == [(address, True)]
+
+
+def at(router: RouterTransport, address: str) -> int:
+    """The descriptor of its connection."""
+    return router._fd_of[address]
+
+
+def test_a_newcomer_on_a_descriptor_that_is_used_again_is_not_taken_for_its_forerunner(bind: str) -> None:
+    """All events of both connections are there before the first of them is looked at."""
+    numbers = []
+    with listen(bind) as router:
+        for _ in range(20):
+            with connect(router, "old") as old:
+                former = met(router, old)
+                number = at(router, former)
+                changes = router.connection_changes()
+            until(lambda number=number: not is_open(number))  # type: ignore[misc]
+            with connect(router, "new") as new:
+                newcomer = met(router, new)
+                numbers.append((number, at(router, newcomer)))
+                changes += router.connection_changes()
+                assert changes == [(former, True), (former, False), (newcomer, True)]
+                assert router.receive(0.001) is None
+                assert router.connection_changes() == []
+            assert changes_until(router, (newcomer, False)) == [(newcomer, False)]
+    assert any(before == after for before, after in numbers)  # or this test has shown nothing
+
+
+def test_messages_that_outlive_their_connection_take_nothing_from_a_newcomer(bind: str) -> None:
+    """Dealers come, speak and go while the router is busy; then one comes to stay on a used descriptor."""
+    shared = 0
+    with listen(bind) as router:
+        for _ in range(10):
+            known = connect(router, "known")
+            gone = [met(router, known)]
+            number = at(router, gone[0])
+            for word in (b"1", b"2", b"3"):
+                known.send(REDUCER, [word])
+            known.close()
+            until(lambda number=number: not is_open(number))  # type: ignore[misc]
+            for _ in range(2):
+                with connect(router, "brief") as brief:
+                    for word in (b"1", b"2", b"3"):
+                        brief.send(REDUCER, [word])
+            with connect(router, "stays") as stays:
+                stays.send(REDUCER, [b"4"])
+                heard: dict[str, list[bytes]] = {}
+                while sum(map(len, heard.values())) < 10:
+                    address, (word,) = get(router)
+                    heard.setdefault(address, []).append(word)
+                (here,) = [address for address in heard if address.startswith("stays/")]
+                gone += [address for address in heard if address.startswith("brief/")]
+                assert heard == {here: [b"4"]} | dict.fromkeys(gone, [b"1", b"2", b"3"])
+                shared += at(router, here) == number
+                for address in heard:  # as a reducer answers
+                    router.send(address, [b"5"])
+                changes = router.connection_changes()
+                assert (here, False) not in changes
+                last = dict(changes)
+                assert last.pop(here)
+                assert last == dict.fromkeys(gone, False)
+                assert get(stays) == (REDUCER, [b"5"])
+                assert met(router, stays) == here
+                assert router.connection_changes() == []
+            assert changes_until(router, (here, False)) == [(here, False)]
+    assert shared > 0  # or this test has shown nothing
+
+
+def is_open(number: int) -> bool:
+    return os.path.exists(f"/proc/self/fd/{number}")
+
+
+# Strangers
+
+
+@pytest.mark.parametrize("frames", [[bytes(HEADER_LIMIT_BYTES + 1)], [b"header", bytes(HEADER_LIMIT_BYTES + 1)]])
+def test_a_message_over_the_limit_is_not_let_in_and_the_others_are_served(bind: str, frames: list[bytes]) -> None:
+    with listen(bind) as router, connect(router, "good") as good, connect(router, "large") as large:
+        addresses = met(router, good), met(router, large)
+        large.send(REDUCER, [bytes(HEADER_LIMIT_BYTES), bytes(HEADER_LIMIT_BYTES)])
+        assert get(router) == (addresses[1], [bytes(HEADER_LIMIT_BYTES)] * 2)  # the limit itself may come
+        assert router.connection_changes() == [(address, True) for address in addresses]
+        large.send(REDUCER, frames)
+        assert changes_until(router, (addresses[1], False)) == [(addresses[1], False)]
+        assert met(router, good) == addresses[0]
+        assert met(router, large) == addresses[1]  # it has connected again, and its message is gone
+        assert router.connection_changes() == [(addresses[1], True)]
+
+
+def test_a_vector_may_be_larger_than_a_header(bind: str) -> None:
+    with (
+        RouterTransport(bind, dim=10_000, timeouts=TIMES) as router,
+        DealerTransport(router.endpoint, "wide", dim=10_000, timeouts=TIMES) as dealer,
+    ):
+        dealer.send(REDUCER, [b"header", bytes(80_000)])
+        address, frames = get(router)
+        assert frames == [b"header", bytes(80_000)]
+        router.send(address, frames)
+        assert get(dealer) == (REDUCER, frames)
+
+
+GARBAGE = {
+    "nothing": b"",
+    "http": b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n",
+    "zeros": bytes(4000),
+    "ones": b"\xff" * 4000,
+    "half a greeting": b"\xff\0\0\0\0\0\0\0\x01\x7f\x03",
+    "a greeting, then noise": b"\xff\0\0\0\0\0\0\0\x01\x7f\x03\x01NULL".ljust(64, b"\0") + b"\x04\xff" * 300,
+    "an old peer": b"\x01\0\x05\0hey!" * 10,
+    "noise": bytes((37 * i * i + 11 * i) % 251 for i in range(5000)),
+}
+
+
+@pytest.mark.parametrize("stays", [False, True], ids=["closed", "open"])
+@pytest.mark.parametrize("kind", GARBAGE)
+def test_garbage_does_no_harm(kind: str, stays: bool) -> None:
+    with listen("tcp://127.0.0.1:*") as router, connect(router) as dealer, contextlib.ExitStack() as cleanup:
+        address = met(router, dealer)
+        port = int(router.endpoint.rpartition(":")[2])
+        for _ in range(3):
+            stranger = cleanup.enter_context(socket.create_connection(("127.0.0.1", port)))
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                stranger.sendall(GARBAGE[kind])
+            if not stays:
+                stranger.close()
+        for number in range(20):
+            dealer.send(REDUCER, [b"%d" % number])
+            for sender, frames in messages(router):
+                if sender == address:
+                    break
+                router.send(sender, [b"who are you?"])  # a very old peer may get as far as a message
+            assert frames == [b"%d" % number]
+            router.send(address, frames)
+            assert get(dealer) == (REDUCER, frames)
+        changes = router.connection_changes()
+        assert [change for change in changes if change[0] == address] == [(address, True)]
+
+
+def messages(transport: Transport) -> Iterator[tuple[str, list[bytes]]]:
+    for _ in range(TRIES):
+        yield get(transport)
+
+
+# The end
+
+
+@pytest.mark.parametrize("last", ["router", "dealers"])
+def test_after_close_no_descriptor_is_left(bind: str, last: str) -> None:
+    def a_life() -> None:
+        router = listen(bind)
+        dealers = [connect(router, f"site-{k}") for k in range(3)]
+        for dealer in dealers:
+            router.send(met(router, dealer), [b"unread"])
+        dealers[0].send(REDUCER, [b"unread"])
+        for transport in [*dealers, router] if last == "router" else [router, *dealers]:
+            transport.close()
+
+    a_life()  # whatever is opened once and kept
+    before = os.listdir("/proc/self/fd")
+    for _ in range(3):
+        a_life()
+    assert os.listdir("/proc/self/fd") == before
+
+
+def test_what_cannot_be_opened_is_one_clear_error_and_leaves_no_descriptor(bind: str, tmp_path: Path) -> None:
+    with listen(bind) as router:
+        before = os.listdir("/proc/self/fd")
+        if bind.startswith("tcp"):
+            with pytest.raises(ClusterError, match=r"cannot listen on tcp://.*: Address already in use.*; another process, perhaps a reducer"):
+                listen(router.endpoint)
+        with pytest.raises(ClusterError, match="cannot listen on ipc://.*: No such file or directory"):
+            listen(f"ipc://{tmp_path}/no/folder/here")
+        with pytest.raises(ClusterError, match="cannot connect to carrier-pigeon://roof: "):
+            DealerTransport("carrier-pigeon://roof", "site", dim=DIM, timeouts=TIMES)
+        assert os.listdir("/proc/self/fd") == before
+
+
+def test_what_was_sent_last_arrives_although_its_sender_has_closed(bind: str) -> None:
+    with listen(bind) as router:
+        for number in range(10):
+            with connect(router) as dealer:
+                dealer.send(REDUCER, [b"%d" % number])
+            assert get(router)[1] == [b"%d" % number]
