@@ -728,3 +728,11 @@ def test_random_texts_come_back_as_they_were(tmp_path: Path, positive: str, feat
 @given(st.lists(st.builds("{}.{}={}".format, KEYS, KEYS, st.text(max_size=12)) | st.text(max_size=12), max_size=4))
 def test_random_overrides(tmp_path: Path, overrides: list[str]) -> None:
     survives(tmp_path, GOOD.encode(), *overrides)
+
+
+def test_a_preset_named_by_set_replaces_the_parameters_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text("algorithm: {name: drom, eta0: 20, rho: 9}\ndata: {dataset: digits-sites}\n")
+    parameters = load_config(path, ["algorithm.preset=paper", "algorithm.rho=3"]).algorithm.parameters
+    assert (parameters.eta0, parameters.lam, parameters.rho, parameters.loss) == (1.0, 1.0, 3.0, "hinge")
+    assert load_config(path, ["algorithm.lambda=0.01"]).algorithm.parameters.eta0 == 20.0

@@ -40,6 +40,11 @@ def count_of(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def duration(seconds: float) -> str:
+    """``7.61 s``, or ``4 ms`` where that says more."""
+    return f"{seconds:.2f} s" if seconds >= 0.1 else f"{1000 * seconds:.0f} ms"
+
+
 def size(num_bytes: float) -> str:
     """A number of bytes for people: powers of 1000."""
     for unit in ("B", "kB", "MB", "GB"):
@@ -176,7 +181,7 @@ def print_result(summary: dict[str, Any]) -> None:
     print_table(columns, rows)
     click.echo(
         f"\n{summary['algorithm']} on {summary['dataset']}, driver {summary['driver']}: {summary['status']} after "
-        f"{summary['rounds']} rounds, {summary['seconds']:.2f} s\n"
+        f"{summary['rounds']} rounds, {duration(summary['seconds'])}\n"
         f"error rate {percent(summary['error_rate'])} (mean over tasks {percent(summary['error_rate_macro'])}), "
         f"F1 {fraction(summary['f1'])}" + (f" (+1 is {summary['positive']})" if "positive" in summary else "") + "\n"
         f"digest {summary['digest']}"
@@ -203,7 +208,7 @@ def print_comparison(summaries: Sequence[dict[str, Any]], titles: Sequence[str])
         moved = "nothing" if in_process else size(summary["bytes_sent"] + summary["bytes_received"])
         click.echo(
             f"{title:<{width}}  {alone:<15}  error rate {error}, F1 {f1}, "
-            f"{summary['rounds']} rounds in {summary['seconds']:.2f} s, "
+            f"{summary['rounds']} rounds in {duration(summary['seconds'])}, "
             f"{moved} moved"
         )
 
