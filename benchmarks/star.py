@@ -80,7 +80,8 @@ def contest(num_tasks: int, dim: int, passes: int, seconds: float) -> list[dict[
         examples = make_examples(Path(folder), num_tasks, dim, many)
         measured: dict[str, list[tuple[float, float]]] = {name: [] for name in contestants}
         for number in range(passes):
-            for name in sorted(contestants, key=lambda name: (hash((name, number)), name)):
+            order = list(contestants)
+            for name in order[number % len(order) :] + order[: number % len(order)]:
                 short = timed(contestants[name], examples, num_tasks, dim, few)
                 long = timed(contestants[name], examples, num_tasks, dim, many)
                 wall, cpu = (b - a for a, b in zip(short, long, strict=True))

@@ -159,6 +159,7 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> ClusterConfig:
     reducer = _section(problems, "reducer", root.value.get("reducer"), settings_of(ReducerSettings))
     _check_reducer(reducer)
     timeouts = _section(problems, "timeouts", root.value.get("timeouts"), settings_of(Timeouts))
+    _check_timeouts(timeouts)
     problems.raise_any()
 
     settings = DATA_SECTIONS[dataset](**data.values)
@@ -348,6 +349,13 @@ def _check_reducer(section: Section) -> None:
     if section.given("bind") and section.values.get("endpoint", "") is None:
         expected = "reducer.endpoint as well, for the workers"
         section.complain("bind", expected=expected, got="only where the reducer listens")
+
+
+def _check_timeouts(section: Section) -> None:
+    if section.given("resend_after_s", "resend_cap_s") and section["resend_cap_s"] < section["resend_after_s"]:
+        key = "resend_cap_s" if "resend_cap_s" in section.items else "resend_after_s"
+        after, cap = section["resend_after_s"], section["resend_cap_s"]
+        section.complain(key, expected="resend_cap_s of at least resend_after_s", got=f"{cap:g} and {after:g}")
 
 
 CHECKS: dict[str, tuple[Callable[[Section], None], ...]] = {

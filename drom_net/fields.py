@@ -239,6 +239,34 @@ def _number_item(index: int, item: object) -> float:
 
 
 @dataclass(frozen=True, slots=True)
+class Pairs(Spec):
+    """A list of pairs, each of two tasks: a name, or a number from 0."""
+
+    def expected(self) -> str:
+        return "a list of pairs [a, b], each a task's name or its number from 0"
+
+    def parse(self, value: object) -> tuple[tuple[str | int, str | int], ...]:
+        if not isinstance(value, list):
+            raise ValueError
+        return tuple(_pair_item(index, item) for index, item in enumerate(value))
+
+    def schema(self) -> dict[str, object]:
+        end = {"anyOf": [Text().schema(), {"type": "integer", "minimum": 0}]}
+        return {"type": "array", "items": {"type": "array", "items": end, "minItems": 2, "maxItems": 2}}
+
+
+def _pair_item(index: int, item: object) -> tuple[str | int, str | int]:
+    if isinstance(item, list) and len(item) == 2:
+        first, second = (
+            end if (isinstance(end, str) and end) or (isinstance(end, int) and not isinstance(end, bool)) else None
+            for end in item
+        )
+        if first is not None and second is not None:
+            return first, second
+    raise ItemError(index, "a pair [a, b], each a task's name or its number from 0")
+
+
+@dataclass(frozen=True, slots=True)
 class Endpoint(Spec):
     """Where a socket listens or connects, as ZeroMQ writes it."""
 

@@ -56,6 +56,7 @@ class TaskOutcome:
     rows: Rows
     bytes_sent: int = 0
     bytes_received: int = 0
+    run_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,7 @@ class CentralOutcome:
     chain: bytes
     rows: Rows
     seconds: float
+    run_id: str = ""
 
 
 def create_run_directory(path: Path) -> None:
@@ -104,7 +106,17 @@ def read_task_outcome(folder: Path) -> TaskOutcome:
     Raises:
         UsageError: The folder does not hold a worker's result.
     """
-    result = _read_json(folder / "result.json")
+    result = _read_json(
+        folder / "result.json",
+        "name",
+        "finished",
+        "rounds",
+        "chain",
+        "totals",
+        "bytes_sent",
+        "bytes_received",
+        "run_id",
+    )
     names = [name for name in ("w", "a") if (folder / f"{name}.npy").exists()]
     return TaskOutcome(
         result["name"],
@@ -116,6 +128,7 @@ def read_task_outcome(folder: Path) -> TaskOutcome:
         _read_rows(folder, TASK_DTYPE),
         result["bytes_sent"],
         result["bytes_received"],
+        result["run_id"],
     )
 
 
@@ -125,9 +138,9 @@ def read_central_outcome(folder: Path, num_tasks: int) -> CentralOutcome:
     Raises:
         UsageError: The folder does not hold a reducer's result.
     """
-    result = _read_json(folder / "result.json")
+    result = _read_json(folder / "result.json", "finished", "chain", "seconds", "run_id")
     rows = _read_rows(folder, central_dtype(num_tasks))
-    return CentralOutcome(result["finished"], bytes.fromhex(result["chain"]), rows, result["seconds"])
+    return CentralOutcome(result["finished"], bytes.fromhex(result["chain"]), rows, result["seconds"], result["run_id"])
 
 
 def data_facts(dataset: Dataset) -> dict[str, Any]:
@@ -150,7 +163,7 @@ def read_data_facts(folder: Path) -> dict[str, Any]:
     Raises:
         UsageError: It is missing or damaged.
     """
-    return _read_json(folder / "data.json")
+    return _read_json(folder / "data.json", "features", "preprocessing", "positive")
 
 
 def write_model(
@@ -171,7 +184,7 @@ def write_model(
     arrays["positive"] = np.array(positive)
     temporary = path.with_name(path.name + ".part")
     with temporary.open("wb") as file:
-        np.savez(file, allow_pickle=False, **arrays)
+        np.savez(file, **arrays)  # type: ignore[arg-type]  # its stub takes them for allow_pickle
     temporary.replace(path)
 
 
@@ -215,13 +228,13 @@ def write_records(
 ) -> None:
     """Write records.* and rounds.* as CSV or Parquet. Floats are written so that they are read back bit for bit."""
     names = [task.name for task in tasks]
-    per_task = _Table(
+    per_task = _Table(  # rows are made as they are written: of a long run they would not fit into memory at once
         ["task", "name", "round", "active", "score", "label", "gamma", "reply", "clean_label", "loss", "contribution"],
-        [[index, task.name, *_in_words(row)] for index, task in enumerate(tasks) for row in task.rows.tolist()],
+        ([index, task.name, *_in_words(row.item())] for index, task in enumerate(tasks) for row in task.rows),
     )
     per_round = _Table(
         ["round", "sigma_1", "residual", "pushed", "skipped", "idle", "corrected", *(f"v_{name}" for name in names)],
-        [[*row[:-1], *row[-1].tolist()] for row in central.rows.tolist()],
+        ([*row.item()[:-1], *row["v"].tolist()] for row in central.rows),
     )
     per_task.write(run_dir / f"records.{file_format}")
     per_round.write(run_dir / f"rounds.{file_format}")
@@ -303,14 +316,8 @@ def load_summary(run_dir: Path) -> dict[str, Any]:
     Raises:
         UsageError: It is missing or damaged.
     """
-    path = run_dir / "summary.json"
-    try:
-        summary: dict[str, Any] = json.loads(path.read_text())
-    except FileNotFoundError:
-        raise UsageError(f"{path} is missing: {run_dir} is not the directory of a finished run") from None
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path} is damaged: {error}") from None
-    return summary
+    missing = f"{run_dir} is not the directory of a finished run"
+    return _read_json(run_dir / "summary.json", "tasks", "digest", missing=missing)
 
 
 def write_environment(path: Path, *, blas: str) -> None:
@@ -342,14 +349,17 @@ def _in_words(row: tuple[Any, ...]) -> Iterable[object]:
     return t, active, score, label, gamma, words[0], clean, loss, words[1]
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def _read_json(path: Path, *keys: str, missing: str = "that node has not ended in order") -> dict[str, Any]:
+    """A JSON object that has these keys; `missing` says what it means that the file is not there."""
     try:
-        result: dict[str, Any] = json.loads(path.read_text())
+        found: dict[str, Any] = json.loads(path.read_text())
     except FileNotFoundError:
-        raise UsageError(f"{path} is missing: that node has not ended in order") from None
+        raise UsageError(f"{path} is missing: {missing}") from None
     except (OSError, ValueError) as error:
         raise UsageError(f"{path} is damaged: {error}") from None
-    return result
+    if not isinstance(found, dict) or not set(keys) <= found.keys():
+        raise UsageError(f"{path} is damaged: expected an object with {', '.join(keys)}")
+    return found
 
 
 def _read_rows(folder: Path, dtype: npt.DTypeLike) -> Rows:
@@ -365,7 +375,7 @@ def _read_rows(folder: Path, dtype: npt.DTypeLike) -> Rows:
 @dataclass(frozen=True, slots=True)
 class _Table:
     columns: list[str]
-    rows: list[list[Any]]
+    rows: Iterable[list[Any]]
 
     def write(self, path: Path) -> None:
         if path.suffix == ".parquet":

@@ -329,7 +329,10 @@ BAD: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "task names": (
         DROM + "data: {files: '{task}.csv', tasks: [a, b/c]}\n",
-        ["c.yaml:2: data.tasks[1]: expected a name of letters, digits, '.', '_' and '-', got \"b/c\""],
+        [
+            "c.yaml:2: data.tasks[1]: expected a name of letters, digits, '.', '_' and '-', "
+            'other than reducer, got "b/c"'
+        ],
     ),
     "task twice": (
         DROM + "data:\n  files: '{task}.csv'\n  tasks:\n    - a\n    - b\n    - a\n",

@@ -12,7 +12,7 @@ from drom_net.cli import options
 from drom_net.cli.run import warn_of_paper_parameters
 from drom_net.cluster.local import node_command, node_environment
 from drom_net.cluster.plan import Roster, about_run, node_specs
-from drom_net.config import ClusterConfig, is_loopback, load_config, to_yaml
+from drom_net.config import ClusterConfig, load_config, to_yaml
 from drom_net.data.datasets import known_dim, load_dataset, task_names
 from drom_net.data.prepare import make_stream
 from drom_net.data.settings import FileData
@@ -29,7 +29,7 @@ out_option = click.option(
 @click.command()
 @options.config_file
 @click.option("--bind", metavar="ENDPOINT", help="Where to listen, instead of reducer.bind or reducer.endpoint.")
-@click.option("--insecure", is_flag=True, help="Listen beyond this machine although nothing is encrypted yet.")
+@options.insecure
 @out_option
 def reducer(file: Path, bind: str | None, insecure: bool, out: Path | None) -> None:
     """Run the reducer of the cluster that FILE describes; its workers may come before or after it.
@@ -43,11 +43,7 @@ def reducer(file: Path, bind: str | None, insecure: bool, out: Path | None) -> N
     listens = _endpoint("--bind", bind, listens=True) or config.reducer.listens_at
     if listens is None:
         raise _missing(config, "reducer.endpoint", "an address where the reducer and its workers meet")
-    if not is_loopback(listens) and not insecure:
-        raise UsageError(
-            f"{listens} can be reached from other machines, and nothing is encrypted or authenticated; "
-            "--insecure allows it, in a network where you trust everybody"
-        )
+    options.require_loopback(listens, insecure=insecure)
     names = _roster_names(config)
     dim = known_dim(config.data, config.base)
     if dim is None:
@@ -128,6 +124,9 @@ def _specs(config: ClusterConfig, roster: Roster, out: Path, *, endpoint: str) -
 
 def _claim(folder: Path) -> None:
     """Make the node's own folder; what another run has left there is never touched."""
+    out = folder.parent.parent
+    if (out / "summary.json").exists() or (out / "model.npz").exists():
+        raise UsageError(f"{out} has the result of a run, which is not overwritten; choose another --out, or remove it")
     try:
         folder.mkdir(parents=True)
     except FileExistsError:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from drom_net.config import is_loopback
 from drom_net.errors import UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -22,6 +23,32 @@ overrides = click.option(
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
 run_dir = click.argument("run_dir", type=click.Path(path_type=Path))
+
+
+insecure = click.option(
+    "--insecure", is_flag=True, help="Listen beyond this machine although nothing is encrypted or authenticated."
+)
+records_format = click.option(
+    "--records",
+    "file_format",
+    type=click.Choice(["csv", "parquet"]),
+    default="csv",
+    show_default=True,
+    help="The format of the records.",
+)
+
+
+def require_loopback(listens: str | None, *, insecure: bool) -> None:
+    """Refuse to listen where other machines reach us, unless that was asked for.
+
+    Raises:
+        UsageError: The endpoint is not of this machine alone.
+    """
+    if listens is not None and not insecure and not is_loopback(listens):
+        raise UsageError(
+            f"{listens} can be reached from other machines, and nothing is encrypted or authenticated; "
+            "--insecure allows it, in a network where you trust everybody"
+        )
 
 
 def task_index(names: tuple[str, ...] | list[str], wanted: str) -> int:

@@ -223,6 +223,3 @@ def _side_by_side(name: str, figures: Sequence[dict[str, Any] | None]) -> list[s
 def print_json(document: object) -> None:
     """One JSON document on standard output."""
     click.echo(json.dumps(document, indent=2))
-
-
-Printer = Callable[[dict[str, Any]], None]

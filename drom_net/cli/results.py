@@ -72,7 +72,7 @@ def verify(run_dir: Path, as_json: bool) -> int:
 @click.command()
 @click.argument("dirs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="DIR...")
 @click.option("--out", type=click.Path(path_type=Path), help="A new run directory; by default the first DIR itself.")
-@click.option("--records", "file_format", type=click.Choice(["csv", "parquet"]), default="csv", show_default=True)
+@options.records_format
 @options.as_json
 def merge(dirs: tuple[Path, ...], out: Path | None, file_format: str, as_json: bool) -> None:
     """Put the folders of nodes that were started by hand together into one run directory.

@@ -49,14 +49,8 @@ def load_and_prepare(file: Path, overrides: tuple[str, ...]) -> Prepared:
     help="Real processes and sockets, or the plain loop in one process.",
 )
 @click.option("--out", type=click.Path(path_type=Path), help="The run directory; by default a new one in runs/.")
-@click.option(
-    "--records",
-    "file_format",
-    type=click.Choice(["csv", "parquet"]),
-    default="csv",
-    show_default=True,
-    help="The format of the records.",
-)
+@options.records_format
+@options.insecure
 @options.overrides
 @options.as_json
 @click.option("-q", "--quiet", is_flag=True, help="No progress and no table; errors are still told.")
@@ -65,6 +59,7 @@ def run(
     driver: str,
     out: Path | None,
     file_format: str,
+    insecure: bool,
     overrides: tuple[str, ...],
     as_json: bool,
     quiet: bool,
@@ -80,7 +75,9 @@ def run(
     """
     prepared = load_and_prepare(file, overrides)
     warn_of_paper_parameters(prepared.config)
-    check_file_descriptors(prepared, driver)
+    if driver == "processes":
+        options.require_loopback(prepared.config.reducer.listens_at, insecure=insecure)
+        check_file_descriptors(prepared)
     out = out or free_run_directory(prepared.config.name)
     progress = choose_progress(as_json=as_json, quiet=quiet)
     with progress if isinstance(progress, LiveProgress) else contextlib.nullcontext():
@@ -164,10 +161,8 @@ def warn_of_paper_parameters(config: ClusterConfig) -> None:
         )
 
 
-def check_file_descriptors(prepared: Prepared, driver: str) -> None:
+def check_file_descriptors(prepared: Prepared) -> None:
     """Refuse a run that would run out of file descriptors half-way."""
-    if driver != "processes":
-        return
     costs = cost(prepared.config, prepared.roster)
     needed = max(costs.reducer_file_descriptors, costs.launcher_file_descriptors)
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from drom_net.blas import ONE_THREAD
-from drom_net.errors import NodeFailedError
+from drom_net.errors import NodeFailedError, StoppedError
 from drom_net.runtime.spec import NodeSpec
 
 _STOP_GRACE_S = 10.0
@@ -71,19 +71,19 @@ def run_children(
     interruption: Interruption,
     on_line: Callable[[NodeSpec, dict[str, Any]], None],
     on_idle: Callable[[], None],
-) -> bool:
+    say: Callable[[str], None],
+) -> None:
     """Start every node and stay until all have ended.
 
     Args:
         logs: A folder; each node's standard error goes to NAME.log in it.
-        on_line: Called with each line that a node reports: a round's figures, or {"say": sentence}.
+        on_line: Called with each line that a node reports (runtime/reports.py has them).
         on_idle: Called several times a second.
-
-    Returns:
-        Whether all finished by themselves; False when they were interrupted, in order.
+        say: Called with what a person should know.
 
     Raises:
-        NodeFailedError: A node ended with an error; the others were stopped first.
+        NodeFailedError: A node ended with an error by itself; the others were stopped first.
+        StoppedError: The cluster was interrupted, and not every node could save what it had.
     """
     children: list[_Child] = []
     with contextlib.ExitStack() as cleanup, selectors.DefaultSelector() as selector:
@@ -108,21 +108,35 @@ def run_children(
                 if child.process.stdout is not None and child.process.stdout.closed:
                     selector.unregister(key.fileobj)
                     code = child.process.wait()
-                    if code != 0 and stopping_since is None and failed is None:
+                    # A node that is asked to stop ends with the signal's code, or with that of a lost cluster
+                    # when another was faster.
+                    expected = stopping_since is not None and code in (4, 130, 143)
+                    if code != 0 and not expected and failed is None:
                         failed = child
             on_idle()
             if interruption.again:
                 break  # the clean-up kills them
             if stopping_since is None and (interruption.exit_code or failed):
                 stopping_since = time.monotonic()
+                if interruption.exit_code:
+                    say("ending in order, with what was learned so far; a second signal ends at once")
                 for child in children:
                     if child.process.poll() is None:
                         child.process.terminate()
             if stopping_since is not None and time.monotonic() > stopping_since + _STOP_GRACE_S:
                 break
+    if interruption.again:
+        raise StoppedError("ended at once by a second signal: there is no result", interruption.exit_code)
+    if failed is not None and interruption.exit_code:
+        raise StoppedError(f"interrupted, but {_why_failed(failed, logs)}", interruption.exit_code)
     if failed is not None:
         raise NodeFailedError(_why_failed(failed, logs))
-    return stopping_since is None and not interruption.exit_code
+    slow = [child.spec.name for child in children if child.process.returncode is None]
+    if slow:
+        raise StoppedError(
+            f"interrupted, but {', '.join(slow)} did not end within {_STOP_GRACE_S:g} s and had to be killed",
+            interruption.exit_code,
+        )
 
 
 def _start(spec_path: Path, log: IO[bytes]) -> subprocess.Popen[bytes]:
@@ -168,7 +182,8 @@ def _kill_all(children: list[_Child]) -> None:
 
 def _why_failed(child: _Child, logs: Path) -> str:
     code = child.process.returncode
-    how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"failed with exit code {code}"
+    signals = {int(number): number.name for number in signal.Signals}
+    how = f"failed with exit code {code}" if code >= 0 else f"was killed by {signals.get(-code, f'signal {-code}')}"
     why = child.error or _last_line(logs / f"{child.spec.name}.log")
     return f"{child.spec.name} {how}" + (f": {why}" if why else "") + f"; its log is {logs / child.spec.name}.log"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -37,10 +36,13 @@ def merge_nodes(folders: Sequence[Path], out: Path, *, file_format: str) -> dict
         raise UsageError(f"no folder of {', '.join(missing)} in {', '.join(map(str, folders))}")
     central = read_central_outcome(found["reducer"], len(spec.tasks))
     tasks = [read_task_outcome(found[name]) for name in spec.tasks]
-    for folder in found.values():
-        _check_same_run(found["reducer"], folder)
+    for task, name in zip(tasks, spec.tasks, strict=True):
+        if task.run_id != central.run_id:
+            raise UsageError(f"{found[name]} belongs to run {task.run_id}, {found['reducer']} to run {central.run_id}")
     if out not in folders:
         create_run_directory(out)
+    elif (out / "model.npz").exists():
+        raise UsageError(f"{out} has a model already, which is not overwritten; choose another --out, or remove it")
     facts = [read_data_facts(found[name]) for name in spec.tasks]
     merged = facts[0]
     if merged["preprocessing"]["sites"] is not None:  # each site knows its own scaling
@@ -68,9 +70,3 @@ def _find_nodes(folders: Sequence[Path]) -> dict[str, Path]:
     if "reducer" not in found:
         raise UsageError(f"no folder of the reducer in {', '.join(map(str, folders))}")
     return found
-
-
-def _check_same_run(reducer: Path, folder: Path) -> None:
-    ours, theirs = (json.loads((path / "result.json").read_text()) for path in (reducer, folder))
-    if ours["run_id"] != theirs["run_id"]:
-        raise UsageError(f"{folder} belongs to run {theirs['run_id']}, {reducer} to run {ours['run_id']}")

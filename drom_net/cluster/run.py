@@ -173,10 +173,11 @@ def _run_as_processes(
             stream.save(node_folder(out, name) / "examples")
             cleanup.callback(shutil.rmtree, node_folder(out, name) / "examples", ignore_errors=True)
         view = _View(progress, len(names), interruption)
-        run_children(specs, paths, logs, interruption=interruption, on_line=view.on_line, on_idle=view.show)
+        run_children(
+            specs, paths, logs, interruption=interruption, on_line=view.on_line, on_idle=view.show, say=progress.say
+        )
     if not all((Path(spec.out) / "result.json").exists() for spec in specs):
-        why = "ended at once by a second signal" if interruption.again else "interrupted before every task had begun"
-        raise StoppedError(f"{why}: there is no result", interruption.exit_code)
+        raise StoppedError("interrupted before every task had begun: there is no result", interruption.exit_code)
     tasks = [read_task_outcome(node_folder(out, name)) for name in names]
     return tasks, read_central_outcome(node_folder(out, "reducer"), len(names))
 

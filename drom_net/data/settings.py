@@ -9,6 +9,9 @@ from drom_net.fields import Choice, Columns, Flag, Integer, Number, Text, TextLi
 
 NAME = Text("a name of letters, digits, '.', '_' and '-'", pattern=r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
+TASK_NAME = Text(f"{NAME.what}, other than reducer", pattern=r"(?![Rr][Ee][Dd][Uu][Cc][Ee][Rr]$)" + NAME.pattern)
+"""Tasks and the reducer are folders side by side."""
+
 
 @dataclass(frozen=True, slots=True)
 class StreamSettings:
@@ -57,7 +60,7 @@ class FileData(StreamSettings):
         doc="The format of the files, where their names do not tell. Any may be .gz (but npz and parquet).",
     )
     tasks: tuple[str, ...] | None = option(
-        TextList(NAME),
+        TextList(TASK_NAME),
         None,
         doc="The names of the tasks, in order. Left out, `run` finds them in the file names or the task column; "
         "nodes started by hand need them.",

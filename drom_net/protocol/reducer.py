@@ -102,7 +102,7 @@ class Reducer:
         self._members = [_Member() for _ in names]
         self._task_at: dict[str, int] = {}
         self._round = _Round(1, 0.0, set())
-        self._stall = Asking(timeouts.stall_s, timeouts.lost_s)
+        self._stall = Asking(timeouts.stall_s, math.inf)
         self._join_by = math.inf
         self._pushing = set(range(len(self._members)))
         """Tasks that take part in sync rounds: all until their last push."""

@@ -66,10 +66,12 @@ class Worker:
         self._said: Message = hello
         """What was said last: the message that this state waits for an answer to."""
         self._asking = Asking(timeouts.resend_after_s, timeouts.resend_cap_s)
-        self._stall = Asking(timeouts.stall_s, timeouts.lost_s)
+        self._stall = Asking(timeouts.stall_s, math.inf)
         self._since = 0.0
         self._now = 0.0
         self._give_up_at = math.inf
+        self._down_since: float | None = None
+        """Since when the connection is down; None while it is up, or was never up."""
         self._outbox: list[Envelope] = []
         self._events: list[Event] = []
 
@@ -91,7 +93,9 @@ class Worker:
                 self._outbox.append(Envelope(REDUCER, self._said))
             case Welcome(run_id=run_id) if self.state is WorkerState.JOINING:
                 self.run_id = run_id
-                self._give_up_at = math.inf
+                # The connection may be down again by the time that the welcome is read.
+                down = self._down_since
+                self._give_up_at = math.inf if down is None else down + self._timeouts.lost_s
                 self._events.append(Joined(self._hello.task))
                 self.state = WorkerState.STEPPING
             case Farewell() if self.state is WorkerState.FINISHING:
@@ -124,10 +128,11 @@ class Worker:
         return min(self._asking.due, self._stall.due, self._give_up_at)
 
     def on_connection(self, address: str, connected: bool, now: float) -> None:
+        if connected == (self._down_since is None):
+            return
+        self._down_since = None if connected else now
         if self.state in (WorkerState.JOINING, WorkerState.FINISHING, WorkerState.FINISHED):
             return  # these waits have a bound of their own
-        if connected == math.isinf(self._give_up_at):
-            return
         self._events.append(ConnectionChanged(f"the reducer at {self._endpoint}", connected))
         self._give_up_at = math.inf if connected else now + self._timeouts.lost_s
         if connected:

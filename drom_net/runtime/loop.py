@@ -42,20 +42,13 @@ def drive(
         Whether it finished by itself. Whatever the node raises goes through, after its last messages were sent.
     """
     clock = time.monotonic
-
-    def flush() -> None:
-        for address, message in node.take_outbox():
-            transport.send(address, encode(message))
-        for event in node.take_events():
-            on_event(event)
-
     now = look_at = clock()
     try:
         node.start(now)
         while True:
             if node.next_timer() <= now:
                 node.on_timer(now)
-            flush()
+            flush(node, transport, on_event)
             if node.finished:
                 return True
             if now >= look_at:  # also in a busy stretch, but not in each of its rounds
@@ -82,4 +75,12 @@ def drive(
                 continue
             node.receive(sender, message, now)
     finally:
-        flush()
+        flush(node, transport, on_event)
+
+
+def flush(node: Node, transport: Transport, on_event: Callable[[Event], None]) -> None:
+    """Send what the node has to say, and pass on what happened in it."""
+    for address, message in node.take_outbox():
+        transport.send(address, encode(message))
+    for event in node.take_events():
+        on_event(event)

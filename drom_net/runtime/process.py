@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import shutil
 import signal
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 import numpy as np
 
 from drom_net.blas import blas_kernel
 from drom_net.data.stream import TaskStream
-from drom_net.errors import ClusterError, DromNetError
+from drom_net.errors import DromNetError
 from drom_net.learning import Centre, TaskLearner
 from drom_net.metrics import Totals
 from drom_net.protocol.messages import PROTOCOL_VERSION, Hello
@@ -34,83 +32,14 @@ from drom_net.protocol.node import (
 from drom_net.protocol.reducer import Reducer, ReducerIdentity
 from drom_net.protocol.worker import Worker
 from drom_net.records import run_digest
-from drom_net.runtime.loop import Transport, drive
+from drom_net.runtime.loop import Transport, drive, flush
+from drom_net.runtime.reports import JsonReporter, Reporter, TextReporter
 from drom_net.runtime.spec import NodeSpec
 from drom_net.runtime.zmq_transport import DealerTransport, RouterTransport
 from drom_net.summary import TaskFigures, summarize, write_json
 
 INTERRUPTED, TERMINATED = 130, 143
-_REPORT_EVERY_S = 0.25
-_REPORT_TO_PEOPLE_EVERY_S = 2.0
-
-
-class Reporter(Protocol):
-    """Where a node tells how it goes."""
-
-    every_s: float
-    """How often it wants figures."""
-
-    def progress(self, **figures: Any) -> None:
-        """Figures of the moment; called rarely enough to be written each time."""
-
-    def note(self, text: str) -> None:
-        """A change of state that was to be expected, in a sentence."""
-
-    def say(self, text: str) -> None:
-        """Something that a person should know."""
-
-    def fail(self, text: str) -> None:
-        """Why the node ends with an error."""
-
-
-class JsonReporter:
-    """For the launcher: a JSON object a line on standard output."""
-
-    every_s = _REPORT_EVERY_S
-
-    def progress(self, **figures: Any) -> None:
-        self._write(figures)
-
-    def note(self, text: str) -> None:
-        self._write({"note": text})
-
-    def say(self, text: str) -> None:
-        self._write({"say": text})
-
-    def fail(self, text: str) -> None:
-        self._write({"error": text})
-        print(f"error: {text}", file=sys.stderr, flush=True)
-
-    def _write(self, line: dict[str, Any]) -> None:
-        try:
-            print(json.dumps(line), flush=True)
-        except BrokenPipeError:  # the launcher is gone; the loop will notice
-            sys.stdout = open(os.devnull, "w")  # noqa: SIM115
-
-
-class TextReporter:
-    """For people: plain lines on standard error, so that standard output stays free for results."""
-
-    every_s = _REPORT_TO_PEOPLE_EVERY_S
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def progress(self, **figures: Any) -> None:
-        if "totals" in figures:
-            rate = Totals(*figures["totals"]).error_rate
-            self.say(f"round {figures['round']}" + ("" if rate is None else f", error rate {100 * rate:.2f} %"))
-        else:
-            self.say(f"round {figures['round']}, sigma_1 {figures['sigma_1']:.3g}")
-
-    def note(self, text: str) -> None:
-        self.say(text)
-
-    def say(self, text: str) -> None:
-        print(f"{self._name}: {text}", file=sys.stderr, flush=True)
-
-    def fail(self, text: str) -> None:
-        self.say(f"error: {text}")
+_REFUSALS_TOLD = 10
 
 
 class _Stop:
@@ -147,8 +76,7 @@ def run_node(spec: NodeSpec) -> int:
         reporter.fail(str(error))
         return error.exit_code
     except OSError as error:
-        text = f"{error.strerror}: {error.filename}" if error.filename else str(error)
-        reporter.fail(text)
+        reporter.fail(f"{error.strerror}: {error.filename}" if error.filename else str(error))
         return 1
     finally:
         for folder in spec.remove:
@@ -178,10 +106,15 @@ def _run_worker(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
         DealerTransport(spec.endpoint, spec.name, dim=spec.dim, timeouts=timeouts) as transport,
         (out / "records.bin").open("wb") as records,
     ):
+        if not spec.parent:
+            reporter.note(f"looking for the reducer at {spec.endpoint}")
         teller = _Teller(reporter, records, worker, stop, lambda: _worker_figures(worker.round, learner.totals))
         finished, error = _drive(worker, transport, teller, dim=spec.dim, max_vectors=algorithm.pull_vectors)
         records.write(worker.take_records())
         sent, received = transport.bytes_sent, transport.bytes_received
+    if error is not None and worker.round == 0:
+        _forget(spec)
+        raise error
     assert worker.result is not None
     for name, vector in worker.result.model.items():
         np.save(out / f"{name}.npy", vector, allow_pickle=False)
@@ -224,6 +157,7 @@ def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
         RouterTransport(spec.endpoint, dim=spec.dim, timeouts=timeouts) as transport,
         (out / "records.bin").open("wb") as records,
     ):
+        transport.is_member = lambda address: reducer.task_at(address) is not None
         reporter.note(f"listening on {transport.endpoint} for {len(spec.tasks)} workers")
         teller = _Teller(
             reporter,
@@ -237,6 +171,9 @@ def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
         seconds = time.monotonic() - teller.first_joined_at
         records.write(reducer.take_records())
         bytes_by_task = transport.bytes_by_peer(reducer.task_at)
+    if error is not None and reducer.closed_rounds == 0 and not any(reducer.ended):
+        _forget(spec)
+        raise error
     write_json(
         out / "result.json",
         {
@@ -261,18 +198,25 @@ def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
 
 
 def _drive(
-    node: Node, transport: Transport, teller: _Teller, *, dim: int, max_vectors: int
-) -> tuple[bool, ClusterError | None]:
-    """(whether the node finished by itself, what ended it otherwise): what was learned is not lost with the cluster."""
-    try:
-        with np.errstate(over="ignore", invalid="ignore"):  # one clear error tells of divergence, not NumPy's warnings
+    node: Worker | Reducer, transport: Transport, teller: _Teller, *, dim: int, max_vectors: int
+) -> tuple[bool, DromNetError | OSError | None]:
+    """(whether the node finished by itself, the error that ended it): what was learned is not lost with it."""
+    with np.errstate(over="ignore", invalid="ignore"):  # one clear error tells of divergence, not NumPy's warnings
+        try:
             finished = drive(
                 node, transport, dim=dim, max_vectors=max_vectors, on_event=teller.on_event, look=teller.look
             )
-        return finished, None
-    except ClusterError as error:
-        node.stop()
-        return False, error
+            return finished, None
+        except (DromNetError, OSError) as error:
+            node.stop()
+            flush(node, transport, teller.on_event)  # a reducer tells the workers
+            return False, error
+
+
+def _forget(spec: NodeSpec) -> None:
+    """A node by hand that never got to learn leaves no folder that would be in the way of the next try."""
+    if not spec.parent:
+        shutil.rmtree(spec.out, ignore_errors=True)
 
 
 def summarize_star(
@@ -346,8 +290,8 @@ class _Teller:
                 self._reporter.say(f"{who} is connected again" if connected else f"lost the connection to {who}")
             case Refused(sender=sender, reason=reason):
                 self.refused += 1
-                if self.refused <= 10:  # a stranger must not fill the log
-                    self._reporter.say(f"refused a message of {sender!r}: {reason}")
+                if self.refused <= _REFUSALS_TOLD:  # a stranger must not fill the log
+                    self._reporter.say(f"refused a message of {sender}: {reason}")
             case Warned(text=text):
                 self._reporter.say(f"warning: {text}")
 
@@ -356,6 +300,6 @@ class _Teller:
         if not self._names:
             self._reporter.note("joined")
             return
-        if self._joined == len(self._names):
+        if self._joined == 1:
             self.first_joined_at = time.monotonic()
         self._reporter.note(f"{self._names[task]} joined ({self._joined} of {len(self._names)})")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import secrets
+import socket
 import struct
 from collections.abc import Callable, Sequence
 from types import TracebackType
@@ -87,11 +88,11 @@ class _Transport:
             rest.append(frame.bytes)
         return rest
 
-    def _send(self, frames: Frames) -> None:
+    def _send(self, frames: Frames, flags: int = 0) -> None:
         """As send_multipart, at half its cost."""
         last = len(frames) - 1
         for index, frame in enumerate(frames):
-            self._socket.send(frame, zmq.SNDMORE if index < last else 0)
+            self._socket.send(frame, flags | zmq.SNDMORE if index < last else flags)
 
     def _monitor_events(self) -> list[tuple[int, int]]:
         """(event, value) of what happened to connections since the last call.
@@ -163,7 +164,10 @@ class RouterTransport(_Transport):
         self._connected_fds: set[int] = set()
         self._changes: list[tuple[str, bool]] = []
         self._bytes: dict[str, list[int]] = {}
+        self.is_member: Callable[[str], bool] = lambda _: True
+        """Whose bytes are still counted after their connection has gone; strangers come and go without end."""
         try:
+            _refuse_ipc_in_use(bind)
             self._socket.bind(bind)
         except zmq.ZMQError as error:
             self.close()
@@ -180,7 +184,8 @@ class RouterTransport(_Transport):
     def send(self, address: str, frames: Frames) -> None:
         """Send, or drop what cannot be sent: whoever misses it asks again."""
         try:
-            self._send([address.encode("utf-8", "surrogateescape"), *frames])
+            # Not blocking: one peer that reads nothing must not hold up the others.
+            self._send([address.encode("utf-8", "surrogateescape"), *frames], zmq.NOBLOCK)
         except zmq.ZMQError as error:
             if error.errno not in (errno.EHOSTUNREACH, errno.EAGAIN):
                 raise
@@ -211,7 +216,7 @@ class RouterTransport(_Transport):
             self._met(address, fd)
         size = _size(frames)
         self.bytes_received += size
-        self._bytes[address][0] += size
+        self._bytes.setdefault(address, [0, 0])[0] += size
         return address, frames
 
     def bytes_by_peer(self, task_at: Callable[[str], int | None]) -> dict[int, tuple[int, int]]:
@@ -230,7 +235,6 @@ class RouterTransport(_Transport):
         # The number of a closed descriptor is used again: let go of its former owner before it gets a new one.
         self._follow_connections()
         self._leave(address)
-        self._bytes.setdefault(address, [0, 0])
         connected = fd in self._connected_fds
         if connected:
             self._fd_of[address] = fd
@@ -254,6 +258,21 @@ class RouterTransport(_Transport):
                 for address in self._addresses_at.pop(fd, ()):
                     del self._fd_of[address]
                     self._changes.append((address, False))
+                    if not self.is_member(address):
+                        self._bytes.pop(address, None)
+
+
+def _refuse_ipc_in_use(endpoint: str) -> None:
+    """libzmq takes over a path that another process listens on; here that is an error, as it is for a port.
+
+    Raises:
+        zmq.ZMQError: Somebody listens there (EADDRINUSE).
+    """
+    if not endpoint.startswith("ipc://"):
+        return
+    with socket.socket(socket.AF_UNIX) as probe, contextlib.suppress(OSError):
+        probe.connect(endpoint.removeprefix("ipc://"))
+        raise zmq.ZMQError(errno.EADDRINUSE)
 
 
 def _size(frames: Frames) -> int:

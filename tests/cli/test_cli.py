@@ -329,6 +329,8 @@ def test_a_gz_that_is_none_and_a_wrong_index_are_told(
         (["run", QUICK, "--set", "rounds"], "--set: expected key=value"),
         (["data", "describe", "digit-sites"], 'got "digit-sites"; did you mean "digits-sites"?'),
         (["merge", "."], "has no folder nodes/"),
+        (["run", QUICK, "--set", "reducer.endpoint=tcp://a:1", "--set", "reducer.bind=tcp://0.0.0.0:1"], "--insecure"),
+        (["check", QUICK, "--set", "timeouts.resend_cap_s=0.1"], "resend_cap_s of at least resend_after_s"),
         (["predict", ".", "--task", "0"], "model.npz is missing"),
     ],
 )
@@ -358,3 +360,26 @@ def test_too_many_tasks_for_this_process_are_refused_before_the_start(
     assert code == 2
     assert "12 tasks need about" in err and "ulimit -n" in err
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["reducer", "Reducer"])
+def test_no_task_may_be_called_as_the_reducer(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = make_sites(tmp_path)
+    (tmp_path / "site-b.csv").rename(tmp_path / f"site-{name}.csv")
+    code, _, err = call(capsys, "check", str(config))
+    assert code == 2
+    assert "other than reducer" in err
+    config.write_text(config.read_text().replace("label: ill", f"label: ill, tasks: [a, {name}]"))
+    code, _, err = call(capsys, "check", str(config))
+    assert code == 2
+    assert "other than reducer" in err
+
+
+def test_task_names_that_are_one_folder_elsewhere_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = make_sites(tmp_path)
+    (tmp_path / "site-B.csv").write_bytes((tmp_path / "site-b.csv").read_bytes())
+    code, _, err = call(capsys, "check", str(config))
+    assert code == 2
+    assert 'expected task names that differ not only in case, got "B" and "b"' in err

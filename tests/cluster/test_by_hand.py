@@ -37,7 +37,7 @@ def test_workers_first_then_the_reducer_give_the_digest_of_the_loop(where: str, 
             for task in ("2", "0", "task-04", "1")
         ]
         for worker in workers:
-            assert worker.poll() is None
+            read_until(worker, f"looking for the reducer at {meet}")
         code, _, err = processes.run("reducer", STAR, "--bind", meet, "--out", "hand")
         assert code == 0, err
         assert [worker.wait(timeout=30) for worker in workers] == [0, 0, 0, 0]
@@ -148,3 +148,61 @@ def test_wrong_use_is_told_and_starts_nothing(arguments: list[str], message: str
         assert message in err
         assert "Traceback" not in err
         assert not list(tmp_path.iterdir())
+
+
+def test_a_rejected_worker_leaves_no_folder_in_the_way(tmp_path: Path) -> None:
+    meet = endpoint()
+    config = short_join(tmp_path)
+    with family(tmp_path) as processes:
+        for _ in range(2):  # the second try is as good as the first
+            code, _, err = processes.run("worker", config, "-k", "0", "--endpoint", meet, "--out", "hand")
+            assert code == 4, err
+            code, _, err = processes.run("reducer", config, "--bind", meet, "--out", "hand")
+            assert code == 4, err
+
+
+def test_the_result_of_a_finished_run_is_not_overwritten(tmp_path: Path) -> None:
+    with family(tmp_path) as processes:
+        assert processes.run("run", STAR, "--driver", "reference", "--out", "runs/star-4", "-q")[0] == 0
+        before = (tmp_path / "runs" / "star-4" / "summary.json").read_bytes()
+        for arguments in (["reducer", STAR, "--bind", endpoint()], ["worker", STAR, "-k", "0"]):
+            code, _, err = processes.run(*arguments)
+            assert code == 2
+            assert "runs/star-4 has the result of a run, which is not overwritten" in err
+        assert (tmp_path / "runs" / "star-4" / "summary.json").read_bytes() == before
+
+
+def test_a_worker_whose_log_nobody_reads_goes_on(tmp_path: Path) -> None:
+    """drom-net worker .. 2>&1 | head -1"""
+    meet = endpoint()
+    with family(tmp_path) as processes:
+        reducer = processes.start("reducer", STAR, "--bind", meet, "--out", "hand")
+        workers = [processes.start("worker", STAR, "-k", k, "--endpoint", meet, "--out", "hand") for k in "012"]
+        deaf = processes.start("worker", STAR, "-k", "3", "--endpoint", meet, "--out", "hand")
+        assert deaf.stderr is not None
+        deaf.stderr.readline()
+        deaf.stderr.close()
+        assert [process.wait(timeout=30) for process in (reducer, *workers, deaf)] == [0] * 5
+
+
+def test_merge_wants_one_whole_run(tmp_path: Path) -> None:
+    with family(tmp_path) as processes:
+        for out in ("one", "two"):
+            meet = endpoint()
+            nodes = [processes.start("reducer", STAR, "--bind", meet, "--out", out)]
+            nodes += [processes.start("worker", STAR, "-k", k, "--endpoint", meet, "--out", out) for k in "0123"]
+            assert [node.wait(timeout=30) for node in nodes] == [0] * 5
+        code, _, err = processes.run("merge", "one", "two", "--out", "both")
+        assert code == 2
+        assert "reducer is there twice: one/nodes/reducer and two/nodes/reducer" in err
+        for name in ("task-03", "reducer"):
+            (tmp_path / "two" / "nodes" / name).rename(tmp_path / "two" / name)
+        (tmp_path / "one" / "nodes" / "task-03").rename(tmp_path / "one" / "task-03")
+        code, _, err = processes.run("merge", "one", "--out", "both")
+        assert code == 2
+        assert "no folder of task-03 in one" in err
+        (tmp_path / "two" / "task-03").rename(tmp_path / "one" / "nodes" / "task-03")
+        code, _, err = processes.run("merge", "one", "--out", "both")
+        assert code == 2
+        assert "one/nodes/task-03 belongs to run" in err
+        assert not (tmp_path / "both").exists()

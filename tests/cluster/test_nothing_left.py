@@ -38,6 +38,23 @@ def test_an_interrupted_run_saves_what_was_learned(number: signal.Signals, code:
         assert processes.run("verify", "run")[0] == 0
 
 
+def test_a_second_signal_ends_everything_at_once(tmp_path: Path) -> None:
+    """A node that does not react holds up the end in order; the second Ctrl-C does not wait for it."""
+    with family(tmp_path) as processes:
+        _, arguments = long_run(processes, tmp_path)
+        launcher = processes.start(*arguments)
+        read_until(launcher, "sigma_1")
+        victim = next(number for number, command in processes.alive().items() if "task-02/spec.json" in command)
+        os.kill(victim, signal.SIGSTOP)
+        launcher.send_signal(signal.SIGINT)
+        read_until(launcher, "ending in order")
+        launcher.send_signal(signal.SIGINT)
+        _, err = launcher.communicate(timeout=DEADLINE_S)
+        assert launcher.returncode == 130
+        assert "ended at once by a second signal" in err
+        assert not processes.alive()
+
+
 def test_the_plain_loop_too_ends_in_order(tmp_path: Path) -> None:
     with family(tmp_path) as processes:
         _, arguments = long_run(processes, tmp_path, "--driver", "reference")

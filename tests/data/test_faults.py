@@ -545,7 +545,8 @@ def test_pattern_that_matches_nothing(tmp_path: Path) -> None:
 def test_file_name_that_names_no_task(tmp_path: Path) -> None:
     (tmp_path / "my site.csv").write_text(GOOD)
     assert message(tmp_path, "{task}.csv") == (
-        "my site.csv: expected as the name of a task a name of letters, digits, '.', '_' and '-', got \"my site\""
+        "my site.csv: expected as the name of a task a name of letters, digits, '.', '_' and '-', "
+        'other than reducer, got "my site"'
     )
 
 
@@ -581,7 +582,7 @@ def test_row_without_a_task(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("x,site,label\n1,north,1\n1,,1\n")
     assert message(tmp_path, "a.csv", task_column="site") == (
         'a.csv:3, column "site": expected as the name of a task a name of letters, digits, '
-        "'.', '_' and '-', got nothing (a missing value)"
+        "'.', '_' and '-', other than reducer, got nothing (a missing value)"
     )
 
 

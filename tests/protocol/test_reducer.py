@@ -418,8 +418,8 @@ def test_a_wait_in_which_nobody_has_pushed_is_reported_too() -> None:
     reducer.on_timer(22.0)
     reducer.on_timer(41.9)
     reducer.on_timer(42.0)
-    reducer.on_timer(72.0)
-    assert reducer.take_events() == [Stalled(2, "site-0, site-1, site-2", since) for since in (10.0, 30.0, 60.0)]
+    reducer.on_timer(82.0)
+    assert reducer.take_events() == [Stalled(2, "site-0, site-1, site-2", since) for since in (10.0, 30.0, 70.0)]
 
 
 def test_a_wait_for_goodbyes_alone_is_reported_as_such() -> None:

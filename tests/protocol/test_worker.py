@@ -443,3 +443,24 @@ def test_an_answer_to_a_question_that_was_asked_twice_is_ignored(state: WorkerSt
     worker.receive(REDUCER, message, 2.0)
     assert worker.state is state
     assert (worker.take_events(), sent(worker), worker.take_records(), worker.run_id) == ([], [], b"", run_id)
+
+
+def test_a_connection_that_was_down_before_the_welcome_was_read_still_has_its_bound() -> None:
+    """Else nothing would end the wait: a retry that never succeeds reports no further disconnect."""
+    worker = started()
+    worker.on_connection(REDUCER, connected=False, now=0.5)
+    worker.receive(REDUCER, Welcome("run-9"), 1.0)
+    worker.on_timer(1.0)
+    sent(worker)
+    with pytest.raises(ClusterError, match="lost the reducer"):
+        worker.on_timer(0.5 + TIMES.lost_s)
+
+
+def test_a_connection_that_was_down_and_up_again_before_the_welcome_has_none() -> None:
+    worker = started()
+    worker.on_connection(REDUCER, connected=False, now=0.5)
+    worker.on_connection(REDUCER, connected=True, now=0.7)
+    worker.receive(REDUCER, Welcome("run-9"), 1.0)
+    worker.on_timer(1.0)
+    worker.on_timer(1.0 + 10 * TIMES.lost_s)
+    assert not worker.finished
