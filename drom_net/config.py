@@ -21,10 +21,11 @@ from typing import Any
 
 from drom_net.algorithms import PARAMETERS, PRESETS
 from drom_net.data.settings import DATA_SECTIONS, NAME, FileData, StreamSettings
-from drom_net.errors import ConfigError, did_you_mean
-from drom_net.fields import REQUIRED, Choice, Endpoint, Integer, Setting, option, settings_of
+from drom_net.errors import ConfigError, Problem, did_you_mean
+from drom_net.fields import REQUIRED, Choice, Endpoint, Endpoints, Integer, Setting, option, settings_of
 from drom_net.protocol.settings import Timeouts
 from drom_net.section import Section
+from drom_net.topology import GraphSchedule, TopologySettings, check_settings, make_schedule
 from drom_net.yamlfile import Item, Mark, Problems, failure, quoted, read_option, read_yaml, write_yaml
 
 DATA_FOLDER_VARIABLE = "DROM_NET_DATA"
@@ -60,12 +61,36 @@ class ReducerSettings:
         return self.bind or self.endpoint
 
 
+@dataclass(frozen=True, slots=True)
+class PeerSettings:
+    """Where the peers of DROM-D meet."""
+
+    endpoints: tuple[str, ...] | None = option(
+        Endpoints(Endpoint(where_to_listen="where peers listen is peers.bind")),
+        None,
+        doc="Where each task's peer is reached, in task order, tcp://host:port or ipc://path. "
+        "Left out, `run` uses private sockets of this machine; peers started by hand need it.",
+    )
+    bind: tuple[str, ...] | None = option(
+        Endpoints(Endpoint(listens=True)),
+        None,
+        doc="Where each peer listens, in task order, if those are not the endpoints.",
+    )
+
+    @property
+    def listens_at(self) -> tuple[str, ...] | None:
+        """The addresses to bind."""
+        return self.bind or self.endpoints
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterConfig:
     """A checked configuration."""
 
     name: str = option(NAME, None, doc="The name of the cluster and of its runs: by default that of the file.")
     algorithm: AlgorithmChoice
+    topology: TopologySettings | None = None
+    """The graph of peers, for the learners in `PEERS`; None for others."""
     data: StreamSettings
     """An instance of one of `DATA_SECTIONS`."""
     rounds: int | None = option(
@@ -73,6 +98,9 @@ class ClusterConfig:
     )
     seed: int = option(Integer(0), 0, doc="What every random draw of the run is made from.")
     reducer: ReducerSettings
+    """Without effect where there are peers."""
+    peers: PeerSettings = PeerSettings()
+    """Without effect where there is a reducer."""
     timeouts: Timeouts
     path: Path = field(compare=False)
     """The file it came from."""
@@ -117,9 +145,17 @@ _DATASET = Setting(
     REQUIRED,
     "The kind of data; it may be left out where `files` is given.",
 )
-SECTIONS = ("algorithm", "data", "reducer", "timeouts")
-TOP_LEVEL = ("name", "algorithm", "data", "rounds", "seed", "reducer", "timeouts")
+SECTIONS = ("algorithm", "topology", "data", "reducer", "peers", "timeouts")
+TOP_LEVEL = ("name", "algorithm", "topology", "data", "rounds", "seed", "reducer", "peers", "timeouts")
 """All keys at the top, in the order in which they are written."""
+PEERS = ("drom-d",)
+"""The learners without a reducer, whose nodes are each other's peers."""
+_OF_PEERS, _OF_STAR = ("topology", "peers"), ("reducer",)
+
+
+def foreign_sections(algorithm: str) -> tuple[str, ...]:
+    """The sections that a learner must not have."""
+    return _OF_STAR if algorithm in PEERS else _OF_PEERS
 
 
 def _homes() -> Iterator[tuple[str, str, Collection[str]]]:
@@ -129,7 +165,9 @@ def _homes() -> Iterator[tuple[str, str, Collection[str]]]:
         yield "algorithm", name, algorithm_settings(name)
     for dataset in DATA_SECTIONS:
         yield "data", dataset, data_settings(dataset)
+    yield "topology", "", settings_of(TopologySettings)
     yield "reducer", "", settings_of(ReducerSettings)
+    yield "peers", "", settings_of(PeerSettings)
     yield "timeouts", "", settings_of(Timeouts)
 
 
@@ -157,21 +195,30 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> ClusterConfig:
     name, algorithm = _read_algorithm(problems, root.value.get("algorithm"))
     dataset, data = _read_data(problems, root.value.get("data"))
     reducer = _section(problems, "reducer", root.value.get("reducer"), settings_of(ReducerSettings))
-    _check_reducer(reducer)
+    _check_bind(reducer, "endpoint", "for the workers", "only where the reducer listens")
+    peers = _section(problems, "peers", root.value.get("peers"), settings_of(PeerSettings))
+    _check_bind(peers, "endpoints", "for the neighbors", "only where peers listen")
+    _check_number_of_peers(peers)
+    topology = _read_topology(problems, root.value.get("topology"))
+    _check_sections(problems, root.value, name)
     timeouts = _section(problems, "timeouts", root.value.get("timeouts"), settings_of(Timeouts))
     _check_timeouts(timeouts)
     problems.raise_any()
 
     settings = DATA_SECTIONS[dataset](**data.values)
     base = path.absolute().parent
+    if topology is not None and topology.file is not None:
+        topology = dataclasses.replace(topology, file=str(base / topology.file))
     if isinstance(settings, FileData):
         base = Path(os.environ.get(DATA_FOLDER_VARIABLE) or base / (settings.directory or "")).absolute()
         # Written out, so that the configuration as run finds its data from anywhere.
         settings = dataclasses.replace(settings, directory=str(base))
     return ClusterConfig(
         algorithm=AlgorithmChoice(name, PARAMETERS[name](**algorithm.values)),
+        topology=topology,
         data=settings,
         reducer=ReducerSettings(**reducer.values),
+        peers=PeerSettings(**peers.values),
         timeouts=Timeouts(**timeouts.values),
         path=path,
         base=base,
@@ -219,7 +266,7 @@ def _let_preset_win(root: dict[str, Item]) -> None:
 
 
 def _forget_former_algorithm(root: dict[str, Item], former_name: str) -> None:
-    """Drop the file's parameters that only the learner knows which ``--set algorithm.name`` has replaced."""
+    """Drop the file's parameters and sections that only the learner knows which ``--set algorithm.name`` replaced."""
     name = _kind(root.get("algorithm"), "name")
     if name not in PARAMETERS or former_name not in PARAMETERS:
         return
@@ -228,6 +275,22 @@ def _forget_former_algorithm(root: dict[str, Item], former_name: str) -> None:
     for key in algorithm_settings(former_name).keys() - algorithm_settings(name).keys():
         if key in section and not section[key].mark.option:
             del section[key]
+    for key in set(foreign_sections(name)) - set(foreign_sections(former_name)):
+        _forget_section(root, key)
+
+
+def _forget_section(root: dict[str, Item], name: str) -> None:
+    """Drop a section of the file; what ``--set`` has put into it stays, under the mark of the option."""
+    section = root.get(name)
+    if section is None or section.mark.option:
+        return
+    options = {}
+    if isinstance(section.value, dict):
+        options = {key: item for key, item in section.value.items() if item.mark.option}
+    if options:
+        root[name] = Item(options, min(item.mark for item in options.values()))
+    else:
+        del root[name]
 
 
 def _read_algorithm(problems: Problems, item: Item | None) -> tuple[str, Section]:
@@ -256,6 +319,21 @@ def _read_data(problems: Problems, item: Item | None) -> tuple[str, Section]:
     for check in CHECKS.get(dataset, ()):
         check(section)
     return dataset, section
+
+
+def _read_topology(problems: Problems, item: Item | None) -> TopologySettings | None:
+    """The graph of peers; None where there is no such section, or an error has been noted."""
+    if item is None or item.value is None:
+        return None
+    known = settings_of(TopologySettings)
+    section = _section(problems, "topology", item, known)
+    if section.values.keys() != {setting.field for setting in known.values()}:
+        return None
+    settings = TopologySettings(**section.values)
+    for problem in check_settings(settings):
+        key = problem.place.removeprefix("topology.")
+        section.complain(key, expected=problem.expected, got=problem.got, hint=problem.hint)
+    return settings
 
 
 def _kind(item: Item | None, key: str) -> str:
@@ -345,10 +423,37 @@ def _check_columns(section: Section) -> None:
         section.complain("scale", expected="a number other than 0", index=index)
 
 
-def _check_reducer(section: Section) -> None:
-    if section.given("bind") and section.values.get("endpoint", "") is None:
-        expected = "reducer.endpoint as well, for the workers"
-        section.complain("bind", expected=expected, got="only where the reducer listens")
+def _check_bind(section: Section, key: str, whom: str, got: str) -> None:
+    if section.given("bind") and section.values.get(key, "") is None:
+        section.complain("bind", expected=f"{section.path}.{key} as well, {whom}", got=got)
+
+
+def _check_number_of_peers(section: Section) -> None:
+    if section.given("endpoints", "bind") and len(section["endpoints"]) != len(section["bind"]):
+        expected = f"{len(section['endpoints'])} endpoints, as peers.endpoints has"
+        section.complain("bind", expected=expected, got=str(len(section["bind"])))
+
+
+def _check_sections(problems: Problems, root: dict[str, Item], algorithm: str) -> None:
+    """Peers have a graph and no reducer; others a reducer and no graph."""
+    if not algorithm:
+        return
+    present = {key: item for key in SECTIONS if (item := root.get(key)) is not None and item.value is not None}
+    if algorithm in PEERS and "topology" not in present:
+        section = root["algorithm"].value
+        assert isinstance(section, dict)
+        expected = f"a section topology beside {algorithm}, for the graph of its peers"
+        hint = "such as topology: {graph: ring}"
+        problems.add(section["name"].mark, "algorithm.name", expected=expected, got="none", hint=hint)
+    why = {
+        "topology": f"{algorithm} has a reducer, and no graph of peers; algorithm.name: drom-d has one",
+        "peers": f"{algorithm} has a reducer, and its workers are no peers; where they meet is reducer.endpoint",
+        "reducer": f"the peers of {algorithm} have no reducer; where they meet is peers.endpoints",
+    }
+    for key in foreign_sections(algorithm):
+        if key in present:
+            expected = f"no such section with algorithm {algorithm}"
+            problems.add(present[key].mark, key, expected=expected, got=str(present[key]), hint=why[key])
 
 
 def _check_timeouts(section: Section) -> None:
@@ -360,6 +465,7 @@ def _check_timeouts(section: Section) -> None:
 
 CHECKS: dict[str, tuple[Callable[[Section], None], ...]] = {
     "drom": (_check_drom,),
+    "drom-d": (_check_drom,),
     "files": (_check_file_names, _check_columns, _check_task_names),
 }
 """The checks across the keys of a section, by its kind."""
@@ -382,12 +488,48 @@ def to_yaml(config: ClusterConfig) -> str:
     )
 
 
+def graph_schedule(config: ClusterConfig, tasks: Sequence[str]) -> GraphSchedule | None:
+    """The graph of each sync round; None where there is a reducer.
+
+    Args:
+        tasks: The names of all tasks, in order.
+
+    Raises:
+        ConfigError: There is no such graph over so many tasks.
+        DataError: The matrix file is wrong.
+        UsageError: networkx is missing.
+    """
+    if config.topology is None:
+        return None
+    return make_schedule(config.topology, len(tasks), tasks, base=config.path.absolute().parent)
+
+
+def peer_endpoints(config: ClusterConfig, names: Sequence[str]) -> tuple[str, ...] | None:
+    """Where each task's peer is reached, in task order; None where the configuration leaves that to `run`.
+
+    Where they listen is then ``config.peers.listens_at``, of the same length.
+
+    Raises:
+        ConfigError: There are not as many as tasks.
+    """
+    endpoints = config.peers.endpoints
+    if endpoints is not None and len(endpoints) != len(names):
+        expected = f"{len(names)} endpoints, one for each task"
+        raise ConfigError([Problem(f"{config.path}: peers.endpoints", expected, str(len(endpoints)))])
+    return endpoints
+
+
 def config_digest(config: ClusterConfig, tasks: Sequence[str]) -> str:
     """SHA-256 of what defines the result, in hexadecimal: nodes of one cluster must agree on it.
+
+    Of the topology it covers the graphs that come out of it, so that a graph may be drawn here and listed there.
 
     Args:
         config: The configuration. Its name, endpoints, folders and timeouts may differ from host to host.
         tasks: The names of all tasks, in order, also where the configuration leaves them to be found.
+
+    Raises:
+        InputError, UsageError: There is no such graph; see `graph_schedule`.
     """
     written = to_mapping(config)
     data = {key: value for key, value in written["data"].items() if key != "directory"}
@@ -398,6 +540,8 @@ def config_digest(config: ClusterConfig, tasks: Sequence[str]) -> str:
             data["features"] = PurePath(config.data.features).name
     content = {"algorithm": written["algorithm"], "data": data, "tasks": list(tasks)}
     content |= {"rounds": config.rounds, "seed": config.seed}
+    if schedule := graph_schedule(config, tasks):
+        content["topology"] = schedule.digest
     canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(canonical.encode()).hexdigest()
 
@@ -405,21 +549,31 @@ def config_digest(config: ClusterConfig, tasks: Sequence[str]) -> str:
 def _explicit(config: ClusterConfig) -> dict[str, object]:
     head = {"name": config.algorithm.name}
     kind = {"dataset": config.data.dataset}
-    return {
+    written = {
         "name": config.name,
         "algorithm": head | _values(config.algorithm.parameters),
+        # Keys without a value are not for this graph.
+        "topology": {key: value for key, value in _values(config.topology).items() if value is not None},
         "data": kind | _values(config.data),
         "rounds": config.rounds,
         "seed": config.seed,
         "reducer": _values(config.reducer),
+        "peers": _values(config.peers),
         "timeouts": _values(config.timeouts),
     }
+    foreign = foreign_sections(config.algorithm.name)
+    return {key: value for key, value in written.items() if key not in foreign}
 
 
-def _values(section: object) -> dict[str, Any]:
-    """The settings of a section by their keys."""
-    values = {key: getattr(section, setting.field) for key, setting in settings_of(type(section)).items()}
-    return {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
+def _values(section: Any) -> dict[str, Any]:
+    """The settings of a section by their keys; of None there are none."""
+    if section is None:
+        return {}
+    return {key: _lists(getattr(section, setting.field)) for key, setting in settings_of(type(section)).items()}
+
+
+def _lists(value: Any) -> Any:
+    return [_lists(inner) for inner in value] if isinstance(value, tuple) else value
 
 
 def _finite(value: Any) -> Any:

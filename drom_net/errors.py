@@ -25,9 +25,9 @@ class Problem:
         return f"{text}; {self.hint}" if self.hint else text
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """``did you mean "label"?`` for a near miss, or an empty string."""
-    near = get_close_matches(word, list(known), n=1, cutoff=0.6)
+def did_you_mean(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """``did you mean "label"?`` for a near miss (of this similarity, up to 1), or an empty string."""
+    near = get_close_matches(word, list(known), n=1, cutoff=cutoff)
     return f'did you mean "{near[0]}"?' if near else ""
 
 

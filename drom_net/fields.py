@@ -19,8 +19,8 @@ REQUIRED = dataclasses.MISSING
 class ItemError(ValueError):
     """One item of a list may not be what it is."""
 
-    def __init__(self, index: int, expected: str) -> None:
-        super().__init__()
+    def __init__(self, index: int, expected: str, hint: str = "") -> None:
+        super().__init__(hint)
         self.index = index
         self.expected = expected
 
@@ -256,14 +256,13 @@ class Pairs(Spec):
 
 
 def _pair_item(index: int, item: object) -> tuple[str | int, str | int]:
-    if isinstance(item, list) and len(item) == 2:
-        first, second = (
-            end if (isinstance(end, str) and end) or (isinstance(end, int) and not isinstance(end, bool)) else None
-            for end in item
-        )
-        if first is not None and second is not None:
-            return first, second
-    raise ItemError(index, "a pair [a, b], each a task's name or its number from 0")
+    try:
+        if not isinstance(item, list) or len(item) != 2:
+            raise ValueError
+        first, second = (Text().parse(end) if isinstance(end, str) else Integer(0).parse(end) for end in item)
+    except ValueError:
+        raise ItemError(index, "a pair [a, b], each a task's name or its number from 0") from None
+    return first, second
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +271,8 @@ class Endpoint(Spec):
 
     listens: bool = False
     """Whether all addresses of a host (0.0.0.0, [::]) may be meant."""
+    where_to_listen: str = "where the reducer listens is reducer.bind"
+    """For whoever gives such an address to connect to."""
 
     def expected(self) -> str:
         return "tcp://host:port or ipc://path"
@@ -302,13 +303,42 @@ class Endpoint(Spec):
         ):
             raise ValueError
         if everywhere and not self.listens:
-            raise ValueError(f"nobody can connect to {host}; where the reducer listens is reducer.bind")
+            raise ValueError(f"nobody can connect to {host}; {self.where_to_listen}")
         if host == "*":
             raise ValueError("write 0.0.0.0 for all addresses of this host")
         return value
 
     def schema(self) -> dict[str, object]:
         return {"type": "string", "pattern": "^(tcp://.+:[0-9]{1,5}|ipc://.+)$"}
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoints(Spec):
+    """A list of endpoints; those to connect to are different ones."""
+
+    item: Endpoint
+
+    def expected(self) -> str:
+        return f"a list of endpoints, each {self.item.expected()}"
+
+    def parse(self, value: object) -> tuple[str, ...]:
+        if not isinstance(value, list) or not value:
+            raise ValueError
+        endpoints: list[str] = []
+        seen: set[str] = set()
+        for index, item in enumerate(value):
+            try:
+                endpoints.append(self.item.parse(item))
+            except ValueError as error:
+                raise ItemError(index, self.item.expected(), str(error)) from None
+            if not self.item.listens and endpoints[-1] in seen:
+                raise ItemError(index, "each endpoint once")
+            seen.add(endpoints[-1])
+        return tuple(endpoints)
+
+    def schema(self) -> dict[str, object]:
+        array = {"type": "array", "items": self.item.schema(), "minItems": 1}
+        return array if self.item.listens else array | {"uniqueItems": True}
 
 
 def option(spec: Spec, default: Any = REQUIRED, *, doc: str, key: str = "") -> Any:

@@ -7,7 +7,7 @@ Nothing here knows of messages or time.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,8 +51,11 @@ class TaskLearner:
         self._state = algorithm.init_local(stream.dim)
         self._log = TaskLog()
         self._reply = NO_REPLY
-        self._contribution = IDLE
-        self._seen = _IDLE_ROUND
+        self._active = False
+        self._seen = self._row = _IDLE_ROUND
+        """What was predicted in the last round that was begun, and in the last that learned."""
+        self._kind = ContributionKind.IDLE
+        self._unsent: Contribution | None = None
         self._round = 0
 
     def begin(self, t: int) -> Contribution:
@@ -61,26 +64,47 @@ class TaskLearner:
         Raises:
             DivergedError: The learner's numbers are no longer finite.
         """
+        self.predict_first(t)
+        return self.then_update(t)
+
+    def predict_first(self, t: int) -> None:
+        """The half of `begin` that needs no reply: round t - 1 may still be open."""
         self._round = t
         index = self._stream.index_at(t)
         if index is None:
-            contribution = IDLE
             self._seen = _IDLE_ROUND
-        else:
-            label, clean = float(self._stream.labels[index]), float(self._stream.clean[index])
-            example = Example(self._stream.features(index), label)
-            self._state, prediction = self.algorithm.primal_step(self._state, example, t)
+            self._active = False
+            return
+        label, clean = float(self._stream.labels[index]), float(self._stream.clean[index])
+        example = Example(self._stream.features(index), label)
+        self._state, prediction = self.algorithm.primal_step(self._state, example, t)
+        score, loss, gamma = prediction
+        self._seen = (score, label, gamma, clean, loss)
+        self._active = True
+
+    def then_update(self, t: int) -> Contribution:
+        """The other half, with the reply of the last sync round; round t - 1 is closed."""
+        self._row = self._seen
+        contribution = IDLE
+        if self._active:
             self._state, contribution = self.algorithm.dual_step(self._state, self._reply, t)
-            self._check_finite(prediction.score + prediction.loss, contribution.vectors, t)
-            score, loss, gamma = prediction
-            self._seen = (score, label, gamma, clean, loss)
-        self._contribution = contribution
+            self._check_finite(self._seen[0] + self._seen[4], contribution.vectors, t)
+        self._kind = contribution.kind
+        if contribution.kind is ContributionKind.VECTORS:
+            self._unsent = contribution
         return contribution._replace(last=True) if t == self.last_round else contribution
+
+    def contribute(self, contribution: Contribution) -> Contribution:
+        """What to say in a sync round: this round's contribution, or what an idle task has not sent yet."""
+        if contribution.kind is not ContributionKind.VECTORS and self._unsent is not None:
+            contribution = self._unsent._replace(last=contribution.last)
+        self._unsent = None
+        return contribution
 
     def end(self, t: int, reply: Reply = NO_REPLY) -> None:
         """Close round t with what came back."""
-        score, label, gamma, clean, loss = self._seen
-        contribution, kind = self._contribution.kind, reply.kind
+        score, label, gamma, clean, loss = self._row
+        contribution, kind = self._kind, reply.kind
         if kind is not ReplyKind.NONE and kind is not ReplyKind.KEEP:
             self._reply = reply  # KEEP leaves it: an idle task has not used its last one yet
         active = contribution is not ContributionKind.IDLE
@@ -123,22 +147,55 @@ class TaskLearner:
         )
 
 
-class Centre:
-    """The reducer's half of every sync round."""
+def final_sync(learner: TaskLearner, *, rounds: int | None) -> int | None:
+    """The sync round at which a task says its last word: that of its last example, or the next one after it.
 
-    def __init__(self, algorithm: Algorithm, *, num_tasks: int, dim: int, seed: int) -> None:
+    None where the run ends before. For algorithms with sync rounds.
+    """
+    t = learner.last_round
+    while not learner.algorithm.is_sync(t):
+        t += 1
+    return t if rounds is None or t <= rounds else None
+
+
+class Centre:
+    """The central half of every sync round: the reducer's, or a peer's own over its neighborhood."""
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        *,
+        tasks: Sequence[int],
+        dim: int,
+        seed: int,
+        scales: Sequence[float] | None = None,
+    ) -> None:
+        """
+        Args:
+            tasks: Whose vectors it stacks, in task order.
+            scales: What each of these vectors is multiplied by (S_ij / S_ii of a weighted graph); None is 1.
+        """
         self.last_sigma = 0.0
         self._log = CentralLog()
         self._algorithm = algorithm
-        self._state = algorithm.init_central(tuple(range(num_tasks)), dim, random_stream(seed, "power"))
+        self._scales = dict(zip(tasks, scales, strict=True)) if scales is not None else {}
+        self._state = algorithm.init_central(tuple(tasks), dim, random_stream(seed, "power"))
 
     def reduce(self, t: int, contributions: Mapping[int, Contribution]) -> dict[int, Reply]:
         """The central step of round t: a reply for each task that contributed."""
+        if self._scales:
+            contributions = {task: self._scaled(task, contributions[task]) for task in contributions}
         self._state, replies, info = self._algorithm.central_step(self._state, contributions)
         self.last_sigma = info.sigma
         came = [contribution.kind for contribution in contributions.values()]
         self._log.add(t, info, came, [reply.kind for reply in replies.values()])
         return replies
+
+    def _scaled(self, task: int, contribution: Contribution) -> Contribution:
+        scale = self._scales[task]
+        if scale == 1.0:
+            return contribution
+        return contribution._replace(vectors=tuple(scale * vector for vector in contribution.vectors))
 
     @property
     def chain(self) -> bytes:

@@ -164,6 +164,11 @@ def extend_central_chain(chain: bytes, t: int, sigma: float, v: Vector) -> bytes
     return hashlib.sha256(chain + _CENTRAL_CHAINED.pack(t, sigma) + v.tobytes()).digest()
 
 
+def peers_chain(chains: Sequence[bytes]) -> bytes:
+    """What stands for the reducer's chain where each task has its own centre: SHA-256 over theirs in task order."""
+    return hashlib.sha256(b"".join(chains)).digest()
+
+
 def run_digest(task_chains: Sequence[bytes], central_chain: bytes) -> str:
     """The digest of a run: SHA-256 over the tasks' chains in order, then the reducer's, as hex."""
     return hashlib.sha256(b"".join(task_chains) + central_chain).hexdigest()

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from drom_net.algorithms.base import Algorithm
+from drom_net.algorithms.base import IDLE, NO_REPLY, Algorithm, Contribution
 from drom_net.data.stream import TaskStream
-from drom_net.learning import Centre, TaskLearner, TaskResult
-from drom_net.records import run_digest
+from drom_net.learning import Centre, TaskLearner, TaskResult, final_sync
+from drom_net.records import peers_chain, run_digest
+from drom_net.topology import Graph
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ def run_reference(
             stop there. (Counts are made when they are asked for: a task's `totals` cost something.)
     """
     learners = [TaskLearner(algorithm, stream, rounds=rounds) for stream in streams]
-    centre = Centre(algorithm, num_tasks=len(streams), dim=streams[0].dim, seed=seed)
+    centre = Centre(algorithm, tasks=range(len(streams)), dim=streams[0].dim, seed=seed)
     last_round = max(learner.last_round for learner in learners)
     t = 0
     with np.errstate(over="ignore", invalid="ignore"):  # one clear error tells of divergence, not NumPy's warnings
@@ -69,4 +70,80 @@ def run_reference(
         results = tuple(learner.result() for learner in learners)
     return ReferenceResult(
         results, centre.chain, tuple(learner.take_records() for learner in learners), centre.take_records(), t
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PeersResult:
+    """What a run without a centre gave, in task order."""
+
+    tasks: tuple[TaskResult, ...]
+    central_chains: tuple[bytes, ...]
+    """Each peer's own."""
+    task_records: tuple[bytes, ...]
+    central_records: tuple[bytes, ...]
+    """Each peer's rows, as records.central_dtype of its neighborhood's size."""
+    rounds: int
+
+    @property
+    def digest(self) -> str:
+        return run_digest([task.chain for task in self.tasks], peers_chain(self.central_chains))
+
+
+def run_reference_peers(
+    algorithm: Algorithm,
+    streams: Sequence[TaskStream],
+    graph: Graph,
+    *,
+    seed: int,
+    delayed: bool = False,
+    rounds: int | None = None,
+    after_round: Callable[[int, Sequence[TaskLearner], float | None], bool] | None = None,
+) -> PeersResult:
+    """Run Algorithm 2: each task is the centre of its own neighborhood.
+
+    Args:
+        delayed: What is sent in a sync round takes effect at the next (exchange: delayed); else at once. Blocking
+            and overlapping exchange are one sequence.
+        after_round: As for `run_reference`; sigma_1 is the largest of the peers'.
+    """
+    learners = [TaskLearner(algorithm, stream, rounds=rounds) for stream in streams]
+    centres = [
+        Centre(algorithm, tasks=graph.members(task), dim=streams[0].dim, seed=seed, scales=graph.scales(task))
+        for task in range(len(streams))
+    ]
+    last_words = [final_sync(learner, rounds=rounds) for learner in learners]
+    said: list[tuple[int, dict[int, Contribution]]] = []
+    """Per sync round so far (only the last two are used): its number, and who said what."""
+    t = 0
+    with np.errstate(over="ignore", invalid="ignore"):
+        for t in range(1, max(learner.last_round for learner in learners) + 1):
+            live = {task: learner for task, learner in enumerate(learners) if t <= learner.last_round}
+            contributions = {task: learner.begin(t) for task, learner in live.items()}
+            if not algorithm.is_sync(t):
+                for learner in live.values():
+                    learner.end(t)
+            else:
+                words = {task: live[task].contribute(contributions[task]) for task in live}
+                for task, learner in enumerate(learners):
+                    if task not in live and last_words[task] == t:
+                        words[task] = learner.contribute(IDLE._replace(last=True))
+                said = [*said[-1:], (t, dict(sorted(words.items())))]
+                used = said[0] if delayed else said[-1]
+                for task, learner in live.items():
+                    if delayed and len(said) == 1:
+                        learner.end(t, NO_REPLY)
+                        continue
+                    heard = {member: used[1][member] for member in graph.members(task) if member in used[1]}
+                    learner.end(t, centres[task].reduce(used[0], heard)[task])
+            sigma = max((centre.last_sigma for centre in centres), default=None)
+            if after_round is not None and not after_round(t, learners, sigma):
+                break
+        results = tuple(learner.result() for learner in learners)
+    return PeersResult(
+        results,
+        tuple(centre.chain for centre in centres),
+        tuple(learner.take_records() for learner in learners),
+        tuple(centre.take_records() for centre in centres),
+        t,
     )

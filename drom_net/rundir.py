@@ -35,7 +35,7 @@ from drom_net.algorithms.features import Vector
 from drom_net.data.dataset import Dataset
 from drom_net.errors import UsageError
 from drom_net.metrics import Totals
-from drom_net.records import TASK_DTYPE, central_chain_of, central_dtype, run_digest, task_chain_of
+from drom_net.records import TASK_DTYPE, central_chain_of, central_dtype, peers_chain, run_digest, task_chain_of
 from drom_net.summary import TaskFigures, summarize, write_json
 
 NODES, LOGS = "nodes", "logs"
@@ -61,13 +61,15 @@ class TaskOutcome:
 
 @dataclass(frozen=True, slots=True)
 class CentralOutcome:
-    """The reducer's part."""
+    """A centre's part: the reducer's, or a peer's own."""
 
     finished: bool
     chain: bytes
     rows: Rows
     seconds: float
     run_id: str = ""
+    members: tuple[int, ...] | None = None
+    """A peer's neighborhood, itself included; None for the reducer."""
 
 
 def create_run_directory(path: Path) -> None:
@@ -152,6 +154,19 @@ def data_facts(dataset: Dataset) -> dict[str, Any]:
     }
 
 
+def read_peer_central_outcome(folder: Path) -> CentralOutcome:
+    """What a peer's process has left of its own central steps.
+
+    Raises:
+        UsageError: The folder does not hold a peer's result.
+    """
+    result = _read_json(folder / "result.json", "finished", "central_chain", "members", "seconds", "run_id")
+    members = tuple(result["members"])
+    rows = _read_rows(folder, central_dtype(len(members)), "central.bin")
+    chain = bytes.fromhex(result["central_chain"])
+    return CentralOutcome(result["finished"], chain, rows, result["seconds"], result["run_id"], members)
+
+
 def write_data_facts(folder: Path, dataset: Dataset) -> None:
     """Leave them in a task's own folder, for `merge`."""
     write_json(folder / "data.json", data_facts(dataset))
@@ -191,7 +206,7 @@ def write_model(
 def write_results(
     run_dir: Path,
     tasks: Sequence[TaskOutcome],
-    central: CentralOutcome,
+    centrals: Sequence[CentralOutcome],
     *,
     data_facts: dict[str, Any],
     about: dict[str, str],
@@ -201,6 +216,7 @@ def write_results(
     """Write model, records and summary of a run that has ended, in order or by an interruption.
 
     Args:
+        centrals: The reducer's, or each peer's in task order.
         data_facts: As `data_facts` gives them.
         about: What the summary says of the run beside its figures.
         file_format: "csv" or "parquet".
@@ -209,22 +225,23 @@ def write_results(
         The summary.
     """
     write_model(run_dir / "model.npz", tasks, **data_facts)
-    write_records(run_dir, tasks, central, file_format=file_format)
+    write_records(run_dir, tasks, centrals, file_format=file_format)
+    finished = all(task.finished for task in tasks) and all(central.finished for central in centrals)
     summary = summarize(
         [TaskFigures(task.name, task.rounds, task.totals, task.bytes_sent, task.bytes_received) for task in tasks],
         about=about | {"positive": data_facts["positive"]},
         driver=driver,
         rounds=max(task.rounds for task in tasks),
-        seconds=central.seconds,
-        digest=run_digest([task.chain for task in tasks], central.chain),
-        status="finished" if central.finished and all(task.finished for task in tasks) else "interrupted",
+        seconds=max(central.seconds for central in centrals),
+        digest=run_digest([task.chain for task in tasks], _central_chain([central.chain for central in centrals])),
+        status="finished" if finished else "interrupted",
     )
     write_json(run_dir / "summary.json", summary)
     return summary
 
 
 def write_records(
-    run_dir: Path, tasks: Sequence[TaskOutcome], central: CentralOutcome, *, file_format: str = "csv"
+    run_dir: Path, tasks: Sequence[TaskOutcome], centrals: Sequence[CentralOutcome], *, file_format: str = "csv"
 ) -> None:
     """Write records.* and rounds.* as CSV or Parquet. Floats are written so that they are read back bit for bit."""
     names = [task.name for task in tasks]
@@ -232,16 +249,26 @@ def write_records(
         ["task", "name", "round", "active", "score", "label", "gamma", "reply", "clean_label", "loss", "contribution"],
         ([index, task.name, *_in_words(row.item())] for index, task in enumerate(tasks) for row in task.rows),
     )
-    per_round = _Table(
-        ["round", "sigma_1", "residual", "pushed", "skipped", "idle", "corrected", *(f"v_{name}" for name in names)],
-        ([*row.item()[:-1], *row["v"].tolist()] for row in central.rows),
-    )
+    columns = [
+        "round",
+        "sigma_1",
+        "residual",
+        "pushed",
+        "skipped",
+        "idle",
+        "corrected",
+        *(f"v_{name}" for name in names),
+    ]
+    if centrals[0].members is None:
+        per_round = _Table(columns, ([*row.item()[:-1], *row["v"].tolist()] for row in centrals[0].rows))
+    else:
+        per_round = _Table(["task", "name", *columns], _peers_rounds(names, centrals))
     per_task.write(run_dir / f"records.{file_format}")
     per_round.write(run_dir / f"rounds.{file_format}")
 
 
-def read_records(run_dir: Path, names: Sequence[str]) -> tuple[list[Rows], Rows]:
-    """(each task's rows, the central rows), as they were written.
+def read_records(run_dir: Path, names: Sequence[str]) -> tuple[list[Rows], list[Rows]]:
+    """(each task's rows, each centre's rows), as they were written: one centre, or one for each task.
 
     Raises:
         UsageError: A file is missing or damaged.
@@ -263,14 +290,8 @@ def read_records(run_dir: Path, names: Sequence[str]) -> tuple[list[Rows], Rows]
                 ContributionKind[contribution.upper()],
             )
             per_task[index_of[name]].append(fields)
-        central = [
-            (int(row[0]), float(row[1]), float(row[2]), *map(int, row[3:7]), tuple(map(float, row[7:])))
-            for row in _read_table(run_dir, "rounds")
-        ]
-        return (
-            [np.array(rows, dtype=TASK_DTYPE) for rows in per_task],
-            np.array(central, dtype=central_dtype(len(names))),
-        )
+        task_rows = [np.array(rows, dtype=TASK_DTYPE) for rows in per_task]
+        return task_rows, _read_rounds(run_dir, names)
     except (ValueError, KeyError, IndexError) as error:
         raise UsageError(f"the records in {run_dir} are damaged: {error}") from None
 
@@ -281,13 +302,13 @@ def recompute_digest(run_dir: Path, names: Sequence[str]) -> str:
     Raises:
         UsageError: A file is missing or damaged.
     """
-    rows, central = read_records(run_dir, names)
+    rows, centrals = read_records(run_dir, names)
     model = load_model(run_dir)
     chains = []
     for index, task_rows in enumerate(rows):
         vectors = [np.ascontiguousarray(model[key][index]) for key in ("W", "A") if key in model]
         chains.append(task_chain_of(task_rows, vectors))
-    return run_digest(chains, central_chain_of(central))
+    return run_digest(chains, _central_chain([central_chain_of(central) for central in centrals]))
 
 
 def load_model(run_dir: Path) -> dict[str, npt.NDArray[Any]]:
@@ -343,6 +364,32 @@ def write_environment(path: Path, *, blas: str) -> None:
     )
 
 
+def _central_chain(chains: Sequence[bytes]) -> bytes:
+    """The reducer's, or what stands for it where each task has a centre of its own."""
+    return chains[0] if len(chains) == 1 else peers_chain(chains)
+
+
+def _peers_rounds(names: Sequence[str], centrals: Sequence[CentralOutcome]) -> Iterable[list[object]]:
+    """A row for each peer's central step; v of tasks outside its neighborhood is empty."""
+    for index, central in enumerate(centrals):
+        for row in central.rows:
+            v = dict(zip(central.members or (), row["v"].tolist(), strict=True))
+            yield [index, names[index], *row.item()[:-1], *(v.get(task) for task in range(len(names)))]
+
+
+def _read_rounds(run_dir: Path, names: Sequence[str]) -> list[Rows]:
+    rows = list(_read_table(run_dir, "rounds"))
+    by_centre: list[list[tuple[object, ...]]] = [[]]
+    if rows and len(rows[0]) == 9 + len(names):  # each peer's own, in task order
+        by_centre = [[] for _ in names]
+    for row in rows:
+        own = by_centre[0] if len(by_centre) == 1 and len(row) == 7 + len(names) else by_centre[int(row[0])]
+        head = row[-7 - len(names) :]
+        v = tuple(float(value) for value in head[7:] if value not in ("", None))
+        own.append((int(head[0]), float(head[1]), float(head[2]), *map(int, head[3:7]), v))
+    return [np.array(part, dtype=central_dtype(len(part[0][-1]) if part else len(names))) for part in by_centre]  # type: ignore[arg-type]
+
+
 def _in_words(row: tuple[Any, ...]) -> Iterable[object]:
     t, active, score, label, gamma, reply, clean, loss, contribution = row
     words = ReplyKind(reply).name.lower(), ContributionKind(contribution).name.lower()
@@ -362,8 +409,8 @@ def _read_json(path: Path, *keys: str, missing: str = "that node has not ended i
     return found
 
 
-def _read_rows(folder: Path, dtype: npt.DTypeLike) -> Rows:
-    path = folder / "records.bin"
+def _read_rows(folder: Path, dtype: npt.DTypeLike, name: str = "records.bin") -> Rows:
+    path = folder / name
     try:
         data = path.read_bytes()
     except OSError as error:

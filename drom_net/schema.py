@@ -14,15 +14,19 @@ from typing import Any
 
 from drom_net.algorithms import PARAMETERS
 from drom_net.config import (
+    PEERS,
     TOP_LEVEL,
     ClusterConfig,
+    PeerSettings,
     ReducerSettings,
     algorithm_settings,
     data_settings,
+    foreign_sections,
 )
 from drom_net.data.settings import DATA_SECTIONS
 from drom_net.fields import REQUIRED, Setting, settings_of
 from drom_net.protocol.settings import Timeouts
+from drom_net.topology import TopologySettings
 
 SCHEMA_FILE = Path(__file__).with_name("schema.json")
 BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
@@ -33,7 +37,9 @@ def json_schema() -> dict[str, Any]:
     top = {key: _property(setting) for key, setting in settings_of(ClusterConfig).items()}
     top["algorithm"] = _one_of_kinds("algorithm", "name", list(PARAMETERS), algorithm_settings)
     top["data"] = _one_of_kinds("data", "dataset", list(DATA_SECTIONS), data_settings)
+    top["topology"] = _optional_section(TopologySettings)
     top["reducer"] = _optional_section(ReducerSettings)
+    top["peers"] = _optional_section(PeerSettings)
     top["timeouts"] = _optional_section(Timeouts)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -42,7 +48,18 @@ def json_schema() -> dict[str, Any]:
         "properties": {key: top[key] for key in TOP_LEVEL},
         "required": ["algorithm", "data"],
         "additionalProperties": False,
+        "allOf": [_sections_of(name) for name in PARAMETERS],
     }
+
+
+def _sections_of(algorithm: str) -> dict[str, Any]:
+    """What a learner asks of the sections beside it."""
+    chosen = {"properties": {"name": {"const": algorithm}}, "required": ["name"]}
+    then: dict[str, Any] = {"properties": {key: {"type": "null"} for key in foreign_sections(algorithm)}}
+    if algorithm in PEERS:
+        then["properties"]["topology"] = {"type": "object"}
+        then["required"] = ["topology"]
+    return {"if": {"properties": {"algorithm": chosen}, "required": ["algorithm"]}, "then": then}
 
 
 def _one_of_kinds(
@@ -69,8 +86,11 @@ def _one_of_kinds(
 
 
 def _optional_section(section: type) -> dict[str, Any]:
-    properties = {key: _property(setting) for key, setting in settings_of(section).items()}
-    return {"type": ["object", "null"], "properties": properties, "additionalProperties": False}
+    settings = settings_of(section)
+    properties = {key: _property(setting) for key, setting in settings.items()}
+    schema = {"type": ["object", "null"], "properties": properties, "additionalProperties": False}
+    required = [key for key, setting in settings.items() if setting.default is REQUIRED]
+    return schema | {"required": required} if required else schema
 
 
 def _property(setting: Setting) -> dict[str, Any]:
@@ -86,7 +106,7 @@ def _property(setting: Setting) -> dict[str, Any]:
 
 def reference_tables() -> str:
     """Every key with what it accepts, its default and its meaning, as Markdown."""
-    about = "Beside the sections `algorithm`, `data`, `reducer` and `timeouts`."
+    about = "Beside the sections `algorithm`, `topology`, `data`, `reducer`, `peers` and `timeouts`."
     parts = [_table("At the top", about, settings_of(ClusterConfig))]
     for name, parameters in PARAMETERS.items():
         about = inspect.getdoc(parameters) or ""
@@ -94,7 +114,11 @@ def reference_tables() -> str:
     for dataset, section in DATA_SECTIONS.items():
         about = inspect.getdoc(section) or ""
         parts.append(_table(f"`data`, with `dataset: {dataset}`", about, data_settings(dataset)))
+    about = (inspect.getdoc(TopologySettings) or "") + " Only with `drom-d`, which needs it."
+    parts.append(_table("`topology`", about, settings_of(TopologySettings)))
     parts.append(_table("`reducer`", inspect.getdoc(ReducerSettings) or "", settings_of(ReducerSettings)))
+    about = (inspect.getdoc(PeerSettings) or "") + " Only with `drom-d`, which has no `reducer`."
+    parts.append(_table("`peers`", about, settings_of(PeerSettings)))
     parts.append(_table("`timeouts`", inspect.getdoc(Timeouts) or "", settings_of(Timeouts)))
     return "\n".join(parts)
 

@@ -82,7 +82,7 @@ class Section:
             self.values[setting.field] = setting.spec.parse(item.plain())
         except ItemError as error:
             assert isinstance(item.value, list)
-            hint = _hint(Text(), item.value[error.index])
+            hint = str(error) or _hint(Text(), item.value[error.index])
             self.complain(setting.key, expected=error.expected, hint=hint, index=error.index)
         except ValueError as error:
             hint = str(error) or _hint(setting.spec, item)
@@ -101,10 +101,12 @@ class Section:
         for key in self.items:
             if key in known or self._problems.full:
                 continue
-            hint = elsewhere(key, self.path)
+            # A slip of one letter is of this section, whatever other section has such a key.
+            slip = did_you_mean(key, known, cutoff=0.85) if len(key) < 80 else ""
+            hint = slip or elsewhere(key, self.path)
             if not hint and len(key) < 80:
                 hint = did_you_mean(key, known)
-            if len(known) < 9 or not hint:
+            if len(known) < 9 or not hint or not self.path:
                 expected = "one of the keys " + ", ".join(known)
             else:
                 expected = f"a key of {self.path}" + (f" ({kind})" if kind else "")

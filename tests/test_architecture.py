@@ -15,7 +15,8 @@ import pytest
 import drom_net
 
 ROOT = Path(drom_net.__file__).parent
-BELOW_THE_DRIVERS = ("algorithms", "protocol", "data", "learning", "records", "metrics", "seeding", "reference")
+BELOW_THE_DRIVERS = ("algorithms", "protocol", "data", "topology", "learning", "records", "metrics", "seeding")
+BELOW_THE_DRIVERS += ("reference",)
 
 
 def modules(*under: str) -> list[Path]:
@@ -75,6 +76,23 @@ def names_used(path: Path) -> Iterator[str]:
             yield dotted(node)
 
 
+def imported_at_once(path: Path) -> set[str]:
+    """The packages that a file imports when it is imported itself: not in functions, nor for the type checker."""
+    found: set[str] = set()
+    waiting: list[ast.AST] = [tree_of(path)]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found.add((node.module or "").partition(".")[0])
+        elif isinstance(node, ast.If) and dotted(node.test) == "TYPE_CHECKING":
+            waiting += node.orelse
+        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            waiting += ast.iter_child_nodes(node)
+    return found
+
+
 STANDARD = set(sys.stdlib_module_names)
 
 
@@ -123,6 +141,17 @@ def test_only_the_command_line_imports_rich_and_click() -> None:
     assert all(name.startswith("cli/") or name == "__main__.py" for name in importers("rich", "click"))
 
 
+def test_only_plots_imports_matplotlib_and_only_to_draw() -> None:
+    """Only `drom-net[plots]` has it, so a command that draws nothing must do without."""
+    assert importers("matplotlib") == {"plots.py"}
+    assert "matplotlib" not in imported_at_once(ROOT / "plots.py")
+
+
+def test_only_topology_imports_networkx_and_only_to_draw_lots() -> None:
+    assert importers("networkx") == {"topology.py"}
+    assert "networkx" not in imported_at_once(ROOT / "topology.py")
+
+
 def test_only_the_codec_imports_msgpack() -> None:
     """codec.py: "the only module that knows the byte layout"; rundir.py names its version."""
     assert importers("msgpack") <= {"protocol/codec.py", "rundir.py"}
@@ -134,8 +163,9 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "metrics": (),
     "records": ("algorithms", "metrics"),
     "data": ("algorithms", "data", "errors", "fields", "seeding"),
+    "topology": ("algorithms", "errors", "fields", "seeding"),
     "learning": ("algorithms", "data", "errors", "metrics", "records", "seeding"),
-    "reference": ("algorithms", "data", "learning", "metrics", "records"),
+    "reference": ("algorithms", "data", "learning", "metrics", "records", "topology"),
     "protocol": ("algorithms", "errors", "fields", "learning", "metrics", "protocol", "records"),
 }
 
@@ -201,7 +231,7 @@ def test_nothing_is_unpickled_or_evaluated(path: Path) -> None:
 )
 def test_a_node_process_is_light(code: str) -> None:
     """architecture.md: "A node process is light. It imports NumPy, zmq and msgpack, nothing heavier"."""
-    heavy = ("yaml", "click", "rich", "scipy", "sklearn", "pandas", "matplotlib", "pyarrow", "jsonschema")
+    heavy = ("yaml", "click", "rich", "scipy", "sklearn", "pandas", "matplotlib", "networkx", "pyarrow", "jsonschema")
     script = f"{code}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     loaded = set(json.loads(run.stdout))

@@ -217,7 +217,7 @@ def test_the_first_v_is_of_the_seed_and_of_nothing_else() -> None:
     """decisions.md: "first start from the stream (seed, "power")"."""
 
     def v(seed: int) -> bytes:
-        centre = Centre(drom(), num_tasks=3, dim=2, seed=seed)
+        centre = Centre(drom(), tasks=range(3), dim=2, seed=seed)
         zeros = Contribution(ContributionKind.VECTORS, (np.zeros(2),))
         centre.reduce(1, dict.fromkeys(range(3), zeros))
         return centre.take_records()[-24:]

@@ -249,7 +249,7 @@ def test_a_run_does_not_depend_on_when_it_is_looked_at(name: str) -> None:
     streams = random_streams([ROUNDS, 650], flip=0.2)
     expected = run_reference(algorithm, streams, seed=1)  # nobody looks until it has ended
     learners = [TaskLearner(algorithm, stream) for stream in streams]
-    centre = Centre(algorithm, num_tasks=2, dim=7, seed=1)
+    centre = Centre(algorithm, tasks=range(2), dim=7, seed=1)
     rows, central = [b"", b""], b""
     for t, look in enumerate(looks(name), start=1):
         live = [learner for learner in learners if t <= learner.last_round]

@@ -10,9 +10,10 @@ import click
 
 from drom_net import __version__
 from drom_net.cli.data import data
-from drom_net.cli.nodes import reducer, worker
+from drom_net.cli.nodes import peer, reducer, worker
 from drom_net.cli.results import merge, predict, show, verify
 from drom_net.cli.run import check, run
+from drom_net.cli.topology import topology
 from drom_net.errors import DromNetError
 
 EXIT_CODES = """\b
@@ -40,7 +41,7 @@ def group() -> None:
     """
 
 
-for command in (run, check, show, verify, merge, predict, reducer, worker, data):
+for command in (run, check, topology, show, verify, merge, predict, reducer, worker, peer, data):
     group.add_command(command)
 
 

@@ -1,4 +1,4 @@
-"""drom-net reducer, worker: one process of a cluster, started by hand on any host."""
+"""drom-net reducer, worker, peer: one process of a cluster, started by hand on any host."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from drom_net.blas import blas_kernel
 from drom_net.cli import options
 from drom_net.cli.run import warn_of_paper_parameters
 from drom_net.cluster.local import node_command, node_environment
-from drom_net.cluster.plan import Roster, about_run, node_specs
-from drom_net.config import ClusterConfig, load_config, to_yaml
+from drom_net.cluster.plan import Roster, about_run, graph_of, node_specs, peer_specs
+from drom_net.config import ClusterConfig, load_config, peer_endpoints, to_yaml
+from drom_net.data.dataset import Dataset
 from drom_net.data.datasets import known_dim, load_dataset, task_names
 from drom_net.data.prepare import make_stream
 from drom_net.data.settings import FileData
@@ -75,13 +76,58 @@ def worker(file: Path, task: str, endpoint: str | None, out: Path | None) -> Non
     roster = Roster(names, dataset.dim, dataset.feature_digest)
     out = out or Path("runs") / config.name
     spec = _specs(config, roster, out, endpoint=endpoint)[1 + index]
+    _prepare_examples(spec, config, dataset, roster)
+    _become(spec, config)
+
+
+@click.command()
+@options.config_file
+@click.option("--task", "-k", required=True, envvar="DROM_NET_TASK", help="Which task: its number from 0, or its name.")
+@click.option("--bind", metavar="ENDPOINT", help="Where to listen, instead of what FILE's peers section says.")
+@options.insecure
+@out_option
+def peer(file: Path, task: str, bind: str | None, insecure: bool, out: Path | None) -> None:
+    """Run the peer of one task of the graph that FILE describes; it reads that task's data only.
+
+    \b
+    Example:
+      drom-net peer cluster.yaml --task 2 --out runs/by-hand
+    """
+    config = load_config(file)
+    warn_of_paper_parameters(config)
+    names = _roster_names(config)
+    graph = graph_of(config, names)
+    endpoints = peer_endpoints(config, names)
+    if graph is None or endpoints is None:
+        key = "topology" if graph is None else "peers.endpoints"
+        raise _missing(config, key, "who talks to whom" if graph is None else "where each task's peer is reached")
+    index = options.task_index(names, task)
+    listens = _endpoint("--bind", bind, listens=True) or (config.peers.listens_at or endpoints)[index]
+    options.require_loopback(listens, insecure=insecure)
+    dataset = load_dataset(config.data, base=config.base, only=index)
+    roster = Roster(names, dataset.dim, dataset.feature_digest)
+    out = out or Path("runs") / config.name
+    spec = peer_specs(
+        config,
+        roster,
+        graph,
+        endpoints=endpoints,
+        binds=[listens] * len(names),
+        run_id="",
+        parent=0,
+        folder_of={name: str(node_folder(out, name)) for name in names},
+    )[index]
+    _prepare_examples(spec, config, dataset, roster)
+    _become(spec, config)
+
+
+def _prepare_examples(spec: NodeSpec, config: ClusterConfig, dataset: Dataset, roster: Roster) -> None:
     stream = make_stream(
-        dataset.tasks[0], config.data, seed=config.seed, index=index, spread_over=roster.spread_over(config)
+        dataset.tasks[0], config.data, seed=config.seed, index=spec.task, spread_over=roster.spread_over(config)
     )
     _claim(Path(spec.out))
     stream.save(Path(spec.examples))
     write_data_facts(Path(spec.out), dataset)
-    _become(spec, config)
 
 
 def _endpoint(option: str, text: str | None, *, listens: bool) -> str | None:

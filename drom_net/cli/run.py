@@ -23,10 +23,12 @@ from drom_net.cli.output import (
 from drom_net.cluster.plan import cost
 from drom_net.cluster.run import Prepared, prepare
 from drom_net.cluster.run import run as run_prepared
-from drom_net.config import ClusterConfig, config_digest, load_config
+from drom_net.config import ClusterConfig, config_digest, load_config, peer_endpoints
 from drom_net.data.datasets import load_dataset
 from drom_net.errors import UsageError
 from drom_net.rundir import free_run_directory
+
+_PRIVATE = "a private local socket"
 
 
 def load_and_prepare(file: Path, overrides: tuple[str, ...]) -> Prepared:
@@ -76,7 +78,8 @@ def run(
     prepared = load_and_prepare(file, overrides)
     warn_of_paper_parameters(prepared.config)
     if driver == "processes":
-        options.require_loopback(prepared.config.reducer.listens_at, insecure=insecure)
+        for listens in (prepared.config.reducer.listens_at, *(prepared.config.peers.listens_at or ())):
+            options.require_loopback(listens, insecure=insecure)
         check_file_descriptors(prepared)
     out = out or free_run_directory(prepared.config.name)
     progress = choose_progress(as_json=as_json, quiet=quiet)
@@ -106,10 +109,9 @@ def check(file: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     prepared = load_and_prepare(file, overrides)
     warn_of_paper_parameters(prepared.config)
     config, roster = prepared.config, prepared.roster
-    costs = cost(config, roster)
-    endpoint = config.reducer.endpoint or "a private local socket"
-    listens = config.reducer.listens_at or endpoint
+    costs = cost(config, roster, prepared.graph, rounds=prepared.rounds)
     counts = [stream.num_examples for stream in prepared.streams]
+    addresses = _addresses(prepared)
     if as_json:
         print_json(
             {
@@ -121,31 +123,48 @@ def check(file: Path, overrides: tuple[str, ...], as_json: bool) -> None:
                 "config_digest": config_digest(config, roster.tasks),
                 "reducer": {"listens": config.reducer.listens_at, "endpoint": config.reducer.endpoint},
                 "tasks": [
-                    {"task": task, "name": name, "examples": count}
+                    {"task": task, "name": name, "examples": count, "address": addresses[task]}
                     for task, (name, count) in enumerate(zip(roster.tasks, counts, strict=True))
                 ],
                 **dataclasses.asdict(costs),
             }
         )
         return
-    rows = [("reducer", "reducer", f"listens at {listens}", "")]
+    star = prepared.graph is None
+    rows = [("reducer", "reducer", f"listens at {config.reducer.listens_at or _PRIVATE}", "")] if star else []
     rows += [
-        (f"worker {task}", name, f"connects to {endpoint}", str(count))
+        (f"{'worker' if star else 'peer'} {task}", name, addresses[task], str(count))
         for task, (name, count) in enumerate(zip(roster.tasks, counts, strict=True))
     ]
     print_table(["process", "name", "address", "examples"], rows, left=3)
-    total_bytes = costs.bytes_per_round * prepared.rounds
     tasks = count_of(len(roster.tasks), "task")
+    if star:
+        each = f"a worker sends at most {size(costs.push_bytes)} and gets {size(costs.pull_bytes)} in a sync round"
+        descriptors = f"reducer about {costs.reducer_file_descriptors}, a worker {costs.worker_file_descriptors}"
+    else:
+        each = f"a peer sends {size(costs.push_bytes)} to each neighbor in a sync round"
+        descriptors = f"a peer at most about {costs.worker_file_descriptors}"
+    in_all = size(costs.bytes_per_sync_round * costs.sync_rounds)
     click.echo(
         f"\n{config.algorithm.name} on {type(config.data).dataset}: {tasks}, d = {roster.dim}, "
-        f"{count_of(prepared.rounds, 'round')}\n"
-        f"a worker sends at most {size(costs.push_bytes)} and gets {size(costs.pull_bytes)} a round; "
-        f"all together {size(costs.bytes_per_round)} a round, {size(total_bytes)} in all\n"
-        f"file descriptors: reducer about {costs.reducer_file_descriptors}, a worker "
-        f"{costs.worker_file_descriptors}, `drom-net run` {costs.launcher_file_descriptors}\n"
+        f"{count_of(prepared.rounds, 'round')}, {costs.sync_rounds} of them sync rounds\n"
+        f"{each}; all together {size(costs.bytes_per_sync_round)}, {in_all} in all\n"
+        f"file descriptors: {descriptors}, `drom-net run` {costs.launcher_file_descriptors}\n"
         f"configuration digest {config_digest(config, roster.tasks)}\n"
         "nothing was started"
     )
+
+
+def _addresses(prepared: Prepared) -> list[str]:
+    """Where each task's process listens or connects, in words."""
+    config, graph, names = prepared.config, prepared.graph, prepared.roster.tasks
+    if graph is None:
+        return [f"connects to {config.reducer.endpoint or _PRIVATE}"] * len(names)
+    endpoints = peer_endpoints(config, names) or [_PRIVATE] * len(names)
+    return [
+        f"listens at {endpoints[task]}; neighbors {', '.join(names[other] for other in neighbors) or 'none'}"
+        for task, neighbors in enumerate(graph.neighbors)
+    ]
 
 
 def warn_of_paper_parameters(config: ClusterConfig) -> None:
@@ -163,8 +182,8 @@ def warn_of_paper_parameters(config: ClusterConfig) -> None:
 
 def check_file_descriptors(prepared: Prepared) -> None:
     """Refuse a run that would run out of file descriptors half-way."""
-    costs = cost(prepared.config, prepared.roster)
-    needed = max(costs.reducer_file_descriptors, costs.launcher_file_descriptors)
+    costs = cost(prepared.config, prepared.roster, prepared.graph, rounds=0)
+    needed = max(costs.reducer_file_descriptors, costs.launcher_file_descriptors, costs.worker_file_descriptors)
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit != resource.RLIM_INFINITY and needed > limit:
         raise UsageError(

@@ -13,6 +13,7 @@ from drom_net.rundir import (
     create_run_directory,
     read_central_outcome,
     read_data_facts,
+    read_peer_central_outcome,
     read_task_outcome,
     write_results,
 )
@@ -30,15 +31,19 @@ def merge_nodes(folders: Sequence[Path], out: Path, *, file_format: str) -> dict
         UsageError: A node is missing, is there twice, has not ended, or belongs to another run.
     """
     found = _find_nodes(folders)
-    spec = NodeSpec.read(found["reducer"] / "spec.json")
+    first = found.get("reducer") or next(iter(found.values()))
+    spec = NodeSpec.read(first / "spec.json")
     missing = [name for name in spec.tasks if name not in found]
-    if missing:
-        raise UsageError(f"no folder of {', '.join(missing)} in {', '.join(map(str, folders))}")
-    central = read_central_outcome(found["reducer"], len(spec.tasks))
+    if missing or (spec.role == "worker" and "reducer" not in found):
+        raise UsageError(f"no folder of {', '.join(missing or ['the reducer'])} in {', '.join(map(str, folders))}")
     tasks = [read_task_outcome(found[name]) for name in spec.tasks]
+    if spec.role == "peer":
+        centrals = [read_peer_central_outcome(found[name]) for name in spec.tasks]
+    else:
+        centrals = [read_central_outcome(found["reducer"], len(spec.tasks))]
     for task, name in zip(tasks, spec.tasks, strict=True):
-        if task.run_id != central.run_id:
-            raise UsageError(f"{found[name]} belongs to run {task.run_id}, {found['reducer']} to run {central.run_id}")
+        if task.run_id != centrals[0].run_id:
+            raise UsageError(f"{found[name]} belongs to run {task.run_id}, {first} to run {centrals[0].run_id}")
     if out not in folders:
         create_run_directory(out)
     elif (out / "model.npz").exists():
@@ -49,11 +54,11 @@ def merge_nodes(folders: Sequence[Path], out: Path, *, file_format: str) -> dict
         sites = {name: site for fact in facts for name, site in fact["preprocessing"]["sites"].items()}
         merged["preprocessing"]["sites"] = sites
     for name in ("config.yaml", "environment.json"):
-        for folder in (found["reducer"], found["reducer"].parent.parent):  # of a node by hand, of a launched one
+        for folder in (first, first.parent.parent):  # of a node by hand, of a launched one
             if (folder / name).exists() and not (out / name).exists():
                 shutil.copyfile(folder / name, out / name)
     return write_results(
-        out, tasks, central, data_facts=merged, about=spec.about, driver="processes", file_format=file_format
+        out, tasks, centrals, data_facts=merged, about=spec.about, driver="processes", file_format=file_format
     )
 
 
@@ -67,6 +72,6 @@ def _find_nodes(folders: Sequence[Path]) -> dict[str, Path]:
                 raise UsageError(f"{path.name} is there twice: {found[path.name]} and {path}")
             if path.is_dir():
                 found[path.name] = path
-    if "reducer" not in found:
-        raise UsageError(f"no folder of the reducer in {', '.join(map(str, folders))}")
+    if not found:
+        raise UsageError(f"no folder of a node in {', '.join(map(str, folders))}")
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,10 +11,12 @@ import numpy as np
 
 from drom_net.algorithms import ALGORITHMS, Algorithm
 from drom_net.algorithms.base import Contribution, ContributionKind, Reply, ReplyKind
-from drom_net.config import ClusterConfig, config_digest
+from drom_net.config import ClusterConfig, config_digest, graph_schedule
+from drom_net.errors import UsageError
 from drom_net.protocol.codec import encode
 from drom_net.protocol.messages import Pull, Push
 from drom_net.runtime.spec import NodeSpec
+from drom_net.topology import Graph
 
 _NODE_FDS = 16  # standard streams, records, and libzmq's own: epoll, event and signal descriptors
 _LAUNCHER_FDS = 16
@@ -36,6 +39,21 @@ class Roster:
         if config.data.alignment != "spread":
             return None
         return config.rounds or self.longest
+
+
+def graph_of(config: ClusterConfig, names: Sequence[str]) -> Graph | None:
+    """Who talks to whom; None for a star.
+
+    Raises:
+        ConfigError: The graph cannot be made for these tasks.
+        UsageError: It changes from round to round, which no driver does yet.
+    """
+    schedule = graph_schedule(config, names)
+    if schedule is None or config.topology is None:
+        return None
+    if len(schedule.graphs) > 1:
+        raise UsageError(f"topology.graph: {config.topology.graph} changes by round, which `run` does not do yet")
+    return schedule.union
 
 
 def build_algorithm(config: ClusterConfig) -> Algorithm:
@@ -63,21 +81,7 @@ def node_specs(
         summary: Where the reducer writes its summary; empty for nowhere.
         remove: Folders that the reducer removes when it ends.
     """
-    common: dict[str, Any] = {
-        "tasks": roster.tasks,
-        "algorithm": config.algorithm.name,
-        "parameters": dataclasses.asdict(config.algorithm.parameters),
-        "seed": config.seed,
-        "rounds": config.rounds,
-        "dim": roster.dim,
-        "run_id": run_id,
-        "config_digest": config_digest(config, roster.tasks),
-        "feature_digest": roster.feature_digest,
-        "timeouts": dataclasses.asdict(config.timeouts),
-        "spread_over": roster.spread_over(config),
-        "parent": parent,
-        "about": about,
-    }
+    common = _common(config, roster, run_id=run_id, parent=parent, about=about)
     reducer = NodeSpec(
         role="reducer",
         name="reducer",
@@ -104,6 +108,59 @@ def node_specs(
     return [reducer, *workers]
 
 
+def peer_specs(
+    config: ClusterConfig,
+    roster: Roster,
+    graph: Graph,
+    *,
+    endpoints: Sequence[str],
+    binds: Sequence[str],
+    run_id: str,
+    parent: int,
+    folder_of: dict[str, str],
+    remove: tuple[str, ...] = (),
+) -> list[NodeSpec]:
+    """Each peer's spec; arguments as for `node_specs`, endpoints and binds in task order."""
+    common = _common(config, roster, run_id=run_id, parent=parent, about=about_run(config))
+    return [
+        NodeSpec(
+            role="peer",
+            name=name,
+            task=task,
+            endpoint=binds[task],
+            out=folder_of[name],
+            examples=f"{folder_of[name]}/examples",
+            remove=(f"{folder_of[name]}/examples", *remove),
+            neighbors=graph.neighbors[task],
+            neighbor_endpoints=tuple(endpoints[other] for other in graph.neighbors[task]),
+            scales=None if graph.weights is None else tuple(graph.scales(task)),
+            **common,
+        )
+        for task, name in enumerate(roster.tasks)
+    ]
+
+
+def _common(
+    config: ClusterConfig, roster: Roster, *, run_id: str, parent: int, about: dict[str, str]
+) -> dict[str, Any]:
+    """What the specs of all nodes of a run say."""
+    return {
+        "tasks": roster.tasks,
+        "algorithm": config.algorithm.name,
+        "parameters": dataclasses.asdict(config.algorithm.parameters),
+        "seed": config.seed,
+        "rounds": config.rounds,
+        "dim": roster.dim,
+        "run_id": run_id,
+        "config_digest": config_digest(config, roster.tasks),
+        "feature_digest": roster.feature_digest,
+        "timeouts": dataclasses.asdict(config.timeouts),
+        "spread_over": roster.spread_over(config),
+        "parent": parent,
+        "about": about,
+    }
+
+
 def about_run(config: ClusterConfig) -> dict[str, str]:
     """What a summary says of a run beside its figures."""
     return {
@@ -118,17 +175,21 @@ class Cost:
     """What a run asks of its machines. Bytes are headers and vectors, before the transport's own framing."""
 
     push_bytes: int
-    """The most that one worker sends in a sync round; 0 where the algorithm never sends."""
+    """The most that one task says to its reducer, or to one neighbor, in a sync round; 0 where it never does."""
     pull_bytes: int
-    """The most that one worker gets in a sync round."""
-    bytes_per_round: int
-    """Of all workers, both ways, at the most."""
+    """The most that a worker gets in a sync round; 0 where there is no reducer."""
+    bytes_per_sync_round: int
+    """Of all tasks, both ways, at the most."""
+    sync_rounds: int
+    """How many of the rounds are sync rounds."""
     worker_file_descriptors: int
+    """Of a worker, or of the peer with most neighbors."""
     reducer_file_descriptors: int
+    """0 where there is none."""
     launcher_file_descriptors: int
 
 
-def cost(config: ClusterConfig, roster: Roster) -> Cost:
+def cost(config: ClusterConfig, roster: Roster, graph: Graph | None, *, rounds: int) -> Cost:
     """What the plan costs; sizes are those of the real encoding, for a late round with full vectors."""
     algorithm = build_algorithm(config)
     push = pull = 0
@@ -136,14 +197,17 @@ def cost(config: ClusterConfig, roster: Roster) -> Cost:
         vector = np.zeros(roster.dim)
         contribution = Contribution(ContributionKind.VECTORS, (vector,) * algorithm.push_vectors, last=True)
         push = _size(Push(_LATE_ROUND, contribution))
-        pull = _size(Pull(_LATE_ROUND, Reply(ReplyKind.VECTORS, (vector,) * algorithm.pull_vectors)))
+        if graph is None:
+            pull = _size(Pull(_LATE_ROUND, Reply(ReplyKind.VECTORS, (vector,) * algorithm.pull_vectors)))
     num_tasks = len(roster.tasks)
+    most_neighbors = 1 if graph is None else max(graph.degrees)
     return Cost(
         push_bytes=push,
         pull_bytes=pull,
-        bytes_per_round=num_tasks * (push + pull),
-        worker_file_descriptors=_NODE_FDS + 1,
-        reducer_file_descriptors=_NODE_FDS + num_tasks,
+        bytes_per_sync_round=num_tasks * (push + pull) if graph is None else sum(graph.degrees) * push,
+        sync_rounds=sum(algorithm.is_sync(t) for t in range(1, rounds + 1)),
+        worker_file_descriptors=_NODE_FDS + most_neighbors,
+        reducer_file_descriptors=_NODE_FDS + num_tasks if graph is None else 0,
         launcher_file_descriptors=_LAUNCHER_FDS + num_tasks + 1,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import secrets
 import shutil
@@ -17,8 +18,8 @@ import numpy as np
 
 from drom_net.blas import blas_kernel
 from drom_net.cluster.local import Interruption, run_children
-from drom_net.cluster.plan import Roster, about_run, build_algorithm, node_specs
-from drom_net.config import ClusterConfig, to_yaml
+from drom_net.cluster.plan import Roster, about_run, build_algorithm, graph_of, node_specs, peer_specs
+from drom_net.config import ClusterConfig, peer_endpoints, to_yaml
 from drom_net.data.dataset import Dataset
 from drom_net.data.prepare import make_stream
 from drom_net.data.stream import TaskStream
@@ -26,7 +27,7 @@ from drom_net.errors import StoppedError, UsageError
 from drom_net.learning import TaskLearner
 from drom_net.metrics import Totals
 from drom_net.records import TASK_DTYPE, central_dtype
-from drom_net.reference import run_reference
+from drom_net.reference import run_reference, run_reference_peers
 from drom_net.rundir import (
     LOGS,
     NODES,
@@ -36,12 +37,14 @@ from drom_net.rundir import (
     data_facts,
     node_folder,
     read_central_outcome,
+    read_peer_central_outcome,
     read_task_outcome,
     write_data_facts,
     write_environment,
     write_results,
 )
 from drom_net.runtime.spec import NodeSpec
+from drom_net.topology import Graph, resolve
 
 _SOCKET_PATH_LIMIT = 100  # bytes; the system's own limit for a socket's path is 107
 
@@ -67,6 +70,8 @@ class Prepared:
     dataset: Dataset
     streams: tuple[TaskStream, ...]
     roster: Roster
+    graph: Graph | None
+    """Who talks to whom; None for a star."""
 
     @property
     def rounds(self) -> int:
@@ -83,7 +88,7 @@ def prepare(config: ClusterConfig, dataset: Dataset) -> Prepared:
         make_stream(task, config.data, seed=config.seed, index=index, spread_over=spread_over)
         for index, task in enumerate(dataset.tasks)
     )
-    return Prepared(config, dataset, streams, roster)
+    return Prepared(config, dataset, streams, roster, graph_of(config, roster.tasks))
 
 
 def run(
@@ -104,16 +109,18 @@ def run(
     """
     create_run_directory(out)
     config = prepared.config
+    if config.topology is not None and prepared.graph is not None:  # a random graph is written out as it was drawn
+        config = dataclasses.replace(config, topology=resolve(config.topology, prepared.graph))
     (out / "config.yaml").write_text(to_yaml(config))
     write_environment(out / "environment.json", blas=blas_kernel())
     progress.start(prepared.roster.tasks, prepared.rounds)
     with Interruption() as interruption:
         run_by = _run_as_processes if driver == "processes" else _run_as_loop
-        tasks, central = run_by(prepared, out, progress, interruption)
+        tasks, centrals = run_by(prepared, out, progress, interruption)
     summary = write_results(
         out,
         tasks,
-        central,
+        centrals,
         data_facts=data_facts(prepared.dataset),
         about=about_run(config),
         driver=driver,
@@ -125,48 +132,76 @@ def run(
 
 def _run_as_loop(
     prepared: Prepared, out: Path, progress: Progress, interruption: Interruption
-) -> tuple[list[TaskOutcome], CentralOutcome]:
+) -> tuple[list[TaskOutcome], list[CentralOutcome]]:
     def after_round(t: int, learners: Sequence[TaskLearner], sigma: float | None) -> bool:
         progress.update(t, lambda: [learner.totals for learner in learners], sigma)
         return interruption.exit_code == 0
 
+    config, graph = prepared.config, prepared.graph
+    algorithm = build_algorithm(config)
     started = time.monotonic()
-    result = run_reference(
-        build_algorithm(prepared.config),
-        prepared.streams,
-        seed=prepared.config.seed,
-        rounds=prepared.config.rounds,
-        after_round=after_round,
-    )
+    if graph is None:
+        star = run_reference(
+            algorithm, prepared.streams, seed=config.seed, rounds=config.rounds, after_round=after_round
+        )
+        results, records = star.tasks, star.task_records
+        chains, central_records = [star.central_chain], [star.central_records]
+        members: list[tuple[int, ...] | None] = [None]
+    else:
+        peers = run_reference_peers(
+            algorithm,
+            prepared.streams,
+            graph,
+            seed=config.seed,
+            rounds=config.rounds,
+            delayed=config.algorithm.parameters.exchange == "delayed",
+            after_round=after_round,
+        )
+        results, records = peers.tasks, peers.task_records
+        chains, central_records = list(peers.central_chains), list(peers.central_records)
+        members = [graph.members(task) for task in range(len(results))]
     seconds = time.monotonic() - started
+    finished = interruption.exit_code == 0
     tasks = []
-    for name, task, records in zip(prepared.roster.tasks, result.tasks, result.task_records, strict=True):
-        rows = np.frombuffer(records, dtype=TASK_DTYPE)
-        finished = interruption.exit_code == 0
+    for name, task, its_records in zip(prepared.roster.tasks, results, records, strict=True):
+        rows = np.frombuffer(its_records, dtype=TASK_DTYPE)
         tasks.append(TaskOutcome(name, finished, len(rows), task.chain, task.totals, task.model, rows))
-    central_rows = np.frombuffer(result.central_records, dtype=central_dtype(len(tasks)))
-    return tasks, CentralOutcome(interruption.exit_code == 0, result.central_chain, central_rows, seconds)
+    centrals = []
+    for chain, its_records, its_members in zip(chains, central_records, members, strict=True):
+        rows = np.frombuffer(its_records, dtype=central_dtype(len(its_members or tasks)))
+        centrals.append(CentralOutcome(finished, chain, rows, seconds, members=its_members))
+    return tasks, centrals
 
 
 def _run_as_processes(
     prepared: Prepared, out: Path, progress: Progress, interruption: Interruption
-) -> tuple[list[TaskOutcome], CentralOutcome]:
+) -> tuple[list[TaskOutcome], list[CentralOutcome]]:
     names = prepared.roster.tasks
     logs = out / LOGS
     logs.mkdir()
     with ExitStack() as cleanup:
-        endpoint, bind, remove = _endpoint(prepared.config, cleanup)
-        specs = node_specs(
-            prepared.config,
-            prepared.roster,
-            endpoint=endpoint,
-            bind=bind,
-            run_id=secrets.token_hex(8),
-            parent=os.getpid(),
-            folder_of={name: str(node_folder(out, name)) for name in ("reducer", *names)},
-            about=about_run(prepared.config),
-            remove=remove,
-        )
+        common: dict[str, Any] = {
+            "run_id": secrets.token_hex(8),
+            "parent": os.getpid(),
+            "folder_of": {name: str(node_folder(out, name)) for name in ("reducer", *names)},
+        }
+        if prepared.graph is None:
+            endpoint, bind, remove = _endpoint(prepared.config, cleanup)
+            about = about_run(prepared.config)
+            specs = node_specs(
+                prepared.config, prepared.roster, endpoint=endpoint, bind=bind, about=about, remove=remove, **common
+            )
+        else:
+            endpoints, binds, remove = _peer_endpoints(prepared.config, names, cleanup)
+            specs = peer_specs(
+                prepared.config,
+                prepared.roster,
+                prepared.graph,
+                endpoints=endpoints,
+                binds=binds,
+                remove=remove,
+                **common,
+            )
         paths = [_write_spec(spec) for spec in specs]
         for name, stream in zip(names, prepared.streams, strict=True):
             write_data_facts(node_folder(out, name), prepared.dataset)
@@ -179,7 +214,9 @@ def _run_as_processes(
     if not all((Path(spec.out) / "result.json").exists() for spec in specs):
         raise StoppedError("interrupted before every task had begun: there is no result", interruption.exit_code)
     tasks = [read_task_outcome(node_folder(out, name)) for name in names]
-    return tasks, read_central_outcome(node_folder(out, "reducer"), len(names))
+    if prepared.graph is None:
+        return tasks, [read_central_outcome(node_folder(out, "reducer"), len(names))]
+    return tasks, [read_peer_central_outcome(node_folder(out, name)) for name in names]
 
 
 def _endpoint(config: ClusterConfig, cleanup: ExitStack) -> tuple[str, str, tuple[str, ...]]:
@@ -189,14 +226,31 @@ def _endpoint(config: ClusterConfig, cleanup: ExitStack) -> tuple[str, str, tupl
     """
     if config.reducer.endpoint is not None:
         return config.reducer.endpoint, config.reducer.listens_at or config.reducer.endpoint, ()
-    folder = Path(tempfile.mkdtemp(prefix="drom-net-"))  # short, for a socket's path has a limit, and private
+    folder = _socket_folder(cleanup)
+    return f"ipc://{folder}/reducer", f"ipc://{folder}/reducer", (str(folder),)
+
+
+def _peer_endpoints(
+    config: ClusterConfig, names: Sequence[str], cleanup: ExitStack
+) -> tuple[Sequence[str], Sequence[str], tuple[str, ...]]:
+    """The same for peers, in task order."""
+    given = peer_endpoints(config, names)
+    if given is not None:
+        return given, config.peers.listens_at or given, ()
+    folder = _socket_folder(cleanup)
+    endpoints = [f"ipc://{folder}/{task}" for task in range(len(names))]
+    return endpoints, endpoints, ()
+
+
+def _socket_folder(cleanup: ExitStack) -> Path:
+    """A new folder that only this user can enter, with a short name: a socket's path has a limit."""
+    folder = Path(tempfile.mkdtemp(prefix="drom-net-"))
     cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
-    path = folder / "reducer"
-    if len(os.fsencode(path)) > _SOCKET_PATH_LIMIT:
+    if len(os.fsencode(folder)) + 10 > _SOCKET_PATH_LIMIT:
         raise UsageError(
-            f"the folder for temporary files makes a socket's path too long ({path}); set a shorter TMPDIR"
+            f"the folder for temporary files makes a socket's path too long ({folder}); set a shorter TMPDIR"
         )
-    return f"ipc://{path}", f"ipc://{path}", (str(folder),)
+    return folder
 
 
 def _write_spec(spec: NodeSpec) -> Path:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from drom_net.algorithms.base import Contribution, ContributionKind
 from drom_net.errors import ClusterError
 from drom_net.learning import Centre
+from drom_net.protocol.handshake import Identity
 from drom_net.protocol.messages import (
-    PROTOCOL_VERSION,
     Farewell,
     Goodbye,
     Hello,
@@ -35,6 +35,8 @@ from drom_net.protocol.node import (
 )
 from drom_net.protocol.settings import Timeouts
 
+_ME = "the reducer"
+
 
 class ReducerState(enum.Enum):
     COLLECTING = "collecting"
@@ -53,19 +55,6 @@ class _Member:
     ended: Ended | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ReducerIdentity:
-    """What a worker's Hello must agree with."""
-
-    run_id: str
-    config_digest: str
-    dim: int
-    numpy: str
-    blas: str
-    feature_digest: str = ""
-    """Empty where the reducer does not know it: then the first worker's holds for all."""
-
-
 @dataclass(slots=True)
 class _Round:
     number: int
@@ -82,7 +71,7 @@ class Reducer:
         self,
         centre: Centre,
         names: Sequence[str],
-        identity: ReducerIdentity,
+        identity: Identity,
         *,
         push_vectors: int,
         timeouts: Timeouts,
@@ -215,14 +204,9 @@ class Reducer:
         self._task_at[sender] = hello.task
         self._feature_digest = hello.feature_digest
         self._events.append(Joined(hello.task))
-        ours, theirs = (self._identity.numpy, self._identity.blas), (hello.numpy, hello.blas)
-        if ours != theirs:
-            self._events.append(
-                Warned(
-                    f"{self.names[hello.task]} computes with NumPy {theirs[0]} on BLAS kernel {theirs[1]}, the reducer "
-                    f"with {ours[0]} on {ours[1]}: the last bits, and so the digest, may differ from other runs"
-                )
-            )
+        difference = self._identity.difference(hello, self.names[hello.task], me=_ME)
+        if difference:
+            self._events.append(Warned(difference))
         if all(member.address for member in self._members):
             self._join_by = math.inf
             self._round.opened_at = now  # the wait of those who came early is over
@@ -230,23 +214,10 @@ class Reducer:
 
     def _why_not(self, sender: str, hello: Hello) -> str:
         """Why a worker may not join; empty when it may."""
-        identity = self._identity
-        if hello.version != PROTOCOL_VERSION:
-            return f"it speaks version {hello.version} of the protocol, this reducer version {PROTOCOL_VERSION}"
-        if hello.run_id and hello.run_id != identity.run_id:
-            return f"it belongs to run {hello.run_id}, this is run {identity.run_id}"
-        if hello.task >= len(self._members):
-            return f"it wants to be task {hello.task} of {len(self._members)} (counted from 0)"
+        why_not = self._identity.disagreement(hello, self.names, me=_ME, feature_digest=self._feature_digest)
+        if why_not:
+            return why_not
         name = self.names[hello.task]
-        if hello.config_digest != identity.config_digest:
-            return (
-                f"its configuration is another one (digest {hello.config_digest[:12]}, "
-                f"here {identity.config_digest[:12]}): {name} and the reducer need the same topology file"
-            )
-        if hello.dim != identity.dim:
-            return f"the data of {name} has {hello.dim} features, this run has {identity.dim}"
-        if self._feature_digest and hello.feature_digest != self._feature_digest:
-            return f"the features of {name} have other names, or another order, than those of the others"
         if self._members[hello.task].address not in ("", sender):
             return f"{name} is already here"
         known = self._task_at.get(sender, hello.task)

@@ -7,7 +7,7 @@ import secrets
 import shutil
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -16,20 +16,21 @@ import numpy as np
 from drom_net.blas import blas_kernel
 from drom_net.data.stream import TaskStream
 from drom_net.errors import DromNetError
-from drom_net.learning import Centre, TaskLearner
+from drom_net.learning import Centre, TaskLearner, TaskResult
 from drom_net.metrics import Totals
+from drom_net.protocol.handshake import Identity
 from drom_net.protocol.messages import PROTOCOL_VERSION, Hello
 from drom_net.protocol.node import (
     ConnectionChanged,
     Ended,
     Event,
     Joined,
-    Node,
     Refused,
     Stalled,
     Warned,
 )
-from drom_net.protocol.reducer import Reducer, ReducerIdentity
+from drom_net.protocol.peer import Peer, address_of
+from drom_net.protocol.reducer import Reducer
 from drom_net.protocol.worker import Worker
 from drom_net.records import run_digest
 from drom_net.runtime.loop import Transport, drive, flush
@@ -70,6 +71,8 @@ def run_node(spec: NodeSpec) -> int:
     try:
         if spec.role == "worker":
             _run_worker(spec, reporter, stop)
+        elif spec.role == "peer":
+            _run_peer(spec, reporter, stop)
         else:
             _run_reducer(spec, reporter, stop)
     except DromNetError as error:
@@ -90,17 +93,7 @@ def _run_worker(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
     algorithm = spec.build_algorithm()
     learner = TaskLearner(algorithm, stream, rounds=spec.rounds)
     timeouts = spec.build_timeouts()
-    hello = Hello(
-        version=PROTOCOL_VERSION,
-        run_id=spec.run_id,
-        task=spec.task,
-        config_digest=spec.config_digest,
-        dim=spec.dim,
-        feature_digest=spec.feature_digest,
-        numpy=np.__version__,
-        blas=blas_kernel(),
-    )
-    worker = Worker(learner, hello, timeouts=timeouts, endpoint=spec.endpoint)
+    worker = Worker(learner, _hello(spec, spec.run_id), timeouts=timeouts, endpoint=spec.endpoint)
     started = time.monotonic()
     with (
         DealerTransport(spec.endpoint, spec.name, dim=spec.dim, timeouts=timeouts) as transport,
@@ -108,50 +101,138 @@ def _run_worker(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
     ):
         if not spec.parent:
             reporter.note(f"looking for the reducer at {spec.endpoint}")
-        teller = _Teller(reporter, records, worker, stop, lambda: _worker_figures(worker.round, learner.totals))
+        saved = [(records, worker.take_records)]
+        teller = _Teller(reporter, saved, stop, lambda: _worker_figures(worker.round, learner.totals))
         finished, error = _drive(worker, transport, teller, dim=spec.dim, max_vectors=algorithm.pull_vectors)
-        records.write(worker.take_records())
+        teller.save()
         sent, received = transport.bytes_sent, transport.bytes_received
     if error is not None and worker.round == 0:
         _forget(spec)
         raise error
     assert worker.result is not None
-    for name, vector in worker.result.model.items():
-        np.save(out / f"{name}.npy", vector, allow_pickle=False)
-    write_json(
-        out / "result.json",
-        {
-            "task": spec.task,
-            "name": spec.name,
-            "finished": finished,
-            "rounds": worker.round,
-            "chain": worker.result.chain.hex(),
-            "totals": worker.result.totals.to_list(),
-            "bytes_sent": sent,
-            "bytes_received": received,
-            "seconds": time.monotonic() - started,
-            "run_id": worker.run_id,
-        },
-    )
+    _write_task_result(spec, worker.result, finished, worker.round, (sent, received), started, run_id=worker.run_id)
     if error is not None:
         raise error
     reporter.progress(**_worker_figures(worker.round, learner.totals))
     reporter.note(("finished" if finished else "stopped") + f" after round {worker.round}; results in {out}")
 
 
-def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
+def _run_peer(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
     out = Path(spec.out)
+    stream = TaskStream.load(Path(spec.examples), spread_over=spec.spread_over)
     algorithm = spec.build_algorithm()
+    learner = TaskLearner(algorithm, stream, rounds=spec.rounds)
     timeouts = spec.build_timeouts()
-    identity = ReducerIdentity(
-        run_id=spec.run_id or secrets.token_hex(8),
+    members = sorted((spec.task, *spec.neighbors))
+    run_id = spec.run_id or spec.config_digest[:16]  # without a launcher and a centre, the configuration is the run
+    peer = Peer(
+        learner,
+        Centre(algorithm, tasks=members, dim=spec.dim, seed=spec.seed, scales=spec.scales),
+        _hello(spec, run_id),
+        names=spec.tasks,
+        neighbors=spec.neighbors,
+        identity=_identity(spec, run_id),
+        push_vectors=algorithm.push_vectors,
+        exchange=str(spec.parameters["exchange"]),
+        rounds=spec.rounds,
+        timeouts=timeouts,
+    )
+    started = time.monotonic()
+    with (
+        RouterTransport(spec.endpoint, dim=spec.dim, timeouts=timeouts, name=spec.name) as transport,
+        (out / "records.bin").open("wb") as records,
+        (out / "central.bin").open("wb") as central,
+    ):
+        transport.is_member = lambda address: peer.task_at(address) is not None
+        for task, endpoint in zip(spec.neighbors, spec.neighbor_endpoints, strict=True):
+            if task < spec.task:
+                transport.connect(address_of(task), endpoint)
+        if not spec.parent:
+            reporter.note(f"listening on {transport.endpoint}, for {len(spec.neighbors)} neighbors")
+        saved = [(records, peer.take_records), (central, peer.take_central_records)]
+        teller = _Teller(reporter, saved, stop, lambda: _worker_figures(peer.round, learner.totals), names=spec.tasks)
+        finished, error = _drive(peer, transport, teller, dim=spec.dim, max_vectors=algorithm.push_vectors)
+        teller.save()
+        sent, received = transport.bytes_sent, transport.bytes_received
+        started = max(started, teller.first_joined_at)
+    if error is not None and peer.round == 0:
+        _forget(spec)
+        raise error
+    assert peer.result is not None
+    _write_task_result(
+        spec,
+        peer.result,
+        finished,
+        peer.round,
+        (sent, received),
+        started,
+        run_id=run_id,
+        central_chain=peer.central_chain.hex(),
+        members=members,
+    )
+    if error is not None:
+        raise error
+    reporter.progress(**_worker_figures(peer.round, learner.totals))
+    reporter.note(("finished" if finished else "stopped") + f" after round {peer.round}; results in {out}")
+
+
+def _hello(spec: NodeSpec, run_id: str) -> Hello:
+    return Hello(
+        version=PROTOCOL_VERSION,
+        run_id=run_id,
+        task=spec.task,
+        config_digest=spec.config_digest,
+        dim=spec.dim,
+        feature_digest=spec.feature_digest,
+        numpy=np.__version__,
+        blas=blas_kernel(),
+    )
+
+
+def _identity(spec: NodeSpec, run_id: str) -> Identity:
+    return Identity(
+        run_id=run_id,
         config_digest=spec.config_digest,
         dim=spec.dim,
         numpy=np.__version__,
         blas=blas_kernel(),
         feature_digest=spec.feature_digest,
     )
-    centre = Centre(algorithm, num_tasks=len(spec.tasks), dim=spec.dim, seed=spec.seed)
+
+
+def _write_task_result(
+    spec: NodeSpec,
+    result: TaskResult,
+    finished: bool,
+    rounds: int,
+    moved: tuple[int, int],
+    started: float,
+    **more: object,
+) -> None:
+    """What a task leaves in its folder: its vectors, and all else in result.json."""
+    out = Path(spec.out)
+    for name, vector in result.model.items():
+        np.save(out / f"{name}.npy", vector, allow_pickle=False)
+    document = {
+        "task": spec.task,
+        "name": spec.name,
+        "finished": finished,
+        "rounds": rounds,
+        "chain": result.chain.hex(),
+        "totals": result.totals.to_list(),
+        "bytes_sent": moved[0],
+        "bytes_received": moved[1],
+        "seconds": time.monotonic() - started,
+    }
+    write_json(out / "result.json", document | more)
+
+
+def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
+    out = Path(spec.out)
+    algorithm = spec.build_algorithm()
+    timeouts = spec.build_timeouts()
+    identity = _identity(spec, spec.run_id or secrets.token_hex(8))
+    centre = Centre(algorithm, tasks=range(len(spec.tasks)), dim=spec.dim, seed=spec.seed)
     reducer = Reducer(centre, spec.tasks, identity, push_vectors=algorithm.push_vectors, timeouts=timeouts)
     with (
         RouterTransport(spec.endpoint, dim=spec.dim, timeouts=timeouts) as transport,
@@ -161,15 +242,14 @@ def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
         reporter.note(f"listening on {transport.endpoint} for {len(spec.tasks)} workers")
         teller = _Teller(
             reporter,
-            records,
-            reducer,
+            [(records, reducer.take_records)],
             stop,
             lambda: {"round": reducer.closed_rounds, "sigma_1": centre.last_sigma},
             names=spec.tasks,
         )
         finished, error = _drive(reducer, transport, teller, dim=spec.dim, max_vectors=algorithm.push_vectors)
         seconds = time.monotonic() - teller.first_joined_at
-        records.write(reducer.take_records())
+        teller.save()
         bytes_by_task = transport.bytes_by_peer(reducer.task_at)
     if error is not None and reducer.closed_rounds == 0 and not any(reducer.ended):
         _forget(spec)
@@ -198,7 +278,7 @@ def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
 
 
 def _drive(
-    node: Worker | Reducer, transport: Transport, teller: _Teller, *, dim: int, max_vectors: int
+    node: Worker | Reducer | Peer, transport: Transport, teller: _Teller, *, dim: int, max_vectors: int
 ) -> tuple[bool, DromNetError | OSError | None]:
     """(whether the node finished by itself, the error that ended it): what was learned is not lost with it."""
     with np.errstate(over="ignore", invalid="ignore"):  # one clear error tells of divergence, not NumPy's warnings
@@ -252,8 +332,7 @@ class _Teller:
     def __init__(
         self,
         reporter: Reporter,
-        records: IO[bytes],
-        node: Node,
+        saved: Sequence[tuple[IO[bytes], Callable[[], bytes]]],
         stop: _Stop,
         figures: Callable[[], dict[str, Any]],
         *,
@@ -262,20 +341,27 @@ class _Teller:
         self.refused = 0
         self.first_joined_at = time.monotonic()
         self._reporter = reporter
-        self._records = records
-        self._node = node
+        self._saved = saved
         self._stop = stop
         self._figures = figures
         self._names = names
         self._joined = 0
         self._next_report = 0.0
 
+    def save(self) -> bool:
+        """Write what has been recorded; whether there was anything."""
+        news = False
+        for file, take in self._saved:
+            rows = take()
+            file.write(rows)
+            news = news or bool(rows)
+        return news
+
     def look(self) -> bool:
         """Save what has been recorded, tell how it goes, and say whether to stop."""
-        rows = self._node.take_records()
-        self._records.write(rows)
+        news = self.save()
         now = time.monotonic()
-        if rows and now >= self._next_report:
+        if news and now >= self._next_report:
             self._next_report = now + self._reporter.every_s
             self._reporter.progress(**self._figures())
         return self._stop.requested()

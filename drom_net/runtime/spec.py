@@ -14,10 +14,10 @@ from drom_net.protocol.settings import Timeouts
 
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
-    """One node of a star. Whoever writes it has checked everything in it."""
+    """One node. Whoever writes it has checked everything in it."""
 
     role: str
-    """"worker" or "reducer"."""
+    """"worker", "reducer" or "peer"."""
     name: str
     """The task's name, or "reducer"."""
     task: int
@@ -36,7 +36,7 @@ class NodeSpec:
     feature_digest: str
     """Empty for a reducer that does not know the features."""
     endpoint: str
-    """Where the reducer is reached; for the reducer itself, where it listens."""
+    """Where the reducer is reached; for the reducer itself, or a peer, where it listens."""
     timeouts: dict[str, float]
     out: str
     """The node's own folder: its records, model and result."""
@@ -47,6 +47,12 @@ class NodeSpec:
     spread_over: int | None = None
     parent: int = 0
     """The launcher's process id: the node ends when it is gone. 0 for a node on its own."""
+    neighbors: tuple[int, ...] = ()
+    """A peer's, ascending."""
+    neighbor_endpoints: tuple[str, ...] = ()
+    """Where they are reached, in the same order."""
+    scales: tuple[float, ...] | None = None
+    """What a peer multiplies the vectors of its neighborhood (itself included) by, in task order; None is 1."""
     summary: str = ""
     """A reducer on its own writes its summary here."""
     about: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -64,4 +70,5 @@ class NodeSpec:
     @classmethod
     def read(cls, path: Path) -> NodeSpec:
         fields = json.loads(path.read_text())
-        return cls(**(fields | {name: tuple(fields[name]) for name in ("tasks", "remove")}))
+        lists = {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}
+        return cls(**(fields | lists))

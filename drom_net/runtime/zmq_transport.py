@@ -52,7 +52,7 @@ class _Transport:
         self._socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, _HEARTBEATS_MISSED * heartbeat_ms)
         self._socket.setsockopt(zmq.TCP_KEEPALIVE, 1)
         self._monitor = self._socket.get_monitor_socket(
-            zmq.EVENT_ACCEPTED | zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
+            zmq.EVENT_ACCEPTED | zmq.EVENT_CONNECTED | zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
         )
 
     def __enter__(self) -> Self:
@@ -117,7 +117,7 @@ class DealerTransport(_Transport):
             name: For the routing id, which also has a random part: no two processes share one.
         """
         super().__init__(zmq.DEALER, dim=dim, timeouts=timeouts)
-        self._socket.setsockopt(zmq.ROUTING_ID, f"{name[:64]}/{secrets.token_hex(8)}".encode())
+        self._socket.setsockopt(zmq.ROUTING_ID, _routing_id(name))
         if "[" in endpoint:
             self._socket.setsockopt(zmq.IPV6, 1)
         try:
@@ -145,14 +145,17 @@ class DealerTransport(_Transport):
 
     def connection_changes(self) -> list[tuple[str, bool]]:
         """(address, whether it is up now) for what changed since the last call."""
-        return [(REDUCER, event == zmq.EVENT_HANDSHAKE_SUCCEEDED) for event, _ in self._monitor_events()]
+        wanted = (zmq.EVENT_HANDSHAKE_SUCCEEDED, zmq.EVENT_DISCONNECTED)
+        events = [event for event, _ in self._monitor_events() if event in wanted]
+        return [(REDUCER, event == zmq.EVENT_HANDSHAKE_SUCCEEDED) for event in events]
 
 
 class RouterTransport(_Transport):
-    """The reducer's side: listening, and knowing each connection by the sender's routing id."""
+    """The reducer's side, or a peer's: listening, and knowing each connection by the sender's routing id."""
 
-    def __init__(self, bind: str, *, dim: int, timeouts: Timeouts) -> None:
+    def __init__(self, bind: str, *, dim: int, timeouts: Timeouts, name: str = "reducer") -> None:
         super().__init__(zmq.ROUTER, dim=dim, timeouts=timeouts)
+        self._socket.setsockopt(zmq.ROUTING_ID, _routing_id(name))
         self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         # A worker that reconnects keeps its random routing id, and takes over from its own dead connection.
         self._socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
@@ -175,6 +178,20 @@ class RouterTransport(_Transport):
             if error.errno == errno.EADDRINUSE:
                 hint = "; another process, perhaps a reducer of an earlier run, listens there"
             raise ClusterError(f"cannot listen on {bind}: {error.strerror}{hint}") from None
+
+    def connect(self, address: str, endpoint: str) -> None:
+        """Also connect to another listener, which is then spoken to by this address.
+
+        Raises:
+            ClusterError: The endpoint is none.
+        """
+        if "[" in endpoint:
+            self._socket.setsockopt(zmq.IPV6, 1)
+        try:
+            self._socket.setsockopt(zmq.CONNECT_ROUTING_ID, address.encode())
+            self._socket.connect(endpoint)
+        except zmq.ZMQError as error:
+            raise ClusterError(f"cannot connect to {endpoint}: {error.strerror}") from None
 
     @property
     def endpoint(self) -> str:
@@ -251,7 +268,7 @@ class RouterTransport(_Transport):
 
     def _follow_connections(self) -> None:
         for event, fd in self._monitor_events():
-            if event == zmq.EVENT_ACCEPTED:
+            if event in (zmq.EVENT_ACCEPTED, zmq.EVENT_CONNECTED):
                 self._connected_fds.add(fd)
             elif event == zmq.EVENT_DISCONNECTED:
                 self._connected_fds.discard(fd)
@@ -260,6 +277,11 @@ class RouterTransport(_Transport):
                     self._changes.append((address, False))
                     if not self.is_member(address):
                         self._bytes.pop(address, None)
+
+
+def _routing_id(name: str) -> bytes:
+    """No two processes share one."""
+    return f"{name[:64]}/{secrets.token_hex(8)}".encode()
 
 
 def _refuse_ipc_in_use(endpoint: str) -> None:

@@ -118,7 +118,7 @@ def test_json_is_one_document_on_standard_output(tmp_path: Path, capsys: pytest.
     _, out, _ = call(capsys, "check", config, "--json")
     plan = json.loads(out)
     assert [task["examples"] for task in plan["tasks"]] == [30, 30, 30]
-    assert plan["bytes_per_round"] == 3 * (plan["push_bytes"] + plan["pull_bytes"])
+    assert plan["bytes_per_sync_round"] == 3 * (plan["push_bytes"] + plan["pull_bytes"])
     assert plan["push_bytes"] - 8 * plan["dim"] < 20  # a vector and a small header
     _, out, _ = call(capsys, "data", "describe", config, "--json")
     assert json.loads(out)["dim"] == 3
@@ -132,7 +132,7 @@ def test_check_starts_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureF
     code, out, _ = call(capsys, "check", str(config))
     assert code == 0
     assert "nothing was started" in out
-    assert "3 tasks, d = 3, 30 rounds" in out
+    assert "3 tasks, d = 3, 30 rounds, 30 of them sync rounds" in out
     assert sorted(tmp_path.iterdir()) == before
 
 
@@ -236,7 +236,10 @@ def test_predict_tells_what_is_wrong_with_the_rows(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("algorithm: {name: drum}", 'algorithm.name: expected one of drom, local, got "drum"; did you mean "drom"?'),
+        (
+            "algorithm: {name: drum}",
+            'algorithm.name: expected one of drom, drom-d, local, got "drum"; did you mean "drom"?',
+        ),
         ("algorithm: {name: drom, eta: 3}", "algorithm.eta: expected"),
         ("algorithm: {name: drom, eta0: fast}", 'algorithm.eta0: expected a number above 0, got "fast"'),
         ("algorithm: {name: drom, eta0: 1000}", "expected eta0 * lambda of at most 2, got 1000 * 0.003 = 3"),

@@ -206,3 +206,51 @@ def test_merge_wants_one_whole_run(tmp_path: Path) -> None:
         assert code == 2
         assert "one/nodes/task-03 belongs to run" in err
         assert not (tmp_path / "both").exists()
+
+
+def ring(folder: Path, num_tasks: int, *, more: str = "") -> str:
+    """A configuration of peers that are started by hand."""
+    endpoints = ", ".join(endpoint() for _ in range(num_tasks))
+    config = folder / "ring.yaml"
+    config.write_text(
+        "algorithm: {name: drom-d, tau: 3}\n"
+        f"data: {{dataset: synthetic, tasks: {num_tasks}, examples: 50}}\n"
+        f"topology: {{graph: ring}}\npeers: {{endpoints: [{endpoints}]}}\n{more}"
+    )
+    return str(config)
+
+
+def test_peers_started_by_hand_give_the_digest_of_the_loop(tmp_path: Path) -> None:
+    config = ring(tmp_path, 4)
+    with family(tmp_path) as processes:
+        peers = [
+            processes.start("peer", config, "--task", task, "--out", "hand") for task in ("3", "0", "task-02", "2")
+        ]
+        assert [peer.wait(timeout=30) for peer in peers] == [0] * 4
+        expected = digest_of(processes, config, "--out", "loop")
+        assert processes.run("merge", "hand", "--out", "merged")[0] == 0
+        assert processes.run("verify", "merged")[0] == 0
+        assert json.loads((tmp_path / "merged" / "summary.json").read_text())["digest"] == expected
+        for name in ("records.csv", "rounds.csv"):
+            assert (tmp_path / "merged" / name).read_text() == (tmp_path / "loop" / name).read_text()
+
+
+def test_a_peer_names_the_neighbors_that_did_not_come(tmp_path: Path) -> None:
+    config = ring(tmp_path, 5, more="timeouts: {join_s: 1}\n")
+    with family(tmp_path) as processes:
+        code, _, err = processes.run("peer", config, "--task", "2", "--out", "hand")
+        assert code == 4
+        assert "task-02, task-04 to join did not come within 1 s (timeouts.join_s)" in err
+
+
+def test_a_peer_that_is_killed_ends_the_run_of_its_neighbors_who_keep_what_they_learned(tmp_path: Path) -> None:
+    config = ring(tmp_path, 3, more="timeouts: {lost_s: 1}\n")
+    Path(config).write_text(Path(config).read_text().replace("examples: 50", "examples: 300000"))
+    with family(tmp_path) as processes:
+        peers = [processes.start("peer", config, "--task", task, "--out", "hand") for task in "012"]
+        read_until(peers[0], "round ")
+        peers[2].kill()
+        assert [peer.wait(timeout=60) for peer in peers[:2]] == [4, 4]
+        for name in ("task-01", "task-02"):
+            result = json.loads((tmp_path / "hand" / "nodes" / name / "result.json").read_text())
+            assert result["rounds"] > 0

@@ -14,6 +14,13 @@ CASES = {
     "digits-sites": ("quickstart.yaml", ["--set", "rounds=25"]),
     "synthetic": ("synthetic-12.yaml", ["--set", "rounds=25"]),
     "synthetic, alone": ("synthetic-12.yaml", ["--set", "rounds=25", "--set", "algorithm.name=local"]),
+    "a ring without a centre": ("ring-12.yaml", ["--set", "rounds=40"]),
+    "a full graph, every round": ("full-4.yaml", ["--set", "rounds=25", "--set", "algorithm.tau=1"]),
+    "a grid, delayed": ("grid-12.yaml", ["--set", "rounds=42", "--set", "algorithm.exchange=delayed"]),
+    "a random graph, blocking, unequal": (
+        "zeta50-30.yaml",
+        ["--set", "data.alignment=spread", "--set", "algorithm.exchange=blocking", "--set", "rounds=40"],
+    ),
     "outliers and unequal streams": (
         "quickstart.yaml",
         ["--set", "algorithm.xi=0.8", "--set", "data.alignment=spread", "--set", "data.flip=0.1"],

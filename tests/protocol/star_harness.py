@@ -12,9 +12,10 @@ from drom_net.algorithms.base import Algorithm
 from drom_net.data.stream import TaskStream
 from drom_net.learning import Centre, TaskLearner
 from drom_net.protocol.codec import decode, encode
+from drom_net.protocol.handshake import Identity
 from drom_net.protocol.messages import PROTOCOL_VERSION, Hello, Message
 from drom_net.protocol.node import REDUCER, Envelope, Event, Node
-from drom_net.protocol.reducer import Reducer, ReducerIdentity
+from drom_net.protocol.reducer import Reducer
 from drom_net.protocol.settings import Timeouts
 from drom_net.protocol.worker import Worker
 from drom_net.records import run_digest
@@ -80,9 +81,9 @@ def make_reducer(
     push_vectors: int | None = None,
 ) -> Reducer:
     return Reducer(
-        Centre(algorithm, num_tasks=num_tasks, dim=DIM, seed=seed),
+        Centre(algorithm, tasks=range(num_tasks), dim=DIM, seed=seed),
         [f"site-{task}" for task in range(num_tasks)],
-        ReducerIdentity(RUN_ID, CONFIG, DIM, "2.0", "K", feature_digest),
+        Identity(RUN_ID, CONFIG, DIM, "2.0", "K", feature_digest),
         push_vectors=algorithm.push_vectors if push_vectors is None else push_vectors,
         timeouts=timeouts or Timeouts(),
     )

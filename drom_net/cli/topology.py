@@ -1,0 +1,96 @@
+"""drom-net topology: the graph of peers, what it costs, and what will hurt."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from drom_net.cli import options
+from drom_net.cli.output import count_of, print_json, size
+from drom_net.cluster.run import prepare
+from drom_net.config import graph_schedule, load_config
+from drom_net.data.datasets import load_dataset
+from drom_net.errors import UsageError
+from drom_net.plots import check_plot_file, draw_graph
+from drom_net.topology import topology_facts
+
+
+@click.command()
+@options.config_file
+@click.option("--draw", type=click.Path(path_type=Path), help="Draw the graph to this file, .png or .svg.")
+@options.overrides
+@options.as_json
+def topology(file: Path, draw: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
+    """Print the graph of peers that FILE describes: degrees, zeta, bytes, and what will hurt.
+
+    \b
+    Example:
+      drom-net topology configs/ring-12.yaml --draw ring.png
+    """
+    if draw is not None:
+        check_plot_file(draw)
+    config = load_config(file, overrides)
+    if config.topology is None:
+        raise UsageError(f"{file} has no topology section: its learner has a reducer, and no graph of peers")
+    prepared = prepare(config, load_dataset(config.data, base=config.base))
+    names = prepared.roster.tasks
+    schedule = graph_schedule(config, names)
+    assert schedule is not None
+    facts = topology_facts(
+        schedule,
+        names=names,
+        dim=prepared.roster.dim,
+        tau=getattr(config.algorithm.parameters, "tau", 1),
+        stream_lengths=[stream.num_examples for stream in prepared.streams],
+    )
+    if draw is not None:
+        draw_graph(schedule.union, names, draw, title=picture_title(config.name, facts))
+    if as_json:
+        print_json(facts | {"name": config.name, "picture": str(draw) if draw else None})
+        return
+    print_topology(facts)
+    if draw is not None:
+        click.echo(f"picture {draw}")
+
+
+def picture_title(name: str, facts: dict[str, Any]) -> str:
+    """``ring-12: ring, 12 tasks, zeta 0.911``; zeta of the weights in use, or else of Metropolis'."""
+    zeta = facts["zeta_metropolis"] if facts["zeta_weights"] is None else facts["zeta_weights"]
+    return f"{name}: {facts['graph']}, {count_of(facts['tasks'], 'task')}" + (
+        "" if zeta is None else f", zeta {zeta:.3f}"
+    )
+
+
+def print_topology(facts: dict[str, Any]) -> None:
+    """The facts of `topology_facts` for people, on standard output; warnings on standard error."""
+    cycle = facts["graphs_in_cycle"]
+    graph = facts["graph"] + (f", a cycle of {cycle} sync rounds; mean degrees" if cycle > 1 else "")
+    lines = [("graph", graph), ("tasks", str(facts["tasks"])), ("edges", str(facts["edges"]))]
+    lines.append(("degrees", _spread(facts["degrees"], lambda degree: f"{degree:.3g}")))
+    if not facts["exact"]:
+        lines.append(("zeta, diameter", "not computed for so many tasks"))
+    else:
+        lines.append(("diameter", "none: disconnected" if facts["diameter"] is None else str(facts["diameter"])))
+        lines.append(("zeta, adjacency", f"{facts['zeta_adjacency']:.3f} (0/1 with self-loops, normalised)"))
+        lines.append(("zeta, Metropolis", f"{facts['zeta_metropolis']:.3f}"))
+    if facts["zeta_weights"] is not None:
+        lines.append(("zeta, in use", f"{facts['zeta_weights']:.3f}"))
+    tau = facts["tau"]
+    lines.append(("tau", str(tau) if isinstance(tau, int) else f"{min(tau)} to {max(tau)}, by task"))
+    lines.append(("d", str(facts["dim"])))
+    for key, title in (("bytes_per_sync_round", "a sync round"), ("bytes_per_round", "a round, averaged")):
+        spread = facts[key]
+        lines.append((f"sent {title}", f"{_spread(spread, size)} by a node; {size(spread['total'])} in all"))
+    width = max(len(key) for key, _ in lines)
+    for key, value in lines:
+        click.echo(f"{key:<{width}}  {value}")
+    for warning in facts["warnings"]:
+        click.echo(f"warning: {warning}", err=True)
+
+
+def _spread(values: dict[str, float], shown: Any) -> str:
+    if values["min"] == values["max"]:
+        return str(shown(values["min"]))
+    return f"{shown(values['min'])} to {shown(values['max'])}, mean {shown(values['mean'])}"
