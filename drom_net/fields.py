@@ -82,7 +82,7 @@ class Number(Spec):
         if math.isinf(number) and number > 0 and self.or_infinity:
             return number
         if not math.isfinite(number):
-            raise ValueError
+            raise ValueError("it must be finite" if number == math.inf else "")
         if not (self.at_least <= number <= self.at_most and self.above < number < self.below):
             raise ValueError
         return number

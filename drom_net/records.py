@@ -142,7 +142,8 @@ class CentralLog:
 
     def _settle(self) -> None:
         for t, info, came, went in self._open:
-            counts = [came.count(kind) for kind in ContributionKind]
+            kinds = (ContributionKind.VECTORS, ContributionKind.SKIP, ContributionKind.IDLE)
+            counts = [came.count(kind) for kind in kinds]
             self._rows += _CENTRAL_HEAD.pack(t, info.sigma, info.residual, *counts, went.count(ReplyKind.VECTORS))
             self._rows += info.v.tobytes()
             self._chain = extend_central_chain(self._chain, t, info.sigma, info.v)

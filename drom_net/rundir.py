@@ -34,7 +34,7 @@ from drom_net.algorithms.base import ContributionKind, ReplyKind
 from drom_net.algorithms.features import Vector
 from drom_net.data.dataset import Dataset
 from drom_net.errors import UsageError
-from drom_net.metrics import Totals
+from drom_net.metrics import Totals, total
 from drom_net.records import TASK_DTYPE, central_chain_of, central_dtype, peers_chain, run_digest, task_chain_of
 from drom_net.summary import TaskFigures, summarize, write_json
 
@@ -309,6 +309,32 @@ def recompute_digest(run_dir: Path, names: Sequence[str]) -> str:
         vectors = [np.ascontiguousarray(model[key][index]) for key in ("W", "A") if key in model]
         chains.append(task_chain_of(task_rows, vectors))
     return run_digest(chains, _central_chain([central_chain_of(central) for central in centrals]))
+
+
+def wrong_figures(run_dir: Path, summary: dict[str, Any]) -> list[str]:
+    """Which figures of a summary are not those of the records, as ``site-03: errors 9, records say 10``.
+
+    Raises:
+        UsageError: A file is missing or damaged.
+    """
+    names = [task["name"] for task in summary["tasks"]]
+    rows, _ = read_records(run_dir, names)
+    counts = []
+    for task_rows in rows:
+        totals = Totals()
+        for row in task_rows[task_rows["active"] == 1].tolist():
+            _, _, score, label, gamma, _, clean, _, _ = row
+            totals.count(score, clean, label, gamma)
+        counts.append(totals)
+    wrong = []
+    for name, said, totals in [
+        *zip(names, summary["tasks"], counts, strict=True),
+        ("all", summary, total(counts)),
+    ]:
+        for key in ("examples", "errors", "seen_errors", "outliers", "error_rate", "f1"):
+            if said.get(key) != getattr(totals, key):
+                wrong.append(f"{name}: {key} {said.get(key)}, records say {getattr(totals, key)}")
+    return wrong[:10]
 
 
 def load_model(run_dir: Path) -> dict[str, npt.NDArray[Any]]:

@@ -278,7 +278,7 @@ BAD: dict[str, tuple[str | bytes, list[str]]] = {
         "  power_iterations: 10.5\n" + DIGITS,
         [
             "c.yaml:3: algorithm.eta0: expected a number above 0, got 0",
-            "c.yaml:4: algorithm.lambda: expected a number of at least 0, got .inf",
+            "c.yaml:4: algorithm.lambda: expected a number of at least 0, got .inf; it must be finite",
             "c.yaml:5: algorithm.rho: expected a number of at least 0, got .nan",
             "c.yaml:6: algorithm.p: expected a number above 0 and at most 1, got 1.5",
             'c.yaml:7: algorithm.xi: expected a number above 0 or .inf, got "inf"; write .inf',

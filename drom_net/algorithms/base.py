@@ -38,6 +38,8 @@ class Prediction(NamedTuple):
 class ContributionKind(IntEnum):
     """What a task answers to a sync round."""
 
+    NONE = 0
+    """Of an algorithm that never sends anything."""
     VECTORS = 1
     SKIP = 2
     """An outlier: nothing was learned, nothing is sent; the last contribution stands."""
@@ -74,6 +76,7 @@ class Reply(NamedTuple):
 
 
 IDLE = Contribution(ContributionKind.IDLE)
+NOTHING = Contribution(ContributionKind.NONE)
 SKIP = Contribution(ContributionKind.SKIP)
 NO_REPLY = Reply(ReplyKind.NONE)
 KEEP = Reply(ReplyKind.KEEP)

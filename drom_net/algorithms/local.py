@@ -10,7 +10,7 @@ import numpy as np
 
 from drom_net.algorithms.base import (
     KEEP,
-    SKIP,
+    NOTHING,
     Algorithm,
     CentralInfo,
     Contribution,
@@ -51,7 +51,7 @@ def local(parameters: LocalParameters | None = None) -> Algorithm:
         return w, Prediction(score, loss.value(z), 1.0)
 
     def dual_step(w: Vector, reply: Reply, t: int) -> tuple[Vector, Contribution]:
-        return w, SKIP
+        return w, NOTHING
 
     def central_step(
         state: None, contributions: Mapping[int, Contribution]

@@ -49,7 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code."""
     try:
         result = group.main(args=arguments, prog_name="drom-net", standalone_mode=False)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except click.ClickException as error:
         error.show()
         return error.exit_code
@@ -60,6 +61,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for line in str(error).splitlines():
             click.echo(f"error: {line}", err=True)
         return error.exit_code
+    except MemoryError as error:
+        click.echo(f"error: not enough memory{f': {error}' if str(error) else ''}", err=True)
+        return 1
     except BrokenPipeError:
         # Whoever read our output has gone; what is still in the buffer is nobody's.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import click
@@ -20,6 +21,7 @@ from drom_net.data.settings import FileData
 from drom_net.errors import ConfigError, Problem, UsageError
 from drom_net.fields import Endpoint
 from drom_net.rundir import node_folder, write_data_facts, write_environment
+from drom_net.runtime.process import SIGNALS
 from drom_net.runtime.spec import NodeSpec
 
 out_option = click.option(
@@ -125,6 +127,7 @@ def _prepare_examples(spec: NodeSpec, config: ClusterConfig, dataset: Dataset, r
     stream = make_stream(
         dataset.tasks[0], config.data, seed=config.seed, index=spec.task, spread_over=roster.spread_over(config)
     )
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # from here on the node itself cleans up
     _claim(Path(spec.out))
     stream.save(Path(spec.examples))
     write_data_facts(Path(spec.out), dataset)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
@@ -54,6 +55,12 @@ def size(num_bytes: float) -> str:
     return f"{num_bytes:.1f} TB"
 
 
+def tell(text: str) -> None:
+    """A line on standard error; where nobody reads it any more, that must not end a run."""
+    with contextlib.suppress(OSError, ValueError):
+        click.echo(text, err=True)
+
+
 class QuietProgress:
     """Says nothing but what must be said."""
 
@@ -65,7 +72,7 @@ class QuietProgress:
         pass
 
     def say(self, text: str) -> None:
-        click.echo(text, err=True)
+        tell(text)
 
     def _due(self, every_s: float) -> bool:
         now = time.monotonic()
@@ -90,10 +97,10 @@ class JsonProgress(QuietProgress):
         sums = total(totals())
         rate, left_s = self._pace(t)
         line = {"round": t, "rounds": self._rounds, "error_rate": sums.error_rate, "f1": sums.f1, "sigma_1": sigma}
-        click.echo(json.dumps(line | {"rounds_per_s": round(rate, 3), "left_s": round(left_s, 3)}), err=True)
+        tell(json.dumps(line | {"rounds_per_s": round(rate, 3), "left_s": round(left_s, 3) if rate else None}))
 
     def say(self, text: str) -> None:
-        click.echo(json.dumps({"message": text}), err=True)
+        tell(json.dumps({"message": text}))
 
 
 class PlainProgress(QuietProgress):
@@ -101,7 +108,7 @@ class PlainProgress(QuietProgress):
 
     def update(self, t: int, totals: Callable[[], Sequence[Totals]], sigma: float | None) -> None:
         if self._due(_PLAIN_EVERY_S):
-            click.echo(progress_line(t, self._rounds, totals(), sigma, *self._pace(t)), err=True)
+            tell(progress_line(t, self._rounds, totals(), sigma, *self._pace(t)))
 
 
 class LiveProgress(QuietProgress):
@@ -129,10 +136,12 @@ class LiveProgress(QuietProgress):
         if len(self._names) > _LIVE_TASKS:
             table.add_row(f"and {len(self._names) - _LIVE_TASKS} more", "", "", "")
         line = progress_line(t, self._rounds, counts, sigma, *self._pace(t))
-        self._live.update(Group(line, table), refresh=True)
+        with contextlib.suppress(OSError, ValueError):
+            self._live.update(Group(line, table), refresh=True)
 
     def say(self, text: str) -> None:
-        self._live.console.print(text, markup=False)
+        with contextlib.suppress(OSError, ValueError):
+            self._live.console.print(text, markup=False)
 
 
 def progress_line(
@@ -143,7 +152,7 @@ def progress_line(
     parts = [f"round {t}/{rounds}", f"error rate {percent(sums.error_rate)}", f"F1 {fraction(sums.f1)}"]
     if sigma is not None:
         parts.append(f"sigma_1 {sigma:.3g}")
-    return "  ".join([*parts, f"{rate:.0f} rounds/s", f"{left_s:.0f} s left"])
+    return "  ".join([*parts, f"{rate:.0f} rounds/s", f"{left_s:.0f} s left" if rate else "- s left"])
 
 
 def choose_progress(*, as_json: bool, quiet: bool) -> Progress:

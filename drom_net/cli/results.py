@@ -19,7 +19,7 @@ from drom_net.data.preprocessing import Preprocessing
 from drom_net.data.rows import read_rows
 from drom_net.data.stream import SparseRows
 from drom_net.errors import DromNetError
-from drom_net.rundir import load_model, load_summary, recompute_digest
+from drom_net.rundir import load_model, load_summary, recompute_digest, wrong_figures
 
 
 @click.command()
@@ -48,7 +48,7 @@ def show(run_dirs: tuple[Path, ...], as_json: bool) -> None:
 @options.run_dir
 @options.as_json
 def verify(run_dir: Path, as_json: bool) -> int:
-    """Compute the digest of a run again, from its records and its model, and compare.
+    """Compute digest and figures of a run again, from its records and its model, and compare.
 
     \b
     Example:
@@ -56,11 +56,14 @@ def verify(run_dir: Path, as_json: bool) -> int:
     """
     summary = load_summary(run_dir)
     found = recompute_digest(run_dir, [task["name"] for task in summary["tasks"]])
+    wrong = wrong_figures(run_dir, summary)
+    if wrong and found == summary["digest"]:
+        raise DromNetError(f"the summary of {run_dir} does not say what its records do: {', '.join(wrong)}")
     good = found == summary["digest"]
     if as_json:
         print_json({"digest": summary["digest"], "recomputed": found, "verified": good})
     elif good:
-        click.echo(f"verified: records and model give the digest {found}")
+        click.echo(f"verified: records and model give the digest {found}, records the figures of the summary")
     else:
         raise DromNetError(
             f"{run_dir} is not as it was written: its summary says digest {summary['digest']}, "

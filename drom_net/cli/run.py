@@ -109,7 +109,7 @@ def check(file: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     prepared = load_and_prepare(file, overrides)
     warn_of_paper_parameters(prepared.config)
     config, roster = prepared.config, prepared.roster
-    costs = cost(config, roster, prepared.graph, rounds=prepared.rounds)
+    costs = cost(config, roster, prepared.graph, last_rounds=prepared.last_rounds)
     counts = [stream.num_examples for stream in prepared.streams]
     addresses = _addresses(prepared)
     if as_json:
@@ -144,11 +144,10 @@ def check(file: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     else:
         each = f"a peer sends {size(costs.push_bytes)} to each neighbor in a sync round"
         descriptors = f"a peer at most about {costs.worker_file_descriptors}"
-    in_all = size(costs.bytes_per_sync_round * costs.sync_rounds)
     click.echo(
         f"\n{config.algorithm.name} on {type(config.data).dataset}: {tasks}, d = {roster.dim}, "
         f"{count_of(prepared.rounds, 'round')}, {costs.sync_rounds} of them sync rounds\n"
-        f"{each}; all together {size(costs.bytes_per_sync_round)}, {in_all} in all\n"
+        f"{each}; all together {size(costs.bytes_per_sync_round)}, at most {size(costs.bytes_in_all)} in all\n"
         f"file descriptors: {descriptors}, `drom-net run` {costs.launcher_file_descriptors}\n"
         f"configuration digest {config_digest(config, roster.tasks)}\n"
         "nothing was started"
@@ -168,8 +167,14 @@ def _addresses(prepared: Prepared) -> list[str]:
 
 
 def warn_of_paper_parameters(config: ClusterConfig) -> None:
-    """Say what the literal parameters of the paper do."""
+    """Say what the literal parameters of the paper do, also one by one."""
     parameters = config.algorithm.parameters
+    if isinstance(parameters, DromParameters) and parameters.loss == "hinge" and parameters.xi <= 1.0:
+        click.echo(
+            "warning: hinge loss with xi <= 1 takes every mistake for an outlier and learns nothing from it, "
+            "see docs/algorithms.md",
+            err=True,
+        )
     if isinstance(parameters, DromParameters) and all(
         getattr(parameters, name) == value for name, value in PAPER.items()
     ):
@@ -182,7 +187,7 @@ def warn_of_paper_parameters(config: ClusterConfig) -> None:
 
 def check_file_descriptors(prepared: Prepared) -> None:
     """Refuse a run that would run out of file descriptors half-way."""
-    costs = cost(prepared.config, prepared.roster, prepared.graph, rounds=0)
+    costs = cost(prepared.config, prepared.roster, prepared.graph, last_rounds=prepared.last_rounds)
     needed = max(costs.reducer_file_descriptors, costs.launcher_file_descriptors, costs.worker_file_descriptors)
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit != resource.RLIM_INFINITY and needed > limit:

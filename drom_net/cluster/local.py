@@ -43,14 +43,14 @@ class _Child:
 
 @dataclass(slots=True)
 class Interruption:
-    """SIGINT and SIGTERM while a cluster runs: the first ends it in order, the second at once."""
+    """SIGINT, SIGTERM and SIGHUP while a cluster runs: the first ends it in order, the second at once."""
 
     exit_code: int = 0
     again: bool = False
     _former: dict[int, Any] = field(default_factory=dict)
 
     def __enter__(self) -> Interruption:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             self._former[number] = signal.signal(number, self._on_signal)
         return self
 
@@ -60,7 +60,7 @@ class Interruption:
 
     def _on_signal(self, number: int, _: object) -> None:
         self.again = self.exit_code != 0
-        self.exit_code = 130 if number == signal.SIGINT else 143
+        self.exit_code = 128 + number
 
 
 def run_children(
@@ -69,6 +69,7 @@ def run_children(
     logs: Path,
     *,
     interruption: Interruption,
+    prepare: Callable[[NodeSpec], None],
     on_line: Callable[[NodeSpec, dict[str, Any]], None],
     on_idle: Callable[[], None],
     say: Callable[[str], None],
@@ -76,6 +77,7 @@ def run_children(
     """Start every node and stay until all have ended.
 
     Args:
+        prepare: Called just before a node is started.
         logs: A folder; each node's standard error goes to NAME.log in it.
         on_line: Called with each line that a node reports (runtime/reports.py has them).
         on_idle: Called several times a second.
@@ -89,6 +91,7 @@ def run_children(
     with contextlib.ExitStack() as cleanup, selectors.DefaultSelector() as selector:
         cleanup.callback(_kill_all, children)
         for spec, path in zip(specs, spec_paths, strict=True):
+            prepare(spec)
             with (logs / f"{spec.name}.log").open("wb") as log:
                 child = _Child(spec, _start(path, log))
             children.append(child)
@@ -110,7 +113,7 @@ def run_children(
                     code = child.process.wait()
                     # A node that is asked to stop ends with the signal's code, or with that of a lost cluster
                     # when another was faster.
-                    expected = stopping_since is not None and code in (4, 130, 143)
+                    expected = stopping_since is not None and code in (4, 129, 130, 143)
                     if code != 0 and not expected and failed is None:
                         failed = child
             on_idle()

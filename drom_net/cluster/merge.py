@@ -70,7 +70,7 @@ def _find_nodes(folders: Sequence[Path]) -> dict[str, Path]:
         for path in sorted((folder / NODES).iterdir()):
             if path.name in found:
                 raise UsageError(f"{path.name} is there twice: {found[path.name]} and {path}")
-            if path.is_dir():
+            if path.is_dir() and not path.name.startswith("."):
                 found[path.name] = path
     if not found:
         raise UsageError(f"no folder of a node in {', '.join(map(str, folders))}")

@@ -72,16 +72,17 @@ def node_specs(
     folder_of: dict[str, str],
     about: dict[str, str],
     summary: str = "",
-    remove: tuple[str, ...] = (),
+    remove_if_orphaned: tuple[str, ...] = (),
 ) -> list[NodeSpec]:
     """The reducer's spec, then each worker's.
 
     Args:
         folder_of: Each node's own folder, by name.
         summary: Where the reducer writes its summary; empty for nowhere.
-        remove: Folders that the reducer removes when it ends.
+        remove_if_orphaned: Folders that a node removes when its launcher is gone.
     """
     common = _common(config, roster, run_id=run_id, parent=parent, about=about)
+    common["remove_if_orphaned"] = remove_if_orphaned
     reducer = NodeSpec(
         role="reducer",
         name="reducer",
@@ -89,7 +90,6 @@ def node_specs(
         endpoint=bind,
         out=folder_of["reducer"],
         summary=summary,
-        remove=remove,
         **common,
     )
     workers = [
@@ -118,10 +118,11 @@ def peer_specs(
     run_id: str,
     parent: int,
     folder_of: dict[str, str],
-    remove: tuple[str, ...] = (),
+    remove_if_orphaned: tuple[str, ...] = (),
 ) -> list[NodeSpec]:
     """Each peer's spec; arguments as for `node_specs`, endpoints and binds in task order."""
     common = _common(config, roster, run_id=run_id, parent=parent, about=about_run(config))
+    common["remove_if_orphaned"] = remove_if_orphaned
     return [
         NodeSpec(
             role="peer",
@@ -130,7 +131,7 @@ def peer_specs(
             endpoint=binds[task],
             out=folder_of[name],
             examples=f"{folder_of[name]}/examples",
-            remove=(f"{folder_of[name]}/examples", *remove),
+            remove=(f"{folder_of[name]}/examples",),
             neighbors=graph.neighbors[task],
             neighbor_endpoints=tuple(endpoints[other] for other in graph.neighbors[task]),
             scales=None if graph.weights is None else tuple(graph.scales(task)),
@@ -182,6 +183,8 @@ class Cost:
     """Of all tasks, both ways, at the most."""
     sync_rounds: int
     """How many of the rounds are sync rounds."""
+    bytes_in_all: int
+    """Of the whole run, at the most: streams that end early send less."""
     worker_file_descriptors: int
     """Of a worker, or of the peer with most neighbors."""
     reducer_file_descriptors: int
@@ -189,8 +192,12 @@ class Cost:
     launcher_file_descriptors: int
 
 
-def cost(config: ClusterConfig, roster: Roster, graph: Graph | None, *, rounds: int) -> Cost:
-    """What the plan costs; sizes are those of the real encoding, for a late round with full vectors."""
+def cost(config: ClusterConfig, roster: Roster, graph: Graph | None, *, last_rounds: Sequence[int]) -> Cost:
+    """What the plan costs; sizes are those of the real encoding, for a late round with full vectors.
+
+    Args:
+        last_rounds: The last round of each task.
+    """
     algorithm = build_algorithm(config)
     push = pull = 0
     if algorithm.push_vectors:
@@ -200,12 +207,16 @@ def cost(config: ClusterConfig, roster: Roster, graph: Graph | None, *, rounds: 
         if graph is None:
             pull = _size(Pull(_LATE_ROUND, Reply(ReplyKind.VECTORS, (vector,) * algorithm.pull_vectors)))
     num_tasks = len(roster.tasks)
+    syncs = np.cumsum([0, *(algorithm.is_sync(t) for t in range(1, max(last_rounds) + 1))])
+    partners = [1] * num_tasks if graph is None else graph.degrees
+    in_all = sum(int(syncs[last]) * many * (push + pull) for last, many in zip(last_rounds, partners, strict=True))
     most_neighbors = 1 if graph is None else max(graph.degrees)
     return Cost(
         push_bytes=push,
         pull_bytes=pull,
         bytes_per_sync_round=num_tasks * (push + pull) if graph is None else sum(graph.degrees) * push,
-        sync_rounds=sum(algorithm.is_sync(t) for t in range(1, rounds + 1)),
+        sync_rounds=int(syncs[-1]),
+        bytes_in_all=in_all,
         worker_file_descriptors=_NODE_FDS + most_neighbors,
         reducer_file_descriptors=_NODE_FDS + num_tasks if graph is None else 0,
         launcher_file_descriptors=_LAUNCHER_FDS + num_tasks + 1,

@@ -74,9 +74,14 @@ class Prepared:
     """Who talks to whom; None for a star."""
 
     @property
+    def last_rounds(self) -> list[int]:
+        """The last round of each task."""
+        limit = self.config.rounds
+        return [stream.last_round() if limit is None else min(stream.last_round(), limit) for stream in self.streams]
+
+    @property
     def rounds(self) -> int:
-        longest = max(stream.last_round() for stream in self.streams)
-        return longest if self.config.rounds is None else min(longest, self.config.rounds)
+        return max(self.last_rounds)
 
 
 def prepare(config: ClusterConfig, dataset: Dataset) -> Prepared:
@@ -180,36 +185,54 @@ def _run_as_processes(
     logs = out / LOGS
     logs.mkdir()
     with ExitStack() as cleanup:
+        copies = tuple(f"{node_folder(out, name)}/examples" for name in names)
         common: dict[str, Any] = {
             "run_id": secrets.token_hex(8),
             "parent": os.getpid(),
             "folder_of": {name: str(node_folder(out, name)) for name in ("reducer", *names)},
         }
         if prepared.graph is None:
-            endpoint, bind, remove = _endpoint(prepared.config, cleanup)
+            endpoint, bind, sockets = _endpoint(prepared.config, out, cleanup)
             about = about_run(prepared.config)
             specs = node_specs(
-                prepared.config, prepared.roster, endpoint=endpoint, bind=bind, about=about, remove=remove, **common
+                prepared.config,
+                prepared.roster,
+                endpoint=endpoint,
+                bind=bind,
+                about=about,
+                remove_if_orphaned=(*copies, *sockets),
+                **common,
             )
         else:
-            endpoints, binds, remove = _peer_endpoints(prepared.config, names, cleanup)
+            endpoints, binds, sockets = _peer_endpoints(prepared.config, names, out, cleanup)
             specs = peer_specs(
                 prepared.config,
                 prepared.roster,
                 prepared.graph,
                 endpoints=endpoints,
                 binds=binds,
-                remove=remove,
+                remove_if_orphaned=(*copies, *sockets),
                 **common,
             )
         paths = [_write_spec(spec) for spec in specs]
-        for name, stream in zip(names, prepared.streams, strict=True):
-            write_data_facts(node_folder(out, name), prepared.dataset)
-            stream.save(node_folder(out, name) / "examples")
-            cleanup.callback(shutil.rmtree, node_folder(out, name) / "examples", ignore_errors=True)
+
+        def prepare_node(spec: NodeSpec) -> None:
+            # Only now: were the launcher killed in between, no node would be there yet to remove the copy.
+            if spec.examples:
+                write_data_facts(Path(spec.out), prepared.dataset)
+                prepared.streams[spec.task].save(Path(spec.examples))
+                cleanup.callback(shutil.rmtree, spec.examples, ignore_errors=True)
+
         view = _View(progress, len(names), interruption)
         run_children(
-            specs, paths, logs, interruption=interruption, on_line=view.on_line, on_idle=view.show, say=progress.say
+            specs,
+            paths,
+            logs,
+            interruption=interruption,
+            prepare=prepare_node,
+            on_line=view.on_line,
+            on_idle=view.show,
+            say=progress.say,
         )
     if not all((Path(spec.out) / "result.json").exists() for spec in specs):
         raise StoppedError("interrupted before every task had begun: there is no result", interruption.exit_code)
@@ -219,36 +242,42 @@ def _run_as_processes(
     return tasks, [read_peer_central_outcome(node_folder(out, name)) for name in names]
 
 
-def _endpoint(config: ClusterConfig, cleanup: ExitStack) -> tuple[str, str, tuple[str, ...]]:
-    """Where workers connect, where the reducer listens, and what to remove afterwards.
+def _endpoint(config: ClusterConfig, out: Path, cleanup: ExitStack) -> tuple[str, str, tuple[str, ...]]:
+    """Where workers connect, where the reducer listens, and what nobody needs after the run.
 
-    As configured, or a socket in a new folder that only this user can enter.
+    As configured, or a socket that only this user can open.
     """
     if config.reducer.endpoint is not None:
         return config.reducer.endpoint, config.reducer.listens_at or config.reducer.endpoint, ()
-    folder = _socket_folder(cleanup)
+    folder = _socket_folder(out, cleanup)
     return f"ipc://{folder}/reducer", f"ipc://{folder}/reducer", (str(folder),)
 
 
 def _peer_endpoints(
-    config: ClusterConfig, names: Sequence[str], cleanup: ExitStack
+    config: ClusterConfig, names: Sequence[str], out: Path, cleanup: ExitStack
 ) -> tuple[Sequence[str], Sequence[str], tuple[str, ...]]:
     """The same for peers, in task order."""
     given = peer_endpoints(config, names)
     if given is not None:
         return given, config.peers.listens_at or given, ()
-    folder = _socket_folder(cleanup)
+    folder = _socket_folder(out, cleanup)
     endpoints = [f"ipc://{folder}/{task}" for task in range(len(names))]
-    return endpoints, endpoints, ()
+    return endpoints, endpoints, (str(folder),)
 
 
-def _socket_folder(cleanup: ExitStack) -> Path:
-    """A new folder that only this user can enter, with a short name: a socket's path has a limit."""
-    folder = Path(tempfile.mkdtemp(prefix="drom-net-"))
+def _socket_folder(out: Path, cleanup: ExitStack) -> Path:
+    """A new folder for sockets that only this user can enter: in the run directory, or, as a socket's path has a
+    limit, among the temporary files."""
+    folder = out / NODES / ".sockets"
+    if len(os.fsencode(folder)) + 10 <= _SOCKET_PATH_LIMIT:
+        folder.mkdir(mode=0o700, parents=True)
+    else:
+        folder = Path(tempfile.mkdtemp(prefix="drom-net-"))
     cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
     if len(os.fsencode(folder)) + 10 > _SOCKET_PATH_LIMIT:
         raise UsageError(
-            f"the folder for temporary files makes a socket's path too long ({folder}); set a shorter TMPDIR"
+            f"the run directory and the folder for temporary files both make a socket's path too long ({folder}); "
+            "a shorter --out helps"
         )
     return folder
 

@@ -7,6 +7,7 @@ adds to the `Faults` it is given. It never lets a library's exception through.
 from __future__ import annotations
 
 import csv
+import errno
 import gzip
 import io
 import itertools
@@ -109,7 +110,10 @@ def reading(path: Path, shown: str, faults: Faults) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        faults.add(shown, "a file", "none of this name", _near_file(path, shown))
+        hint = _near_file(path, shown) or (
+            "" if path == Path(shown) else "relative names start at data.directory, or at DROM_NET_DATA where it is set"
+        )
+        faults.add(shown, "a file", "none of this name", hint)
     except IsADirectoryError:
         faults.add(shown, "a file", "a folder")
     except gzip.BadGzipFile as error:
@@ -126,6 +130,8 @@ def reading(path: Path, shown: str, faults: Faults) -> Iterator[None]:
 @contextmanager
 def opened(path: Path) -> Iterator[io.BufferedIOBase]:
     """The bytes of a file, unpacked when it is called .gz. Raises what `reading` expects."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise OSError(errno.EINVAL, "not a regular file")  # a pipe could keep us waiting for ever
     try:
         raw = path.open("rb")
     except ValueError as error:  # a null byte in the name
@@ -446,7 +452,7 @@ def _read_npz(source: Source, faults: Faults) -> Table | None:
             if isinstance(error, IsADirectoryError | PermissionError):
                 raise
             where = f"{shown}: {name}" if name else shown
-            if "pickle" in str(error):
+            if "pickle" in str(error) and (name or source.path.read_bytes()[:1] == b"\x80"):
                 faults.add(where, "arrays of numbers or text", "pickled objects, which are not loaded")
             else:
                 faults.add(where, "a whole NPZ archive", "a damaged one or another file")

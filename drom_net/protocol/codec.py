@@ -188,7 +188,7 @@ _DECODERS: tuple[Callable[[list[Any], Frames, int], Message], ...] = (
     _decode_goodbye,
     _decode_farewell,
 )
-_CONTRIBUTION_KINDS = {int(kind): kind for kind in ContributionKind}
+_CONTRIBUTION_KINDS = {int(kind): kind for kind in ContributionKind if kind is not ContributionKind.NONE}
 _REPLY_KINDS = {int(kind): kind for kind in ReplyKind if kind is not ReplyKind.NONE}
 
 

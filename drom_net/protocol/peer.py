@@ -74,7 +74,7 @@ class _Neighbor:
     done: bool = False
     """Its goodbye has come: it needs nothing more."""
     confirmed: bool = False
-    """It has all our words and knows that no more will come."""
+    """It has all of our words that it needs."""
     give_up_at: float = math.inf
     """Its connection is down; if it stays so until then, the run is given up."""
 
@@ -222,11 +222,9 @@ class Peer:
         if task is None or not self._neighbors[task].joined:
             return
         neighbor = self._neighbors[task]
-        if not connected and neighbor.last is not None and not self._not_come(task, neighbor.last):
-            # We need nothing more of it. Only after its goodbye does it need nothing more of us.
-            neighbor.confirmed = neighbor.confirmed or neighbor.done
-            self._finish_if_all_have_confirmed()
-            return
+        ours_done = self.state in (PeerState.FINISHING, PeerState.FINISHED)  # this wait has a bound of its own
+        if not connected and (ours_done or (neighbor.last is not None and not self._not_come(task, neighbor.last))):
+            return  # we need nothing more of it, and once it is done it needs nothing more of us
         if connected == math.isinf(neighbor.give_up_at):
             return
         neighbor.give_up_at = math.inf if connected else now + self._timeouts.lost_s
@@ -359,11 +357,11 @@ class Peer:
         ]
 
     def _not_come(self, task: int, last: int) -> list[int]:
-        """The sync rounds up to its last one whose words of a neighbor we need, and have not."""
+        """The sync rounds up to its last one, and ours, whose words of a neighbor have not come."""
         if self.state in (PeerState.FINISHING, PeerState.FINISHED):
             return []
         missing: list[int] = []
-        for t in range(self._used + 1, last + 1):
+        for t in range(self._used + 1, min(last, self._learner.last_round) + 1):
             if len(missing) > _WORDS_KEPT:
                 break
             if self._learner.algorithm.is_sync(t) and t not in self._neighbors[task].words:
@@ -403,6 +401,7 @@ class Peer:
         self._give_up_at = now + self._timeouts.linger_s
         for task, neighbor in self._neighbors.items():
             neighbor.confirmed = neighbor.confirmed or not math.isinf(neighbor.give_up_at)
+            neighbor.give_up_at = math.inf
             if not neighbor.confirmed:
                 self._say(task, self._goodbye())
         self._finish_if_all_have_confirmed()
@@ -419,9 +418,10 @@ class Peer:
                 self._say(task, Resend(t))
             return
         neighbor.last = last
-        neighbor.done = True
+        neighbor.done = neighbor.confirmed = True  # who needs nothing more need not confirm our goodbye: it may be gone
         self._say(task, Farewell())
         self._close_round_if_complete()
+        self._finish_if_all_have_confirmed()
 
     def _finish_if_all_have_confirmed(self) -> None:
         if self.state is PeerState.FINISHING and all(entry.confirmed for entry in self._neighbors.values()):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
 
 def main() -> int:
+    # What comes before the node can end in order is held back until it can; run_node lets it through.
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
     import gc
 
     from drom_net.runtime.process import run_node

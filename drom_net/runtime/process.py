@@ -39,7 +39,8 @@ from drom_net.runtime.spec import NodeSpec
 from drom_net.runtime.zmq_transport import DealerTransport, RouterTransport
 from drom_net.summary import TaskFigures, summarize, write_json
 
-INTERRUPTED, TERMINATED = 130, 143
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""What ends a node in order; its exit code is then 128 and the signal's number."""
 _REFUSALS_TOLD = 10
 
 
@@ -49,18 +50,24 @@ class _Stop:
     def __init__(self, parent: int) -> None:
         self._parent = parent
         self.exit_code = 0
-        signal.signal(signal.SIGTERM, self._on_signal)
-        signal.signal(signal.SIGINT, self._on_signal)
+        for number in SIGNALS:
+            signal.signal(number, self._on_signal)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # whoever started us may have held them back until now
 
     def _on_signal(self, number: int, _: object) -> None:
-        code = INTERRUPTED if number == signal.SIGINT else TERMINATED
+        code = 128 + number
         if self.exit_code:
             os._exit(code)
         self.exit_code = code
 
+    @property
+    def orphaned(self) -> bool:
+        """Whether the launcher is gone."""
+        return bool(self._parent) and os.getppid() != self._parent
+
     def requested(self) -> bool:
-        if self._parent and os.getppid() != self._parent and not self.exit_code:
-            self.exit_code = TERMINATED  # the launcher is gone: no orphan is left behind
+        if self.orphaned and not self.exit_code:
+            self.exit_code = 128 + signal.SIGTERM  # the launcher is gone: no orphan is left behind
         return self.exit_code != 0
 
 
@@ -77,12 +84,13 @@ def run_node(spec: NodeSpec) -> int:
             _run_reducer(spec, reporter, stop)
     except DromNetError as error:
         reporter.fail(str(error))
+        _forget_if_nothing_was_learned(spec)
         return error.exit_code
     except OSError as error:
         reporter.fail(f"{error.strerror}: {error.filename}" if error.filename else str(error))
         return 1
     finally:
-        for folder in spec.remove:
+        for folder in (*spec.remove, *(spec.remove_if_orphaned if stop.orphaned else ())):
             shutil.rmtree(folder, ignore_errors=True)
     return stop.exit_code
 
@@ -107,7 +115,6 @@ def _run_worker(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
         teller.save()
         sent, received = transport.bytes_sent, transport.bytes_received
     if error is not None and worker.round == 0:
-        _forget(spec)
         raise error
     assert worker.result is not None
     _write_task_result(spec, worker.result, finished, worker.round, (sent, received), started, run_id=worker.run_id)
@@ -156,7 +163,6 @@ def _run_peer(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
         sent, received = transport.bytes_sent, transport.bytes_received
         started = max(started, teller.first_joined_at)
     if error is not None and peer.round == 0:
-        _forget(spec)
         raise error
     assert peer.result is not None
     _write_task_result(
@@ -252,7 +258,6 @@ def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
         teller.save()
         bytes_by_task = transport.bytes_by_peer(reducer.task_at)
     if error is not None and reducer.closed_rounds == 0 and not any(reducer.ended):
-        _forget(spec)
         raise error
     write_json(
         out / "result.json",
@@ -267,6 +272,8 @@ def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
     )
     if error is not None:
         raise error
+    if not finished:
+        reporter.note(f"stopped after round {reducer.closed_rounds}; results in {out}, `drom-net merge` collects them")
     if finished and spec.summary:
         ended = [task for task in reducer.ended if task is not None]
         summary = summarize_star(spec.about, spec.tasks, ended, reducer.central_chain, seconds, bytes_by_task)
@@ -293,9 +300,9 @@ def _drive(
             return False, error
 
 
-def _forget(spec: NodeSpec) -> None:
+def _forget_if_nothing_was_learned(spec: NodeSpec) -> None:
     """A node by hand that never got to learn leaves no folder that would be in the way of the next try."""
-    if not spec.parent:
+    if not spec.parent and not (Path(spec.out) / "result.json").exists():
         shutil.rmtree(spec.out, ignore_errors=True)
 
 

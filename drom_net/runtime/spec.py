@@ -43,7 +43,9 @@ class NodeSpec:
     examples: str = ""
     """A worker's prepared examples (TaskStream.save)."""
     remove: tuple[str, ...] = ()
-    """Folders that the node removes when it ends, also when its launcher is gone: prepared data, a socket's folder."""
+    """Folders that the node removes when it ends: its prepared data."""
+    remove_if_orphaned: tuple[str, ...] = ()
+    """And these if it ends because its launcher is gone: the others' prepared data, the sockets' folder."""
     spread_over: int | None = None
     parent: int = 0
     """The launcher's process id: the node ends when it is gone. 0 for a node on its own."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import secrets
 import socket
 import struct
@@ -124,7 +125,7 @@ class DealerTransport(_Transport):
             self._socket.connect(endpoint)
         except zmq.ZMQError as error:
             self.close()
-            raise ClusterError(f"cannot connect to {endpoint}: {error.strerror}") from None
+            raise ClusterError(f"cannot connect to {endpoint}: {os.strerror(error.errno or 0)}") from None
 
     def send(self, address: str, frames: Frames) -> None:
         self._send(frames)
@@ -177,7 +178,7 @@ class RouterTransport(_Transport):
             hint = ""
             if error.errno == errno.EADDRINUSE:
                 hint = "; another process, perhaps a reducer of an earlier run, listens there"
-            raise ClusterError(f"cannot listen on {bind}: {error.strerror}{hint}") from None
+            raise ClusterError(f"cannot listen on {bind}: {os.strerror(error.errno or 0)}{hint}") from None
 
     def connect(self, address: str, endpoint: str) -> None:
         """Also connect to another listener, which is then spoken to by this address.
@@ -191,7 +192,7 @@ class RouterTransport(_Transport):
             self._socket.setsockopt(zmq.CONNECT_ROUTING_ID, address.encode())
             self._socket.connect(endpoint)
         except zmq.ZMQError as error:
-            raise ClusterError(f"cannot connect to {endpoint}: {error.strerror}") from None
+            raise ClusterError(f"cannot connect to {endpoint}: {os.strerror(error.errno or 0)}") from None
 
     @property
     def endpoint(self) -> str:

@@ -464,7 +464,8 @@ def test_unreadable(tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_name_that_no_file_can_have(tmp_path: Path) -> None:
-    assert message(tmp_path, "a\0.csv") == "a\0.csv: expected a file, got none of this name"
+    hint = "relative names start at data.directory, or at DROM_NET_DATA where it is set"
+    assert message(tmp_path, "a\0.csv") == f"a\0.csv: expected a file, got none of this name; {hint}"
     assert "expected a file that can be read, got file name too long" in message(tmp_path, "a" * 300 + ".csv")
 
 
@@ -588,7 +589,10 @@ def test_row_without_a_task(tmp_path: Path) -> None:
 
 def test_features_file(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(GOOD)
-    assert message(tmp_path, "a.csv", features="names.txt") == "names.txt: expected a file, got none of this name"
+    hint = "relative names start at data.directory, or at DROM_NET_DATA where it is set"
+    assert message(tmp_path, "a.csv", features="names.txt") == (
+        f"names.txt: expected a file, got none of this name; {hint}"
+    )
     (tmp_path / "names.txt").write_text("age\nage\n")
     assert message(tmp_path, "a.csv", features="names.txt", dim=3) == (
         'names.txt: expected different column names, got "age" more than once\n'

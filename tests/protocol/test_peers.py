@@ -118,11 +118,13 @@ def test_a_task_alone_needs_nobody() -> None:
 
 @pytest.mark.parametrize("exchange", EXCHANGES)
 def test_on_a_good_network_every_message_is_said_once(exchange: str) -> None:
-    """Per edge a Hello and a Welcome, both goodbyes and farewells, and a word each way in every sync round."""
+    """Per edge a Hello and a Welcome, a word each way in every sync round, and a goodbye that is confirmed or two."""
     peers = run(random_streams([12] * 6), GRAPHS["ring"], tau=4, exchange=exchange)
     kinds = (Hello, Welcome, Push, Resend, Goodbye, Farewell)
     counts = {kind.__name__: len(said(peers, kind)) for kind in kinds}
-    assert counts == {"Hello": 6, "Welcome": 6, "Push": 2 * 6 * 3, "Resend": 0, "Goodbye": 12, "Farewell": 12}
+    goodbyes = counts.pop("Goodbye")
+    assert 6 <= goodbyes == counts.pop("Farewell") <= 12
+    assert counts == {"Hello": 6, "Welcome": 6, "Push": 2 * 6 * 3, "Resend": 0}
     assert [len(events) for events in peers.events] == [2] * 6
 
 
