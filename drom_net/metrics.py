@@ -21,7 +21,7 @@ class Totals:
     false_negatives: int = 0
     seen_errors: int = 0
     outliers: int = 0
-    """Examples of weight 0: nothing was learned."""
+    """Examples of weight 0: nothing was learned from them."""
     pushes: int = 0
     """Sync rounds in which vectors were sent."""
     corrections: int = 0

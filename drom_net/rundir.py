@@ -21,10 +21,10 @@ import platform
 import sys
 import zipfile
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -226,6 +226,7 @@ def write_results(
     """
     write_model(run_dir / "model.npz", tasks, **data_facts)
     write_records(run_dir, tasks, centrals, file_format=file_format)
+    central_chain = _central_chain([central.chain for central in centrals], peers=centrals[0].members is not None)
     finished = all(task.finished for task in tasks) and all(central.finished for central in centrals)
     summary = summarize(
         [TaskFigures(task.name, task.rounds, task.totals, task.bytes_sent, task.bytes_received) for task in tasks],
@@ -233,7 +234,7 @@ def write_results(
         driver=driver,
         rounds=max(task.rounds for task in tasks),
         seconds=max(central.seconds for central in centrals),
-        digest=run_digest([task.chain for task in tasks], _central_chain([central.chain for central in centrals])),
+        digest=run_digest([task.chain for task in tasks], central_chain),
         status="finished" if finished else "interrupted",
     )
     write_json(run_dir / "summary.json", summary)
@@ -267,8 +268,8 @@ def write_records(
     per_round.write(run_dir / f"rounds.{file_format}")
 
 
-def read_records(run_dir: Path, names: Sequence[str]) -> tuple[list[Rows], list[Rows]]:
-    """(each task's rows, each centre's rows), as they were written: one centre, or one for each task.
+def read_records(run_dir: Path, names: Sequence[str]) -> tuple[list[Rows], list[Rows], bool]:
+    """(each task's rows, each centre's rows, whether each task has a centre of its own), as they were written.
 
     Raises:
         UsageError: A file is missing or damaged.
@@ -276,7 +277,7 @@ def read_records(run_dir: Path, names: Sequence[str]) -> tuple[list[Rows], list[
     per_task: list[list[tuple[object, ...]]] = [[] for _ in names]
     index_of = {name: index for index, name in enumerate(names)}
     try:
-        for row in _read_table(run_dir, "records"):
+        for row in _read_table(run_dir, "records")[1]:
             _, name, t, active, score, label, gamma, reply, clean, loss, contribution = row
             fields = (
                 int(t),
@@ -291,7 +292,7 @@ def read_records(run_dir: Path, names: Sequence[str]) -> tuple[list[Rows], list[
             )
             per_task[index_of[name]].append(fields)
         task_rows = [np.array(rows, dtype=TASK_DTYPE) for rows in per_task]
-        return task_rows, _read_rounds(run_dir, names)
+        return task_rows, *_read_rounds(run_dir, names)
     except (ValueError, KeyError, IndexError) as error:
         raise UsageError(f"the records in {run_dir} are damaged: {error}") from None
 
@@ -302,13 +303,13 @@ def recompute_digest(run_dir: Path, names: Sequence[str]) -> str:
     Raises:
         UsageError: A file is missing or damaged.
     """
-    rows, centrals = read_records(run_dir, names)
+    rows, centrals, peers = read_records(run_dir, names)
     model = load_model(run_dir)
     chains = []
     for index, task_rows in enumerate(rows):
         vectors = [np.ascontiguousarray(model[key][index]) for key in ("W", "A") if key in model]
         chains.append(task_chain_of(task_rows, vectors))
-    return run_digest(chains, _central_chain([central_chain_of(central) for central in centrals]))
+    return run_digest(chains, _central_chain([central_chain_of(central) for central in centrals], peers=peers))
 
 
 def wrong_figures(run_dir: Path, summary: dict[str, Any]) -> list[str]:
@@ -318,7 +319,7 @@ def wrong_figures(run_dir: Path, summary: dict[str, Any]) -> list[str]:
         UsageError: A file is missing or damaged.
     """
     names = [task["name"] for task in summary["tasks"]]
-    rows, _ = read_records(run_dir, names)
+    rows, _, _ = read_records(run_dir, names)
     counts = []
     for task_rows in rows:
         totals = Totals()
@@ -390,9 +391,9 @@ def write_environment(path: Path, *, blas: str) -> None:
     )
 
 
-def _central_chain(chains: Sequence[bytes]) -> bytes:
+def _central_chain(chains: Sequence[bytes], *, peers: bool) -> bytes:
     """The reducer's, or what stands for it where each task has a centre of its own."""
-    return chains[0] if len(chains) == 1 else peers_chain(chains)
+    return peers_chain(chains) if peers else chains[0]
 
 
 def _peers_rounds(names: Sequence[str], centrals: Sequence[CentralOutcome]) -> Iterable[list[object]]:
@@ -403,17 +404,18 @@ def _peers_rounds(names: Sequence[str], centrals: Sequence[CentralOutcome]) -> I
             yield [index, names[index], *row.item()[:-1], *(v.get(task) for task in range(len(names)))]
 
 
-def _read_rounds(run_dir: Path, names: Sequence[str]) -> list[Rows]:
-    rows = list(_read_table(run_dir, "rounds"))
-    by_centre: list[list[tuple[object, ...]]] = [[]]
-    if rows and len(rows[0]) == 9 + len(names):  # each peer's own, in task order
-        by_centre = [[] for _ in names]
+def _read_rounds(run_dir: Path, names: Sequence[str]) -> tuple[list[Rows], bool]:
+    """Each centre's rows, and whether the centres are peers' own."""
+    columns, rows = _read_table(run_dir, "rounds")
+    peers = columns[:1] == ["task"]  # each peer's own central steps, in task order
+    by_centre: list[list[tuple[object, ...]]] = [[] for _ in names] if peers else [[]]
     for row in rows:
-        own = by_centre[0] if len(by_centre) == 1 and len(row) == 7 + len(names) else by_centre[int(row[0])]
-        head = row[-7 - len(names) :]
+        own = by_centre[int(row[0]) if peers else 0]
+        head = row[2:] if peers else row
         v = tuple(float(value) for value in head[7:] if value not in ("", None))
         own.append((int(head[0]), float(head[1]), float(head[2]), *map(int, head[3:7]), v))
-    return [np.array(part, dtype=central_dtype(len(part[0][-1]) if part else len(names))) for part in by_centre]  # type: ignore[arg-type]
+    tables = [np.array(part, dtype=central_dtype(len(part[0][-1]) if part else len(names))) for part in by_centre]  # type: ignore[arg-type]
+    return tables, peers
 
 
 def _in_words(row: tuple[Any, ...]) -> Iterable[object]:
@@ -465,24 +467,23 @@ class _Table:
         pq.write_table(pa.table({name: list(column) for name, column in zip(self.columns, columns, strict=True)}), path)
 
 
-def _read_table(run_dir: Path, stem: str) -> Iterable[list[Any]]:
+def _read_table(run_dir: Path, stem: str) -> tuple[list[str], Iterable[list[Any]]]:
+    """(names of the columns, rows) of STEM.csv or STEM.parquet."""
     path = run_dir / f"{stem}.csv"
     if path.exists():
-        with path.open(newline="") as file:
-            yield from _body(file)
-        return
+        rows = _csv_rows(path)
+        return next(rows, []), rows
     path = run_dir / f"{stem}.parquet"
     if not path.exists():
         raise UsageError(f"{run_dir} has neither {stem}.csv nor {stem}.parquet")
     _, pq = _pyarrow()
-    columns = pq.read_table(path).to_pydict().values()
-    yield from map(list, zip(*columns, strict=True))
+    table = pq.read_table(path).to_pydict()
+    return list(table), map(list, zip(*table.values(), strict=True))
 
 
-def _body(file: IO[str]) -> Iterable[list[str]]:
-    reader = csv.reader(file)
-    next(reader, None)
-    yield from reader
+def _csv_rows(path: Path) -> Iterator[list[str]]:
+    with path.open(newline="") as file:
+        yield from csv.reader(file)
 
 
 def _pyarrow() -> tuple[Any, Any]:

@@ -41,7 +41,7 @@ def reducer(file: Path, bind: str | None, insecure: bool, out: Path | None) -> N
     Example:
       drom-net reducer configs/star-4.yaml --out runs/by-hand
     """
-    config = load_config(file)
+    config = _load_star(file)
     warn_of_paper_parameters(config)
     listens = _endpoint("--bind", bind, listens=True) or config.reducer.listens_at
     if listens is None:
@@ -68,7 +68,7 @@ def worker(file: Path, task: str, endpoint: str | None, out: Path | None) -> Non
     Example:
       drom-net worker configs/star-4.yaml --task 2 --out runs/by-hand
     """
-    config = load_config(file)
+    config = _load_star(file)
     endpoint = _endpoint("--endpoint", endpoint, listens=False) or config.reducer.endpoint
     if endpoint is None:
         raise _missing(config, "reducer.endpoint", "an address where the reducer and its workers meet")
@@ -131,6 +131,13 @@ def _prepare_examples(spec: NodeSpec, config: ClusterConfig, dataset: Dataset, r
     _claim(Path(spec.out))
     stream.save(Path(spec.examples))
     write_data_facts(Path(spec.out), dataset)
+
+
+def _load_star(file: Path) -> ClusterConfig:
+    config = load_config(file)
+    if config.topology is not None:
+        raise UsageError(f"{file} describes peers without a reducer; start each with `drom-net peer`")
+    return config
 
 
 def _endpoint(option: str, text: str | None, *, listens: bool) -> str | None:

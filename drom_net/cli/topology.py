@@ -9,7 +9,6 @@ import click
 
 from drom_net.cli import options
 from drom_net.cli.output import count_of, print_json, size
-from drom_net.cluster.run import prepare
 from drom_net.config import graph_schedule, load_config
 from drom_net.data.datasets import load_dataset
 from drom_net.errors import UsageError
@@ -34,16 +33,16 @@ def topology(file: Path, draw: Path | None, overrides: tuple[str, ...], as_json:
     config = load_config(file, overrides)
     if config.topology is None:
         raise UsageError(f"{file} has no topology section: its learner has a reducer, and no graph of peers")
-    prepared = prepare(config, load_dataset(config.data, base=config.base))
-    names = prepared.roster.tasks
+    dataset = load_dataset(config.data, base=config.base)
+    names = tuple(task.name for task in dataset.tasks)
     schedule = graph_schedule(config, names)
     assert schedule is not None
     facts = topology_facts(
         schedule,
         names=names,
-        dim=prepared.roster.dim,
+        dim=dataset.dim,
         tau=getattr(config.algorithm.parameters, "tau", 1),
-        stream_lengths=[stream.num_examples for stream in prepared.streams],
+        stream_lengths=[len(task.labels) for task in dataset.tasks],
     )
     if draw is not None:
         draw_graph(schedule.union, names, draw, title=picture_title(config.name, facts))

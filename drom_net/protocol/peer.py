@@ -1,8 +1,9 @@
 """The peer: a worker that is the centre of its own neighborhood; it talks to its neighbors and to nobody else.
 
 In every sync round a peer says its word to each neighbor and waits for theirs. Its own half of the central step
-then gives the correction that it uses from the next round on. Two neighbors are never more than one sync round
-apart (two where the exchange is delayed), which bounds what is kept of either side.
+then gives the correction that it uses from the next round on. Two neighbors that both go on are never more
+than one sync round apart (two where the exchange is delayed), which bounds what is kept of either side; past a
+neighbor that has ended the other runs ahead freely.
 """
 
 from __future__ import annotations
@@ -470,7 +471,8 @@ class Peer:
 
     def _give_up(self) -> None:
         if self.state is PeerState.JOINING:
-            self._end_run(f"{self._waiting_for()} did not come within {self._timeouts.join_s:g} s (timeouts.join_s)")
+            missing = self._named(task for task, neighbor in self._neighbors.items() if not neighbor.joined)
+            self._end_run(f"{missing} did not join within {self._timeouts.join_s:g} s (timeouts.join_s)")
         self._events.append(
             Warned(f"no confirmation of the goodbye within {self._timeouts.linger_s:g} s: {self._waiting_for()}")
         )

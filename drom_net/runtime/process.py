@@ -157,7 +157,14 @@ def _run_peer(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
         if not spec.parent:
             reporter.note(f"listening on {transport.endpoint}, for {len(spec.neighbors)} neighbors")
         saved = [(records, peer.take_records), (central, peer.take_central_records)]
-        teller = _Teller(reporter, saved, stop, lambda: _worker_figures(peer.round, learner.totals), names=spec.tasks)
+        teller = _Teller(
+            reporter,
+            saved,
+            stop,
+            lambda: _worker_figures(peer.round, learner.totals),
+            names=spec.tasks,
+            expected=len(spec.neighbors),
+        )
         finished, error = _drive(peer, transport, teller, dim=spec.dim, max_vectors=algorithm.push_vectors)
         teller.save()
         sent, received = transport.bytes_sent, transport.bytes_received
@@ -252,6 +259,7 @@ def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
             stop,
             lambda: {"round": reducer.closed_rounds, "sigma_1": centre.last_sigma},
             names=spec.tasks,
+            expected=len(spec.tasks),
         )
         finished, error = _drive(reducer, transport, teller, dim=spec.dim, max_vectors=algorithm.push_vectors)
         seconds = time.monotonic() - teller.first_joined_at
@@ -344,6 +352,7 @@ class _Teller:
         figures: Callable[[], dict[str, Any]],
         *,
         names: tuple[str, ...] = (),
+        expected: int = 0,
     ) -> None:
         self.refused = 0
         self.first_joined_at = time.monotonic()
@@ -352,6 +361,7 @@ class _Teller:
         self._stop = stop
         self._figures = figures
         self._names = names
+        self._expected = expected
         self._joined = 0
         self._next_report = 0.0
 
@@ -395,4 +405,4 @@ class _Teller:
             return
         if self._joined == 1:
             self.first_joined_at = time.monotonic()
-        self._reporter.note(f"{self._names[task]} joined ({self._joined} of {len(self._names)})")
+        self._reporter.note(f"{self._names[task]} joined ({self._joined} of {self._expected})")

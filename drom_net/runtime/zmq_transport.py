@@ -173,6 +173,8 @@ class RouterTransport(_Transport):
         try:
             _refuse_ipc_in_use(bind)
             self._socket.bind(bind)
+            self.endpoint = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
+            """Where it listens, with the port that the system chose if it was to choose one."""
         except zmq.ZMQError as error:
             self.close()
             hint = ""
@@ -193,11 +195,6 @@ class RouterTransport(_Transport):
             self._socket.connect(endpoint)
         except zmq.ZMQError as error:
             raise ClusterError(f"cannot connect to {endpoint}: {os.strerror(error.errno or 0)}") from None
-
-    @property
-    def endpoint(self) -> str:
-        """Where it listens, with the port that the system chose if it was to choose one."""
-        return self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
 
     def send(self, address: str, frames: Frames) -> None:
         """Send, or drop what cannot be sent: whoever misses it asks again."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -386,3 +387,89 @@ def test_task_names_that_are_one_folder_elsewhere_are_refused(
     code, _, err = call(capsys, "check", str(config))
     assert code == 2
     assert 'expected task names that differ not only in case, got "B" and "b"' in err
+
+
+@pytest.mark.parametrize(("key", "value"), [("error_rate", 0.0001), ("errors", 1), ("f1", 1.0)])
+def test_verify_checks_the_figures_that_people_read(
+    key: str, value: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call(capsys, "run", str(make_sites(tmp_path)), "--driver", "reference", "--out", "run", "-q")
+    path = tmp_path / "run" / "summary.json"
+    summary = json.loads(path.read_text())
+    path.write_text(json.dumps(summary | {key: value}))
+    code, _, err = call(capsys, "verify", "run")
+    assert code == 1
+    assert f"all: {key} {value}, records say {summary[key]}" in err
+
+
+def test_a_pipe_is_no_data_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = make_sites(tmp_path)
+    (tmp_path / "site-b.csv").unlink()
+    os.mkfifo(tmp_path / "site-b.csv")
+    code, _, err = call(capsys, "check", str(config))
+    assert code == 2
+    assert "site-b.csv: expected a file that can be read, got not a regular file" in err
+
+
+def test_data_beyond_all_memory_is_one_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "big.yaml").write_text(
+        "algorithm: {name: local}\ndata: {dataset: synthetic, tasks: 2, examples: 10000000, dim: 10000000}\n"
+    )
+    code, _, err = call(capsys, "check", "big.yaml")
+    assert code == 1
+    assert err.startswith("error: not enough memory")
+    assert len(err.splitlines()) == 1
+
+
+def test_a_closed_standard_output_is_no_traceback(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    assert main(["run", str(make_sites(tmp_path)), "--driver", "reference", "--out", "run", "-q"]) == 0
+
+
+def test_local_sends_nothing_and_its_records_say_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["run", str(make_sites(tmp_path)), "--driver", "reference", "--out", "run", "-q"]
+    assert call(capsys, *arguments, "--set", "algorithm.name=local")[0] == 0
+    with (tmp_path / "run" / "records.csv").open(newline="") as file:
+        assert {row["contribution"] for row in csv.DictReader(file)} == {"none"}
+
+
+def test_hinge_with_a_cap_of_one_warns_whoever_chose_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    changes = ["--set", "algorithm.loss=hinge", "--set", "algorithm.xi=1"]
+    _, _, err = call(capsys, "check", str(make_sites(tmp_path)), *changes)
+    assert "takes every mistake for an outlier" in err
+
+
+@pytest.mark.parametrize("tasks", [1, 3])
+@pytest.mark.parametrize("tau", [2, 50])
+def test_runs_without_a_centre_verify_with_one_task_and_without_a_sync_round_too(
+    tasks: int, tau: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "peers.yaml").write_text(
+        f"algorithm: {{name: drom-d, tau: {tau}}}\ntopology: {{graph: full}}\n"
+        f"data: {{dataset: synthetic, tasks: {tasks}, examples: 20}}\n"
+    )
+    assert call(capsys, "run", "peers.yaml", "--driver", "reference", "--out", "run", "-q")[0] == 0
+    code, _, err = call(capsys, "verify", "run")
+    assert (code, err) == (0, "")
+
+
+def test_topology_describes_a_schedule_that_run_does_not_do_yet(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "peers.yaml").write_text(
+        "algorithm: {name: drom-d}\ntopology: {graph: one-peer-exponential}\n"
+        "data: {dataset: synthetic, tasks: 8, examples: 20}\n"
+    )
+    assert call(capsys, "topology", "peers.yaml")[0] == 0
+    code, _, err = call(capsys, "run", "peers.yaml", "--out", "run")
+    assert code == 2
+    assert "changes by round, which `run` does not do yet" in err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_worker_of_a_file_of_peers_is_told_what_to_start(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = call(capsys, "worker", str(CONFIGS / "ring-12.yaml"), "--task", "0")
+    assert code == 2
+    assert "describes peers without a reducer; start each with `drom-net peer`" in err

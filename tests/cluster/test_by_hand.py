@@ -240,7 +240,7 @@ def test_a_peer_names_the_neighbors_that_did_not_come(tmp_path: Path) -> None:
     with family(tmp_path) as processes:
         code, _, err = processes.run("peer", config, "--task", "2", "--out", "hand")
         assert code == 4
-        assert "task-02, task-04 to join did not come within 1 s (timeouts.join_s)" in err
+        assert "task-02, task-04 did not join within 1 s (timeouts.join_s)" in err
 
 
 def test_a_peer_that_is_killed_ends_the_run_of_its_neighbors_who_keep_what_they_learned(tmp_path: Path) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -116,3 +119,52 @@ def test_no_file_descriptor_stays_open(tmp_path: Path) -> None:
     assert main([*arguments, "--out", str(tmp_path / "second")]) == 0
     assert main([*arguments, "--out", str(tmp_path / "second")]) == 2  # it exists: an error leaves nothing either
     assert os.listdir("/proc/self/fd") == before
+
+
+def test_a_run_whose_progress_nobody_can_read_goes_on(tmp_path: Path) -> None:
+    """drom-net run .. 2>/dev/full: a progress line is not worth a run."""
+    _, arguments = long_run(Family(tmp_path), tmp_path)
+    config = tmp_path / "long.yaml"
+    config.write_text(config.read_text().replace("300000", "9000"))
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "drom_net", *arguments], cwd=tmp_path, stderr=full, stdout=subprocess.DEVNULL
+        )
+    assert done.returncode == 0
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["status"] == "finished"
+
+
+@pytest.mark.parametrize("started", [1, 2, 3])
+def test_a_launcher_killed_while_it_starts_its_nodes_leaves_no_data_behind(started: int, tmp_path: Path) -> None:
+    with family(tmp_path) as processes:
+        _, arguments = long_run(processes, tmp_path)
+        launcher = processes.start(*arguments)
+        logs = tmp_path / "run" / "logs"
+        give_up_at = time.monotonic() + DEADLINE_S
+        while not logs.is_dir() or len(list(logs.iterdir())) < started:
+            assert time.monotonic() < give_up_at
+            os.sched_yield()
+        launcher.kill()
+        launcher.wait(timeout=DEADLINE_S)
+        processes.wait_for_all()
+        assert not list((tmp_path / "run").rglob("examples"))
+        assert not list((tmp_path / "run").rglob(".sockets/*"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_peers_too_are_ended_in_order(number: signal.Signals, tmp_path: Path) -> None:
+    config = tmp_path / "ring.yaml"
+    config.write_text(
+        "algorithm: {name: drom-d, tau: 2}\ntopology: {graph: ring}\n"
+        "data: {dataset: synthetic, tasks: 4, examples: 300000, dim: 5}\n"
+    )
+    with family(tmp_path) as processes:
+        launcher = processes.start("run", str(config), "--out", "run")
+        while "round 0/" in read_until(launcher, "round "):
+            pass
+        launcher.send_signal(number)
+        launcher.communicate(timeout=DEADLINE_S)
+        assert launcher.returncode == 128 + number
+        assert not processes.alive()
+        assert json.loads((tmp_path / "run" / "summary.json").read_text())["status"] == "interrupted"
+        assert processes.run("verify", "run")[0] == 0
