@@ -92,6 +92,13 @@ class DromState:
     """df/dz * y at the example, so that the gradient is slope * x."""
     gamma: float = 0.0
 
+    def take(self, reply: Reply) -> None:
+        """Use the correction of a reply from here on; other replies leave R_i as it is."""
+        if reply.kind is ReplyKind.VECTORS:
+            (self.r,) = reply.vectors
+        elif reply.kind is ReplyKind.ZERO:
+            self.r = None
+
 
 @dataclass(slots=True)
 class DromCentral:
@@ -125,10 +132,7 @@ def drom(parameters: DromParameters | None = None) -> Algorithm:
         return state, Prediction(score, f, gamma)
 
     def dual_step(state: DromState, reply: Reply, t: int) -> tuple[DromState, Contribution]:
-        if reply.kind is ReplyKind.VECTORS:
-            (state.r,) = reply.vectors
-        elif reply.kind is ReplyKind.ZERO:
-            state.r = None
+        state.take(reply)
         if state.gamma == 0.0 or state.x is None:
             return state, SKIP
         eta = q.eta0 / math.sqrt(t)

@@ -6,10 +6,9 @@ import dataclasses
 import math
 from dataclasses import dataclass
 
-from drom_net.algorithms.base import Algorithm, Contribution, ContributionKind, Example, Prediction, Reply, ReplyKind
+from drom_net.algorithms.base import Algorithm, Contribution, ContributionKind, Example, Prediction, Reply
 from drom_net.algorithms.drom import DromParameters, DromState, drom
-from drom_net.algorithms.features import add_scaled, dot
-from drom_net.algorithms.losses import LOSSES, capped_weight, loss_limit
+from drom_net.algorithms.features import add_scaled
 from drom_net.fields import Choice, Integer, option
 
 
@@ -34,38 +33,25 @@ class DromDParameters(DromParameters):
 def drom_d(parameters: DromDParameters | None = None) -> Algorithm:
     """Algorithm 2 with general lambda and rho (section 2 of the specification).
 
-    The central step is DROM's, over a task's own neighborhood.
+    Prediction and weight are DROM's, and so is the central step, over a task's own neighborhood.
     """
     q = parameters or DromDParameters()
-    loss = LOSSES[q.loss]
-    limit = loss_limit(q.p, q.xi)
-    central = drom(DromParameters(**{f.name: getattr(q, f.name) for f in dataclasses.fields(DromParameters)}))
+    star = drom(DromParameters(**{f.name: getattr(q, f.name) for f in dataclasses.fields(DromParameters)}))
 
     def primal_step(state: DromState, example: Example, t: int) -> tuple[DromState, Prediction]:
-        x, y = example
-        score = dot(state.w, x)
-        z = y * score
-        f = loss.value(z)
-        gamma = capped_weight(f, p=q.p, limit=limit, kappa=q.kappa)
-        if f == 0.0 and q.f0 == "skip":
-            gamma = 0.0
-        state.gamma = gamma
-        if gamma == 0.0 and q.outlier == "skip":
-            return state, Prediction(score, f, gamma)
+        state, prediction = star.primal_step(state, example, t)
+        if state.gamma == 0.0 and q.outlier == "skip":
+            return state, prediction
         # Primal descent with w_t and a_t; the dual ascent follows in the other step, with w_(t+1).
-        slope = loss.slope(z) * y
         descent = q.lam * state.a
-        if gamma != 0.0 and slope != 0.0:
-            add_scaled(descent, gamma * slope, x)
+        if state.gamma != 0.0 and state.slope != 0.0:
+            add_scaled(descent, state.gamma * state.slope, example.x)
         descent *= _step(q, t)
         state.w -= descent
-        return state, Prediction(score, f, gamma)
+        return state, prediction
 
     def dual_step(state: DromState, reply: Reply, t: int) -> tuple[DromState, Contribution]:
-        if reply.kind is ReplyKind.VECTORS:
-            (state.r,) = reply.vectors
-        elif reply.kind is ReplyKind.ZERO:
-            state.r = None
+        state.take(reply)
         if state.gamma != 0.0 or q.outlier != "skip":
             ascent = q.lam * state.w
             if state.r is not None:
@@ -75,9 +61,7 @@ def drom_d(parameters: DromDParameters | None = None) -> Algorithm:
             state.a = ascent  # a new array: the last one may still be on its way to a neighbor
         return state, Contribution(ContributionKind.VECTORS, (state.a,))
 
-    return central._replace(
-        name="drom-d", primal_step=primal_step, dual_step=dual_step, is_sync=lambda t: t % q.tau == 0
-    )
+    return star._replace(name="drom-d", primal_step=primal_step, dual_step=dual_step, is_sync=lambda t: t % q.tau == 0)
 
 
 def _step(q: DromDParameters, t: int) -> float:

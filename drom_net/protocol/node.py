@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -97,6 +98,29 @@ class Node(Protocol):
 
     def stop(self) -> None:
         """End here, at the user's wish: a round that is open is closed without a reply."""
+
+
+class Tray:
+    """What a node has to say and to tell, until the driver takes it."""
+
+    def __init__(self) -> None:
+        self._outbox: list[Envelope] = []
+        self._events: list[Event] = []
+
+    def take_outbox(self) -> list[Envelope]:
+        taken, self._outbox = self._outbox, []
+        return taken
+
+    def take_events(self) -> list[Event]:
+        taken, self._events = self._events, []
+        return taken
+
+
+def named(names: Sequence[str], tasks: Iterable[int]) -> str:
+    """The tasks' names for a sentence: the first five, and how many more."""
+    wanted = [names[task] for task in tasks]
+    shown = ", ".join(wanted[:5])
+    return f"{shown} and {len(wanted) - 5} more" if len(wanted) > 5 else shown
 
 
 class Asking:

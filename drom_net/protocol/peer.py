@@ -31,11 +31,12 @@ from drom_net.protocol.node import (
     Asking,
     ConnectionChanged,
     Envelope,
-    Event,
     Joined,
     Refused,
     Stalled,
+    Tray,
     Warned,
+    named,
 )
 from drom_net.protocol.settings import Timeouts
 
@@ -80,7 +81,7 @@ class _Neighbor:
     """Its connection is down; if it stays so until then, the run is given up."""
 
 
-class Peer:
+class Peer(Tray):
     """One task as a node of a graph."""
 
     def __init__(
@@ -106,6 +107,7 @@ class Peer:
             exchange: "blocking", "overlap" or "delayed".
             rounds: The run's limit, if it has one.
         """
+        super().__init__()
         self.state = PeerState.JOINING
         self.result: TaskResult | None = None
         self.round = 0
@@ -135,8 +137,6 @@ class Peer:
         self._since = 0.0
         self._now = 0.0
         self._give_up_at = math.inf
-        self._outbox: list[Envelope] = []
-        self._events: list[Event] = []
 
     @property
     def finished(self) -> bool:
@@ -243,14 +243,6 @@ class Peer:
         if self.state is not PeerState.FINISHED:
             self._tell_all("it was stopped")
         self.state = PeerState.FINISHED
-
-    def take_outbox(self) -> list[Envelope]:
-        taken, self._outbox = self._outbox, []
-        return taken
-
-    def take_events(self) -> list[Event]:
-        taken, self._events = self._events, []
-        return taken
 
     def take_records(self) -> bytes:
         return self._learner.take_records()
@@ -452,14 +444,14 @@ class Peer:
 
     def _waiting_for(self) -> str:
         if self.state is PeerState.JOINING:
-            return self._named(task for task, neighbor in self._neighbors.items() if not neighbor.joined) + " to join"
+            return named(self.names, self._not_joined()) + " to join"
         if self.state is PeerState.WAITING:
-            return self._named(self._missing())
-        return self._named(task for task, neighbor in self._neighbors.items() if not neighbor.confirmed) + " to confirm"
+            return named(self.names, self._missing())
+        unconfirmed = [task for task, neighbor in self._neighbors.items() if not neighbor.confirmed]
+        return named(self.names, unconfirmed) + " to confirm"
 
-    def _named(self, tasks: object) -> str:
-        names = [self.names[task] for task in tasks]  # type: ignore[attr-defined]
-        return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    def _not_joined(self) -> list[int]:
+        return [task for task, neighbor in self._neighbors.items() if not neighbor.joined]
 
     def _rejected(self, task: int, reason: str) -> None:
         if self.state is PeerState.JOINING:
@@ -471,7 +463,7 @@ class Peer:
 
     def _give_up(self) -> None:
         if self.state is PeerState.JOINING:
-            missing = self._named(task for task, neighbor in self._neighbors.items() if not neighbor.joined)
+            missing = named(self.names, self._not_joined())
             self._end_run(f"{missing} did not join within {self._timeouts.join_s:g} s (timeouts.join_s)")
         self._events.append(
             Warned(f"no confirmation of the goodbye within {self._timeouts.linger_s:g} s: {self._waiting_for()}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from drom_net.algorithms.base import Contribution, ContributionKind
@@ -27,11 +27,12 @@ from drom_net.protocol.node import (
     ConnectionChanged,
     Ended,
     Envelope,
-    Event,
     Joined,
     Refused,
     Stalled,
+    Tray,
     Warned,
+    named,
 )
 from drom_net.protocol.settings import Timeouts
 
@@ -64,7 +65,7 @@ class _Round:
     contributions: dict[int, Contribution] = field(default_factory=dict)
 
 
-class Reducer:
+class Reducer(Tray):
     """The centre of a star as a node."""
 
     def __init__(
@@ -81,6 +82,7 @@ class Reducer:
             names: The tasks' names, in task order.
             push_vectors: How many vectors a contribution carries.
         """
+        super().__init__()
         self.state = ReducerState.COLLECTING
         self.names = tuple(names)
         self._centre = centre
@@ -97,8 +99,6 @@ class Reducer:
         """Tasks that take part in sync rounds: all until their last push."""
         self._lost: dict[int, float] = {}
         """Tasks whose connection is down, and when the run is given up for it."""
-        self._outbox: list[Envelope] = []
-        self._events: list[Event] = []
 
     @property
     def finished(self) -> bool:
@@ -146,7 +146,7 @@ class Reducer:
 
     def on_timer(self, now: float) -> None:
         if now >= self._join_by:
-            missing = self._named(task for task, member in enumerate(self._members) if not member.address)
+            missing = named(self.names, [task for task, member in enumerate(self._members) if not member.address])
             self._give_up(f"{missing} did not join within {self._timeouts.join_s:g} s (timeouts.join_s)")
         for task, give_up_at in self._lost.items():
             if now >= give_up_at:
@@ -176,14 +176,6 @@ class Reducer:
     def stop(self) -> None:
         self._tell_all("it was stopped")
         self.state = ReducerState.FINISHED
-
-    def take_outbox(self) -> list[Envelope]:
-        taken, self._outbox = self._outbox, []
-        return taken
-
-    def take_events(self) -> list[Event]:
-        taken, self._events = self._events, []
-        return taken
 
     def take_records(self) -> bytes:
         return self._centre.take_records()
@@ -300,12 +292,8 @@ class Reducer:
     def _waiting_for(self) -> str:
         missing = [task for task, member in enumerate(self._members) if not member.address]
         if missing:
-            return self._named(missing) + " to join"
+            return named(self.names, missing) + " to join"
         if self._round.awaited:
-            return self._named(sorted(self._round.awaited))
-        return self._named(task for task, member in enumerate(self._members) if member.ended is None) + " to finish"
-
-    def _named(self, tasks: Iterable[int]) -> str:
-        names = [self.names[task] for task in tasks]
-        shown = ", ".join(names[:5])
-        return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown
+            return named(self.names, sorted(self._round.awaited))
+        unfinished = [task for task, member in enumerate(self._members) if member.ended is None]
+        return named(self.names, unfinished) + " to finish"

@@ -23,10 +23,10 @@ from drom_net.protocol.node import (
     Asking,
     ConnectionChanged,
     Envelope,
-    Event,
     Joined,
     Refused,
     Stalled,
+    Tray,
     Warned,
 )
 from drom_net.protocol.settings import Timeouts
@@ -44,7 +44,7 @@ class WorkerState(enum.Enum):
     FINISHED = "finished"
 
 
-class Worker:
+class Worker(Tray):
     """One task as a node of a star."""
 
     def __init__(self, learner: TaskLearner, hello: Hello, *, timeouts: Timeouts, endpoint: str) -> None:
@@ -54,6 +54,7 @@ class Worker:
             hello: What this worker says of itself.
             endpoint: Where the reducer is looked for; only for messages to people.
         """
+        super().__init__()
         self.state = WorkerState.JOINING
         self.result: TaskResult | None = None
         self.run_id = hello.run_id
@@ -72,8 +73,6 @@ class Worker:
         self._give_up_at = math.inf
         self._down_since: float | None = None
         """Since when the connection is down; None while it is up, or was never up."""
-        self._outbox: list[Envelope] = []
-        self._events: list[Event] = []
 
     @property
     def finished(self) -> bool:
@@ -145,14 +144,6 @@ class Worker:
         if self.result is None:
             self.result = self._learner.result()
         self.state = WorkerState.FINISHED
-
-    def take_outbox(self) -> list[Envelope]:
-        taken, self._outbox = self._outbox, []
-        return taken
-
-    def take_events(self) -> list[Event]:
-        taken, self._events = self._events, []
-        return taken
 
     def take_records(self) -> bytes:
         return self._learner.take_records()
