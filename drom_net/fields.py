@@ -120,6 +120,34 @@ class Integer(Spec):
 
 
 @dataclass(frozen=True, slots=True)
+class IntegerOrList(Spec):
+    """A whole number for all tasks, or a list with one for each."""
+
+    at_least: int
+
+    def expected(self) -> str:
+        return f"{Integer(self.at_least).expected()}, or a list of such, one for each task"
+
+    def parse(self, value: object) -> int | tuple[int, ...]:
+        item = Integer(self.at_least)
+        if not isinstance(value, list):
+            return item.parse(value)
+        if not value:
+            raise ValueError
+        numbers = []
+        for index, number in enumerate(value):
+            try:
+                numbers.append(item.parse(number))
+            except ValueError:
+                raise ItemError(index, item.expected()) from None
+        return tuple(numbers)
+
+    def schema(self) -> dict[str, object]:
+        item = Integer(self.at_least).schema()
+        return {"anyOf": [item, {"type": "array", "items": item, "minItems": 1}]}
+
+
+@dataclass(frozen=True, slots=True)
 class Flag(Spec):
     """true or false."""
 

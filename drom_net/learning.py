@@ -6,15 +6,19 @@ Nothing here knows of messages or time.
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from drom_net.algorithms.base import (
     IDLE,
     NO_REPLY,
+    POSTPONED,
     Algorithm,
     Contribution,
     ContributionKind,
@@ -30,6 +34,11 @@ from drom_net.records import CentralLog, TaskLog, close_task_chain
 from drom_net.seeding import stream as random_stream
 
 _IDLE_ROUND = (0.0, 0.0, 0.0, 0.0, 0.0)
+_KEPT = (
+    *("_state", "_reply", "_active", "_row_active", "_seen", "_row", "_kind"),
+    *("_vectors", "_since", "_unsent_examples", "_round"),
+)
+"""What changes in a `TaskLearner`, but for its log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +48,21 @@ class TaskResult:
     chain: bytes
     totals: Totals
     model: dict[str, Vector]
+
+
+class Word(NamedTuple):
+    """What a task says in a sync round; it differs by what the listener has heard before."""
+
+    news: Contribution
+    """Its last vectors, or why there are none."""
+    since: int
+    """They are news to who has last heard its word of an earlier round than this."""
+    otherwise: Contribution
+    """For all others, without vectors."""
+
+    def to(self, told_before: int) -> Contribution:
+        """What to say to who has last heard its word of this sync round (0: none yet)."""
+        return self.news if told_before < self.since else self.otherwise
 
 
 class TaskLearner:
@@ -51,11 +75,16 @@ class TaskLearner:
         self._state = algorithm.init_local(stream.dim)
         self._log = TaskLog()
         self._reply = NO_REPLY
-        self._active = False
+        self._active = self._row_active = False
         self._seen = self._row = _IDLE_ROUND
         """What was predicted in the last round that was begun, and in the last that learned."""
         self._kind = ContributionKind.IDLE
-        self._unsent: Contribution | None = None
+        self._vectors: Contribution | None = None
+        """The last one that had any."""
+        self._since = 0
+        """Of which round it is; later where it was postponed."""
+        self._unsent_examples = 0
+        """So many were seen since a word had vectors."""
         self._round = 0
 
     def begin(self, t: int) -> Contribution:
@@ -84,22 +113,32 @@ class TaskLearner:
 
     def then_update(self, t: int) -> Contribution:
         """The other half, with the reply of the last sync round; round t - 1 is closed."""
-        self._row = self._seen
+        self._row, self._row_active = self._seen, self._active
         contribution = IDLE
         if self._active:
             self._state, contribution = self.algorithm.dual_step(self._state, self._reply, t)
             self._check_finite(self._seen[0] + self._seen[4], contribution.vectors, t)
+            self._unsent_examples += 1
         self._kind = contribution.kind
         if contribution.kind is ContributionKind.VECTORS:
-            self._unsent = contribution
+            self._vectors, self._since = contribution, t
         return contribution._replace(last=True) if t == self.last_round else contribution
 
-    def contribute(self, contribution: Contribution) -> Contribution:
-        """What to say in a sync round: this round's contribution, or what an idle task has not sent yet."""
-        if contribution.kind is not ContributionKind.VECTORS and self._unsent is not None:
-            contribution = self._unsent._replace(last=contribution.last)
-        self._unsent = None
-        return contribution
+    def word(self, contribution: Contribution, t: int) -> Word:
+        """What a peer says in sync round t: this round's contribution, or what it has not said yet.
+
+        A task that has learned too little since (`Algorithm.postpone_below`) postpones it, but not its last word.
+        """
+        if self._vectors is None:
+            return Word(contribution, 0, contribution)
+        last = contribution.last
+        otherwise = IDLE if contribution.kind is ContributionKind.VECTORS else contribution
+        if 0 < self._unsent_examples < self.algorithm.postpone_below and not last:
+            self._since = t + 1  # to whoever hears the next word it will still be news
+            self._kind = ContributionKind.POSTPONED
+            return Word(POSTPONED, 0, POSTPONED)
+        self._unsent_examples = 0
+        return Word(self._vectors._replace(last=last), self._since, otherwise._replace(last=last))
 
     def end(self, t: int, reply: Reply = NO_REPLY) -> None:
         """Close round t with what came back."""
@@ -107,8 +146,18 @@ class TaskLearner:
         contribution, kind = self._kind, reply.kind
         if kind is not ReplyKind.NONE and kind is not ReplyKind.KEEP:
             self._reply = reply  # KEEP leaves it: an idle task has not used its last one yet
-        active = contribution is not ContributionKind.IDLE
-        self._log.add((t, active, score, label, gamma, kind, clean, loss, contribution))
+        self._log.add((t, self._row_active, score, label, gamma, kind, clean, loss, contribution))
+
+    def snapshot(self) -> dict[str, Any]:
+        """All that it needs to go on from here, but for its records."""
+        kept = {name: copy.deepcopy(getattr(self, name)) for name in _KEPT}
+        return kept | {"chain": self._log.chain, "totals": dataclasses.replace(self._log.totals)}
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Go on from a snapshot of a learner of the same stream."""
+        for name in _KEPT:
+            setattr(self, name, copy.deepcopy(snapshot[name]))
+        self._log.go_on_from(snapshot["chain"], snapshot["totals"])
 
     @property
     def totals(self) -> Totals:
@@ -152,9 +201,7 @@ def final_sync(learner: TaskLearner, *, rounds: int | None) -> int | None:
 
     None where the run ends before. For algorithms with sync rounds.
     """
-    t = learner.last_round
-    while not learner.algorithm.is_sync(t):
-        t += 1
+    t = learner.algorithm.sync.next(learner.last_round)
     return t if rounds is None or t <= rounds else None
 
 
@@ -181,11 +228,18 @@ class Centre:
         self._scales = dict(zip(tasks, scales, strict=True)) if scales is not None else {}
         self._state = algorithm.init_central(tuple(tasks), dim, random_stream(seed, "power"))
 
-    def reduce(self, t: int, contributions: Mapping[int, Contribution]) -> dict[int, Reply]:
-        """The central step of round t: a reply for each task that contributed."""
+    def reduce(
+        self, t: int, contributions: Mapping[int, Contribution], members: Sequence[int] | None = None
+    ) -> dict[int, Reply]:
+        """The central step of round t: a reply for each task that contributed.
+
+        Args:
+            contributions: What is new, by task in order.
+            members: Whose vectors count; None is all.
+        """
         if self._scales:
             contributions = {task: self._scaled(task, contributions[task]) for task in contributions}
-        self._state, replies, info = self._algorithm.central_step(self._state, contributions)
+        self._state, replies, info = self._algorithm.central_step(self._state, contributions, members)
         self.last_sigma = info.sigma
         came = [contribution.kind for contribution in contributions.values()]
         self._log.add(t, info, came, [reply.kind for reply in replies.values()])
@@ -196,6 +250,16 @@ class Centre:
         if scale == 1.0:
             return contribution
         return contribution._replace(vectors=tuple(scale * vector for vector in contribution.vectors))
+
+    def snapshot(self) -> dict[str, Any]:
+        """All that it needs to go on from here, but for its records."""
+        return {"state": copy.deepcopy(self._state), "chain": self._log.chain, "last_sigma": self.last_sigma}
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Go on from a snapshot of a centre of the same tasks."""
+        self._state = copy.deepcopy(snapshot["state"])
+        self._log.go_on_from(snapshot["chain"])
+        self.last_sigma = snapshot["last_sigma"]
 
     @property
     def chain(self) -> bytes:

@@ -6,6 +6,7 @@ and real processes must agree on bit for bit. Times, bytes and hosts are not amo
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import struct
 from collections.abc import Iterable, Sequence
@@ -39,7 +40,13 @@ TASK_DTYPE = np.dtype(
 )
 """A task's row as bytes. `contribution` and `reply` are the numbers of ContributionKind and ReplyKind."""
 
-_CENTRAL_HEAD = struct.Struct("<qddqqqq")
+_CENTRAL_HEAD = struct.Struct("<qddqqqqq")
+_COUNTED = (
+    ContributionKind.VECTORS,
+    ContributionKind.SKIP,
+    ContributionKind.IDLE,
+    ContributionKind.POSTPONED,
+)
 _CENTRAL_CHAINED = struct.Struct("<qd")
 
 
@@ -53,6 +60,7 @@ def central_dtype(num_tasks: int) -> npt.DTypeLike:
             ("pushed", "<i8"),
             ("skipped", "<i8"),
             ("idle", "<i8"),
+            ("postponed", "<i8"),
             ("corrected", "<i8"),
             ("v", "<f8", (num_tasks,)),
         ]
@@ -80,6 +88,10 @@ class TaskLog:
         self._open.append(row)
         if len(self._open) >= _BATCH:
             self._settle()
+
+    def go_on_from(self, chain: bytes, totals: Totals) -> None:
+        """Continue a log whose rows are kept elsewhere."""
+        self._chain, self._totals = chain, dataclasses.replace(totals)
 
     @property
     def chain(self) -> bytes:
@@ -128,6 +140,10 @@ class CentralLog:
         if len(self._open) >= _BATCH:
             self._settle()
 
+    def go_on_from(self, chain: bytes) -> None:
+        """Continue a log whose rows are kept elsewhere."""
+        self._chain = chain
+
     @property
     def chain(self) -> bytes:
         """h_t over all rounds so far."""
@@ -142,8 +158,7 @@ class CentralLog:
 
     def _settle(self) -> None:
         for t, info, came, went in self._open:
-            kinds = (ContributionKind.VECTORS, ContributionKind.SKIP, ContributionKind.IDLE)
-            counts = [came.count(kind) for kind in kinds]
+            counts = [came.count(kind) for kind in _COUNTED]
             self._rows += _CENTRAL_HEAD.pack(t, info.sigma, info.residual, *counts, went.count(ReplyKind.VECTORS))
             self._rows += info.v.tobytes()
             self._chain = extend_central_chain(self._chain, t, info.sigma, info.v)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from drom_net.algorithms.base import IDLE, NO_REPLY, Algorithm, Contribution
+from drom_net.algorithms.base import IDLE, NO_REPLY, Algorithm, Reply
 from drom_net.data.stream import TaskStream
-from drom_net.learning import Centre, TaskLearner, TaskResult, final_sync
+from drom_net.learning import Centre, TaskLearner, TaskResult, Word, final_sync
+from drom_net.neighborhood import Neighborhood
 from drom_net.records import peers_chain, run_digest
-from drom_net.topology import Graph
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +91,9 @@ class PeersResult:
 
 
 def run_reference_peers(
-    algorithm: Algorithm,
+    algorithms: Sequence[Algorithm],
     streams: Sequence[TaskStream],
-    graph: Graph,
+    neighborhoods: Sequence[Neighborhood],
     *,
     seed: int,
     delayed: bool = False,
@@ -103,39 +103,57 @@ def run_reference_peers(
     """Run Algorithm 2: each task is the centre of its own neighborhood.
 
     Args:
+        algorithms: Each task's; they may differ in tau.
+        neighborhoods: Each task's, of the same sync rounds.
         delayed: What is sent in a sync round takes effect at the next (exchange: delayed); else at once. Blocking
             and overlapping exchange are one sequence.
         after_round: As for `run_reference`; sigma_1 is the largest of the peers'.
     """
-    learners = [TaskLearner(algorithm, stream, rounds=rounds) for stream in streams]
+    learners = [
+        TaskLearner(algorithm, stream, rounds=rounds) for algorithm, stream in zip(algorithms, streams, strict=True)
+    ]
     centres = [
-        Centre(algorithm, tasks=graph.members(task), dim=streams[0].dim, seed=seed, scales=graph.scales(task))
-        for task in range(len(streams))
+        Centre(algorithm, tasks=hood.everybody, dim=streams[0].dim, seed=seed, scales=hood.scales)
+        for algorithm, hood in zip(algorithms, neighborhoods, strict=True)
     ]
     last_words = [final_sync(learner, rounds=rounds) for learner in learners]
-    said: list[tuple[int, dict[int, Contribution]]] = []
-    """Per sync round so far (only the last two are used): its number, and who said what."""
+    words: list[dict[int, Word]] = [{} for _ in learners]
+    """By task and sync round: what was said and may still be used."""
+    used = [dict.fromkeys(hood.everybody, 0) for hood in neighborhoods]
+    """By listener and speaker: the sync round of the word that was used last."""
+    longest = max(algorithm.sync.tau for algorithm in algorithms)
+
+    def central_step(task: int, t: int) -> Reply:
+        hood = neighborhoods[task]
+        heard = {}
+        for member in hood.members(t):
+            s = hood.heard(member, t)
+            last = last_words[member]
+            s = s if last is None else min(s, last)
+            if s > used[task][member]:
+                used[task][member] = s
+                heard[member] = words[member][s].to(neighborhoods[member].told_before(task, s))
+        return centres[task].reduce(t, heard, hood.members(t))[task]
+
     t = 0
     with np.errstate(over="ignore", invalid="ignore"):
         for t in range(1, max(learner.last_round for learner in learners) + 1):
             live = {task: learner for task, learner in enumerate(learners) if t <= learner.last_round}
             contributions = {task: learner.begin(t) for task, learner in live.items()}
-            if not algorithm.is_sync(t):
-                for learner in live.values():
+            for task, learner in enumerate(learners):
+                if task in live and learner.algorithm.is_sync(t):
+                    words[task][t] = learner.word(contributions[task], t)
+                elif task not in live and last_words[task] == t:
+                    words[task][t] = learner.word(IDLE._replace(last=True), t)
+            for task, learner in live.items():
+                if not learner.algorithm.is_sync(t):
                     learner.end(t)
-            else:
-                words = {task: live[task].contribute(contributions[task]) for task in live}
-                for task, learner in enumerate(learners):
-                    if task not in live and last_words[task] == t:
-                        words[task] = learner.contribute(IDLE._replace(last=True))
-                said = [*said[-1:], (t, dict(sorted(words.items())))]
-                used = said[0] if delayed else said[-1]
-                for task, learner in live.items():
-                    if delayed and len(said) == 1:
-                        learner.end(t, NO_REPLY)
-                        continue
-                    heard = {member: used[1][member] for member in graph.members(task) if member in used[1]}
-                    learner.end(t, centres[task].reduce(used[0], heard)[task])
+                    continue
+                wanted = learner.algorithm.sync.last(t - 1) if delayed else t
+                learner.end(t, central_step(task, wanted) if wanted else NO_REPLY)
+            for task, said in enumerate(words):
+                for old in [s for s in said if s < t - 3 * longest and s != last_words[task]]:
+                    del said[old]
             sigma = max((centre.last_sigma for centre in centres), default=None)
             if after_round is not None and not after_round(t, learners, sigma):
                 break

@@ -257,6 +257,7 @@ def write_records(
         "pushed",
         "skipped",
         "idle",
+        "postponed",
         "corrected",
         *(f"v_{name}" for name in names),
     ]
@@ -412,8 +413,8 @@ def _read_rounds(run_dir: Path, names: Sequence[str]) -> tuple[list[Rows], bool]
     for row in rows:
         own = by_centre[int(row[0]) if peers else 0]
         head = row[2:] if peers else row
-        v = tuple(float(value) for value in head[7:] if value not in ("", None))
-        own.append((int(head[0]), float(head[1]), float(head[2]), *map(int, head[3:7]), v))
+        v = tuple(float(value) for value in head[8:] if value not in ("", None))
+        own.append((int(head[0]), float(head[1]), float(head[2]), *map(int, head[3:8]), v))
     tables = [np.array(part, dtype=central_dtype(len(part[0][-1]) if part else len(names))) for part in by_centre]  # type: ignore[arg-type]
     return tables, peers
 

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from drom_net.algorithms.base import Algorithm
 from drom_net.algorithms.features import Matrix, SparseVector, Vector
 from drom_net.data.stream import SparseRows, TaskStream
+from drom_net.neighborhood import Neighborhood, neighborhoods
+from drom_net.reference import PeersResult, run_reference_peers
+from drom_net.topology import Graph, GraphSchedule, TopologySettings, make_graph
 
 
 def frozen(array: np.ndarray) -> np.ndarray:
@@ -60,3 +66,24 @@ def sparse_stream(stream: TaskStream) -> TaskStream:
     indices = np.concatenate([part.indices for part in parts] or [np.zeros(0, dtype=np.int32)])
     values = np.concatenate([part.values for part in parts] or [np.zeros(0)])
     return replace(stream, rows=SparseRows(indptr, frozen(indices), frozen(values), rows.shape[1]))
+
+
+def graph_of(kind: str, num_tasks: int, **settings: object) -> Graph:
+    wanted = TopologySettings(graph=kind, **settings)  # type: ignore[arg-type]
+    return make_graph(wanted, num_tasks, [f"site-{task}" for task in range(num_tasks)], Path())
+
+
+def hoods_of(graph: Graph | GraphSchedule, algorithms: Sequence[Algorithm]) -> list[Neighborhood]:
+    schedule = GraphSchedule((graph,)) if isinstance(graph, Graph) else graph
+    return neighborhoods(schedule, [algorithm.sync for algorithm in algorithms])
+
+
+def run_loop(
+    algorithm: Algorithm | Sequence[Algorithm],
+    streams: Sequence[TaskStream],
+    graph: Graph | GraphSchedule,
+    **options: Any,
+) -> PeersResult:
+    """The plain loop; one algorithm is for all tasks."""
+    algorithms = [algorithm] * len(streams) if isinstance(algorithm, Algorithm) else algorithm
+    return run_reference_peers(algorithms, streams, hoods_of(graph, algorithms), **options)

@@ -16,7 +16,7 @@ import drom_net
 
 ROOT = Path(drom_net.__file__).parent
 BELOW_THE_DRIVERS = ("algorithms", "protocol", "data", "topology", "learning", "records", "metrics", "seeding")
-BELOW_THE_DRIVERS += ("reference",)
+BELOW_THE_DRIVERS += ("neighborhood", "reference")
 
 
 def modules(*under: str) -> list[Path]:
@@ -165,8 +165,9 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "data": ("algorithms", "data", "errors", "fields", "seeding"),
     "topology": ("algorithms", "errors", "fields", "seeding"),
     "learning": ("algorithms", "data", "errors", "metrics", "records", "seeding"),
-    "reference": ("algorithms", "data", "learning", "metrics", "records", "topology"),
-    "protocol": ("algorithms", "errors", "fields", "learning", "metrics", "protocol", "records"),
+    "neighborhood": ("algorithms", "topology"),
+    "reference": ("algorithms", "data", "learning", "metrics", "neighborhood", "records"),
+    "protocol": ("algorithms", "errors", "fields", "learning", "metrics", "neighborhood", "protocol", "records"),
 }
 
 

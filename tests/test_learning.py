@@ -203,7 +203,7 @@ def test_the_centre_counts_the_kinds_and_keeps_task_order() -> None:
     seen: list[list[int]] = []
     inner = drom()
 
-    def central_step(state: object, contributions: Mapping[int, Contribution]) -> object:
+    def central_step(state: object, contributions: Mapping[int, Contribution], members: object = None) -> object:
         seen.append(list(contributions))
         return inner.central_step(state, contributions)
 

@@ -110,7 +110,7 @@ def test_one_bit_of_the_centre_changes_the_digest(result: ReferenceResult, field
     assert digest(rows, models, central) != result.digest
 
 
-@pytest.mark.parametrize("field", ["residual", "pushed", "skipped", "idle", "corrected"])
+@pytest.mark.parametrize("field", ["residual", "pushed", "skipped", "idle", "postponed", "corrected"])
 def test_the_other_fields_of_the_centre_leave_the_digest(result: ReferenceResult, field: str) -> None:
     rows, models, central = parts(result)
     central[field] = 77
@@ -132,11 +132,11 @@ def test_a_row_is_read_back_as_it_was_written() -> None:
     log = CentralLog()
     came = [ContributionKind.VECTORS, ContributionKind.SKIP, ContributionKind.VECTORS]
     log.add(7, CentralInfo(1.5, v, 1e-3), came, [ReplyKind.VECTORS, ReplyKind.KEEP, ReplyKind.VECTORS])
-    came = [ContributionKind.IDLE, ContributionKind.IDLE, ContributionKind.SKIP]
+    came = [ContributionKind.IDLE, ContributionKind.POSTPONED, ContributionKind.SKIP]
     log.add(8, CentralInfo(0.5, v, 0.0), came, [ReplyKind.KEEP, ReplyKind.KEEP, ReplyKind.ZERO])
     first, second = np.frombuffer(log.take(), dtype=central_dtype(3))
-    assert tuple(first)[:-1] == (7, 1.5, 1e-3, 2, 1, 0, 2)
-    assert tuple(second)[:-1] == (8, 0.5, 0.0, 0, 1, 2, 0)
+    assert tuple(first)[:-1] == (7, 1.5, 1e-3, 2, 1, 0, 0, 2)
+    assert tuple(second)[:-1] == (8, 0.5, 0.0, 0, 1, 1, 1, 0)
     assert first["v"].tobytes() == second["v"].tobytes() == v.tobytes()
 
 
@@ -212,12 +212,12 @@ def test_the_centres_log_does_not_depend_on_when_it_is_looked_at(name: str) -> N
     log, taken = CentralLog(), b""
     chain, plain = CHAIN_START, b""
     for t, look in enumerate(looks(name), start=1):
-        came = [ContributionKind(kind) for kind in rng.integers(1, 4, 5).tolist()]
+        came = [ContributionKind(kind) for kind in rng.integers(1, 5, 5).tolist()]
         went = [ReplyKind(kind) for kind in rng.integers(1, 4, 5).tolist()]
         info = CentralInfo(sigma=rng.random(), v=rng.standard_normal(5), residual=rng.random())
         log.add(t, info, came, went)
-        counts = [came.count(kind) for kind in (ContributionKind.VECTORS, ContributionKind.SKIP, ContributionKind.IDLE)]
-        plain += struct.pack("<qddqqqq", t, info.sigma, info.residual, *counts, went.count(ReplyKind.VECTORS))
+        counts = [came.count(kind) for kind in (1, 2, 3, 4)]  # vectors, skip, idle, postponed
+        plain += struct.pack("<qddqqqqq", t, info.sigma, info.residual, *counts, went.count(ReplyKind.VECTORS))
         plain += info.v.tobytes()
         chain = hashlib.sha256(chain + struct.pack("<qd5d", t, info.sigma, *info.v)).digest()
         if look:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -35,6 +35,31 @@ class Prediction(NamedTuple):
     """The weight of the example, 0 for an outlier (capped L_p weight)."""
 
 
+@dataclass(frozen=True, slots=True)
+class SyncRounds:
+    """The rounds in which vectors travel: each tau-th; none for tau = 0."""
+
+    tau: int
+
+    def at(self, t: int) -> bool:
+        """Whether round t is one."""
+        return self.tau > 0 and t % self.tau == 0
+
+    def last(self, t: int) -> int:
+        """The last one up to round t; 0 where there is none."""
+        return t - t % self.tau if self.tau else 0
+
+    def next(self, t: int) -> int:
+        """The first one from round t on. Raises ValueError where there is none."""
+        if not self.tau:
+            raise ValueError("there are no sync rounds")
+        return t + -t % self.tau
+
+    def count(self, t: int) -> int:
+        """How many there are up to round t."""
+        return t // self.tau if self.tau else 0
+
+
 class ContributionKind(IntEnum):
     """What a task answers to a sync round."""
 
@@ -44,7 +69,9 @@ class ContributionKind(IntEnum):
     SKIP = 2
     """An outlier: nothing was learned, nothing is sent; the last contribution stands."""
     IDLE = 3
-    """No example in this round."""
+    """No example in this round, nor one since the last vector."""
+    POSTPONED = 4
+    """There is something new, but too little yet: the last contribution stands."""
 
 
 class ReplyKind(IntEnum):
@@ -78,6 +105,7 @@ class Reply(NamedTuple):
 IDLE = Contribution(ContributionKind.IDLE)
 NOTHING = Contribution(ContributionKind.NONE)
 SKIP = Contribution(ContributionKind.SKIP)
+POSTPONED = Contribution(ContributionKind.POSTPONED)
 NO_REPLY = Reply(ReplyKind.NONE)
 KEEP = Reply(ReplyKind.KEEP)
 ZERO = Reply(ReplyKind.ZERO)
@@ -93,6 +121,22 @@ class CentralInfo:
     """Its vector over the tasks, shape (m,)."""
     residual: float
     """|A^T v - sigma u|, how far the pair is from being exact."""
+
+
+class CentralStep(Protocol):
+    """The centre's half of a sync round."""
+
+    def __call__(
+        self,
+        state: CentralState,
+        contributions: Mapping[int, Contribution],
+        members: Sequence[int] | None = None,
+    ) -> tuple[CentralState, dict[int, Reply], CentralInfo]:
+        """
+        Args:
+            contributions: What is new, by task.
+            members: Whose vectors count in this round, ascending; None is all that the state was made for.
+        """
 
 
 class Algorithm(NamedTuple):
@@ -111,12 +155,10 @@ class Algorithm(NamedTuple):
     """(state, reply of the last sync round, t): does the rest of round t and yields the contribution."""
     init_central: Callable[[tuple[int, ...], int, np.random.Generator], CentralState]
     """(tasks in order, dim, random numbers for a start) -> the centre's state."""
-    central_step: Callable[
-        [CentralState, Mapping[int, Contribution]], tuple[CentralState, dict[int, Reply], CentralInfo]
-    ]
-    """(state, contributions by task): the centre's half of a sync round, one reply for each that came in."""
-    is_sync: Callable[[int], bool]
-    """Whether round t is a sync round."""
+    central_step: CentralStep
+    """The centre's half of a sync round, one reply for each contribution."""
+    sync: SyncRounds
+    """The rounds in which vectors travel."""
     predict: Callable[[LocalState, Features], float]
     """The score <w, x> of a state, at any time."""
     model: Callable[[LocalState], dict[str, Vector]]
@@ -125,3 +167,9 @@ class Algorithm(NamedTuple):
     """How many d-vectors a contribution carries."""
     pull_vectors: int
     """How many d-vectors a reply carries."""
+    postpone_below: int = 0
+    """A task that has seen fewer examples since its last vector answers a sync round with `POSTPONED`."""
+
+    def is_sync(self, t: int) -> bool:
+        """Whether round t is a sync round."""
+        return self.sync.at(t)

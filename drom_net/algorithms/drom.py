@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,7 @@ from drom_net.algorithms.base import (
     Prediction,
     Reply,
     ReplyKind,
+    SyncRounds,
 )
 from drom_net.algorithms.features import Features, Matrix, Vector, add_scaled, dot
 from drom_net.algorithms.losses import LOSSES, capped_weight, loss_limit
@@ -159,29 +160,39 @@ def drom(parameters: DromParameters | None = None) -> Algorithm:
         return DromCentral({task: row for row, task in enumerate(tasks)}, np.zeros((len(tasks), dim)), v)
 
     def central_step(
-        state: DromCentral, contributions: Mapping[int, Contribution]
+        state: DromCentral, contributions: Mapping[int, Contribution], members: Sequence[int] | None = None
     ) -> tuple[DromCentral, dict[int, Reply], CentralInfo]:
         for task in sorted(contributions):
             contribution = contributions[task]
             if contribution.kind is ContributionKind.VECTORS:
                 state.A[state.row_of[task]] = contribution.vectors[0]
+        A, v, rows = state.A, state.v, None
+        if members is not None and len(members) < len(v):  # rows of strangers would change the bits, even as zeros
+            rows = [state.row_of[task] for task in members]
+            A, v = A[rows], v[rows]
         if q.solver == "power":
-            pair = leading_pair_by_power(state.A, state.v, iterations=q.power_iterations)
+            pair = leading_pair_by_power(A, v, iterations=q.power_iterations)
         else:
-            pair = leading_pair_by_gram(state.A, state.v)
-        state.v = pair.v
+            pair = leading_pair_by_gram(A, v)
+        if rows is None:
+            state.v = v = pair.v
+        else:
+            v = np.zeros(len(state.v))
+            v[rows] = pair.v
+            state.v = state.v.copy()  # the last one is in the records
+            state.v[rows] = pair.v
         replies: dict[int, Reply] = {}
         for task in sorted(contributions):
             row = state.row_of[task]
             if contributions[task].kind is not ContributionKind.VECTORS:
                 replies[task] = KEEP
             elif pair.sigma > 1.0:
-                replies[task] = Reply(ReplyKind.VECTORS, (pair.v[row] * pair.u,))
+                replies[task] = Reply(ReplyKind.VECTORS, (v[row] * pair.u,))
             else:
                 replies[task] = ZERO
             if contributions[task].last and q.ended == "drop":
                 state.A[row] = 0.0
-        return state, replies, CentralInfo(pair.sigma, pair.v, pair.residual)
+        return state, replies, CentralInfo(pair.sigma, v, pair.residual)
 
     return Algorithm(
         name="drom",
@@ -190,7 +201,7 @@ def drom(parameters: DromParameters | None = None) -> Algorithm:
         dual_step=dual_step,
         init_central=init_central,
         central_step=central_step,
-        is_sync=lambda t: True,
+        sync=SyncRounds(1),
         predict=lambda state, x: dot(state.w, x),
         model=lambda state: {"w": state.w, "a": state.a},
         push_vectors=1,

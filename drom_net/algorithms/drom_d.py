@@ -6,17 +6,36 @@ import dataclasses
 import math
 from dataclasses import dataclass
 
-from drom_net.algorithms.base import Algorithm, Contribution, ContributionKind, Example, Prediction, Reply
+from drom_net.algorithms.base import (
+    Algorithm,
+    Contribution,
+    ContributionKind,
+    Example,
+    Prediction,
+    Reply,
+    SyncRounds,
+)
 from drom_net.algorithms.drom import DromParameters, DromState, drom
 from drom_net.algorithms.features import add_scaled
-from drom_net.fields import Choice, Integer, option
+from drom_net.fields import Choice, Integer, IntegerOrList, option
 
 
 @dataclass(frozen=True, slots=True)
 class DromDParameters(DromParameters):
     """DROM-D's parameters: those of DROM, and how often vectors travel."""
 
-    tau: int = option(Integer(1), 1, doc="Vectors travel in every tau-th round; eta_t = eta0/sqrt(ceil(t/tau)).")
+    tau: int | tuple[int, ...] = option(
+        IntegerOrList(1),
+        1,
+        doc="Vectors travel in every tau-th round; eta_t = eta0/sqrt(ceil(t/tau)). A list has one for each task: "
+        "a task that can afford little sends less often, and its last vector counts in between.",
+    )
+    postpone_below: int = option(
+        Integer(0),
+        0,
+        doc="A task that has seen fewer examples than this since its last vector answers a sync round with "
+        "'postponed', a header only: its last vector counts. 0 never postpones.",
+    )
     exchange: str = option(
         Choice(("blocking", "overlap", "delayed")),
         "overlap",
@@ -29,13 +48,27 @@ class DromDParameters(DromParameters):
         doc="An example of weight 0: regularise still takes both steps without its gradient (as printed), skip none.",
     )
 
+    def of(self, task: int) -> DromDParameters:
+        """The same with the one tau of a task."""
+        return self if isinstance(self.tau, int) else dataclasses.replace(self, tau=self.tau[task])
+
 
 def drom_d(parameters: DromDParameters | None = None) -> Algorithm:
     """Algorithm 2 with general lambda and rho (section 2 of the specification).
 
     Prediction and weight are DROM's, and so is the central step, over a task's own neighborhood.
+
+    Raises:
+        ValueError: tau is a list; `DromDParameters.of` picks a task's.
     """
     q = parameters or DromDParameters()
+    tau = q.tau
+    if isinstance(tau, tuple):
+        raise ValueError("drom_d makes the algorithm of one task, of one tau")
+
+    def step(t: int) -> float:
+        return q.eta0 / math.sqrt((t + tau - 1) // tau)
+
     star = drom(DromParameters(**{f.name: getattr(q, f.name) for f in dataclasses.fields(DromParameters)}))
 
     def primal_step(state: DromState, example: Example, t: int) -> tuple[DromState, Prediction]:
@@ -46,7 +79,7 @@ def drom_d(parameters: DromDParameters | None = None) -> Algorithm:
         descent = q.lam * state.a
         if state.gamma != 0.0 and state.slope != 0.0:
             add_scaled(descent, state.gamma * state.slope, example.x)
-        descent *= _step(q, t)
+        descent *= step(t)
         state.w -= descent
         return state, prediction
 
@@ -56,13 +89,15 @@ def drom_d(parameters: DromDParameters | None = None) -> Algorithm:
             ascent = q.lam * state.w
             if state.r is not None:
                 ascent -= q.rho * state.r
-            ascent *= _step(q, t)
+            ascent *= step(t)
             ascent += state.a
             state.a = ascent  # a new array: the last one may still be on its way to a neighbor
         return state, Contribution(ContributionKind.VECTORS, (state.a,))
 
-    return star._replace(name="drom-d", primal_step=primal_step, dual_step=dual_step, is_sync=lambda t: t % q.tau == 0)
-
-
-def _step(q: DromDParameters, t: int) -> float:
-    return q.eta0 / math.sqrt((t + q.tau - 1) // q.tau)
+    return star._replace(
+        name="drom-d",
+        primal_step=primal_step,
+        dual_step=dual_step,
+        sync=SyncRounds(tau),
+        postpone_below=q.postpone_below,
+    )

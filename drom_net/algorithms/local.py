@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,7 @@ from drom_net.algorithms.base import (
     Example,
     Prediction,
     Reply,
+    SyncRounds,
 )
 from drom_net.algorithms.features import SparseVector, Vector, add_scaled, dot
 from drom_net.algorithms.losses import LOSSES
@@ -54,7 +55,7 @@ def local(parameters: LocalParameters | None = None) -> Algorithm:
         return w, NOTHING
 
     def central_step(
-        state: None, contributions: Mapping[int, Contribution]
+        state: None, contributions: Mapping[int, Contribution], members: Sequence[int] | None = None
     ) -> tuple[None, dict[int, Reply], CentralInfo]:
         return state, dict.fromkeys(sorted(contributions), KEEP), CentralInfo(0.0, np.zeros(0), 0.0)
 
@@ -65,7 +66,7 @@ def local(parameters: LocalParameters | None = None) -> Algorithm:
         dual_step=dual_step,
         init_central=lambda tasks, dim, rng: None,
         central_step=central_step,
-        is_sync=lambda t: False,
+        sync=SyncRounds(0),
         predict=dot,
         model=lambda w: {"w": w},
         push_vectors=0,

@@ -12,7 +12,7 @@ from drom_net.blas import blas_kernel
 from drom_net.cli import options
 from drom_net.cli.run import warn_of_paper_parameters
 from drom_net.cluster.local import node_command, node_environment
-from drom_net.cluster.plan import Roster, about_run, graph_of, node_specs, peer_specs
+from drom_net.cluster.plan import Roster, about_run, node_specs, peer_graph, peer_specs
 from drom_net.config import ClusterConfig, load_config, peer_endpoints, to_yaml
 from drom_net.data.dataset import Dataset
 from drom_net.data.datasets import known_dim, load_dataset, task_names
@@ -98,7 +98,7 @@ def peer(file: Path, task: str, bind: str | None, insecure: bool, out: Path | No
     config = load_config(file)
     warn_of_paper_parameters(config)
     names = _roster_names(config)
-    graph = graph_of(config, names)
+    graph = peer_graph(config, names)
     endpoints = peer_endpoints(config, names)
     if graph is None or endpoints is None:
         key = "topology" if graph is None else "peers.endpoints"

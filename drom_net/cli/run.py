@@ -162,7 +162,7 @@ def _addresses(prepared: Prepared) -> list[str]:
     endpoints = peer_endpoints(config, names) or [_PRIVATE] * len(names)
     return [
         f"listens at {endpoints[task]}; neighbors {', '.join(names[other] for other in neighbors) or 'none'}"
-        for task, neighbors in enumerate(graph.neighbors)
+        for task, neighbors in enumerate(graph.union.neighbors)
     ]
 
 

@@ -11,12 +11,14 @@ import numpy as np
 
 from drom_net.algorithms import ALGORITHMS, Algorithm
 from drom_net.algorithms.base import Contribution, ContributionKind, Reply, ReplyKind
+from drom_net.algorithms.drom_d import DromDParameters
 from drom_net.config import ClusterConfig, config_digest, graph_schedule
-from drom_net.errors import UsageError
+from drom_net.errors import ConfigError, Problem
+from drom_net.neighborhood import Neighborhood, neighborhoods
 from drom_net.protocol.codec import encode
 from drom_net.protocol.messages import Pull, Push
 from drom_net.runtime.spec import NodeSpec
-from drom_net.topology import Graph
+from drom_net.topology import Graph, GraphSchedule
 
 _NODE_FDS = 16  # standard streams, records, and libzmq's own: epoll, event and signal descriptors
 _LAUNCHER_FDS = 16
@@ -41,24 +43,49 @@ class Roster:
         return config.rounds or self.longest
 
 
-def graph_of(config: ClusterConfig, names: Sequence[str]) -> Graph | None:
+@dataclass(frozen=True, slots=True)
+class PeerGraph:
+    """Who talks to whom, and when."""
+
+    schedule: GraphSchedule
+    neighborhoods: list[Neighborhood]
+
+    @property
+    def union(self) -> Graph:
+        """Whoever meets in some round."""
+        return self.schedule.union
+
+
+def peer_graph(config: ClusterConfig, names: Sequence[str]) -> PeerGraph | None:
     """Who talks to whom; None for a star.
 
     Raises:
-        ConfigError: The graph cannot be made for these tasks.
-        UsageError: It changes from round to round, which no driver does yet.
+        ConfigError: The graph cannot be made for these tasks, or tau does not fit them.
     """
     schedule = graph_schedule(config, names)
-    if schedule is None or config.topology is None:
+    if schedule is None:
         return None
-    if len(schedule.graphs) > 1:
-        raise UsageError(f"topology.graph: {config.topology.graph} changes by round, which `run` does not do yet")
-    return schedule.union
+    tau = config.algorithm.parameters.tau
+    expected = ""
+    if isinstance(tau, tuple) and len(tau) != len(names):
+        expected = f"{len(names)} numbers, one for each task"
+    elif isinstance(tau, tuple) and len(schedule.graphs) > 1 and len(set(tau)) > 1:
+        expected = "one number for all tasks, as the graph changes by sync round"
+    if expected:
+        raise ConfigError([Problem(f"{config.path}: algorithm.tau", expected, f"{len(tau)} numbers")])
+    syncs = [algorithm_of(config, task).sync for task in range(len(names))]
+    return PeerGraph(schedule, neighborhoods(schedule, syncs))
 
 
-def build_algorithm(config: ClusterConfig) -> Algorithm:
-    """The configured learner."""
-    return ALGORITHMS[config.algorithm.name](config.algorithm.parameters)
+def parameters_of(config: ClusterConfig, task: int) -> Any:
+    """The learner's parameters for one task: they may differ in tau."""
+    parameters = config.algorithm.parameters
+    return parameters.of(task) if isinstance(parameters, DromDParameters) else parameters
+
+
+def algorithm_of(config: ClusterConfig, task: int) -> Algorithm:
+    """The configured learner of one task."""
+    return ALGORITHMS[config.algorithm.name](parameters_of(config, task))
 
 
 def node_specs(
@@ -111,7 +138,7 @@ def node_specs(
 def peer_specs(
     config: ClusterConfig,
     roster: Roster,
-    graph: Graph,
+    graph: PeerGraph,
     *,
     endpoints: Sequence[str],
     binds: Sequence[str],
@@ -132,12 +159,13 @@ def peer_specs(
             out=folder_of[name],
             examples=f"{folder_of[name]}/examples",
             remove=(f"{folder_of[name]}/examples",),
-            neighbors=graph.neighbors[task],
-            neighbor_endpoints=tuple(endpoints[other] for other in graph.neighbors[task]),
-            scales=None if graph.weights is None else tuple(graph.scales(task)),
-            **common,
+            neighbor_endpoints={str(other): endpoints[other] for other in hood.neighbors},
+            taus={str(other): sync.tau for other, sync in hood.syncs.items()},
+            cycle=hood.cycle,
+            scales=hood.scales,
+            **common | {"parameters": dataclasses.asdict(parameters_of(config, task))},
         )
-        for task, name in enumerate(roster.tasks)
+        for task, (name, hood) in enumerate(zip(roster.tasks, graph.neighborhoods, strict=True))
     ]
 
 
@@ -157,6 +185,7 @@ def _common(
         "feature_digest": roster.feature_digest,
         "timeouts": dataclasses.asdict(config.timeouts),
         "spread_over": roster.spread_over(config),
+        "pace_s": config.data.pace_s,
         "parent": parent,
         "about": about,
     }
@@ -180,9 +209,9 @@ class Cost:
     pull_bytes: int
     """The most that a worker gets in a sync round; 0 where there is no reducer."""
     bytes_per_sync_round: int
-    """Of all tasks, both ways, at the most."""
+    """Of all tasks, both ways, at the most: in a sync round of every task."""
     sync_rounds: int
-    """How many of the rounds are sync rounds."""
+    """How many of the rounds are sync rounds of some task."""
     bytes_in_all: int
     """Of the whole run, at the most: streams that end early send less."""
     worker_file_descriptors: int
@@ -192,13 +221,13 @@ class Cost:
     launcher_file_descriptors: int
 
 
-def cost(config: ClusterConfig, roster: Roster, graph: Graph | None, *, last_rounds: Sequence[int]) -> Cost:
+def cost(config: ClusterConfig, roster: Roster, graph: PeerGraph | None, *, last_rounds: Sequence[int]) -> Cost:
     """What the plan costs; sizes are those of the real encoding, for a late round with full vectors.
 
     Args:
         last_rounds: The last round of each task.
     """
-    algorithm = build_algorithm(config)
+    algorithm = algorithm_of(config, 0)
     push = pull = 0
     if algorithm.push_vectors:
         vector = np.zeros(roster.dim)
@@ -207,20 +236,44 @@ def cost(config: ClusterConfig, roster: Roster, graph: Graph | None, *, last_rou
         if graph is None:
             pull = _size(Pull(_LATE_ROUND, Reply(ReplyKind.VECTORS, (vector,) * algorithm.pull_vectors)))
     num_tasks = len(roster.tasks)
-    syncs = np.cumsum([0, *(algorithm.is_sync(t) for t in range(1, max(last_rounds) + 1))])
-    partners = [1] * num_tasks if graph is None else graph.degrees
-    in_all = sum(int(syncs[last]) * many * (push + pull) for last, many in zip(last_rounds, partners, strict=True))
-    most_neighbors = 1 if graph is None else max(graph.degrees)
+    if graph is None:
+        sync_rounds = algorithm.sync.count(max(last_rounds))
+        per_sync_round = num_tasks * (push + pull)
+        in_all = sum(algorithm.sync.count(last) * (push + pull) for last in last_rounds)
+        most_neighbors = 1
+    else:
+        rounds = {t for task, last in enumerate(last_rounds) for t in _sync_rounds(graph.neighborhoods[task], last)}
+        sync_rounds = len(rounds)
+        per_sync_round = max(sum(each.degrees) for each in graph.schedule.graphs) * push
+        in_all = push * sum(
+            _words(hood, last, config.rounds) for hood, last in zip(graph.neighborhoods, last_rounds, strict=True)
+        )
+        most_neighbors = max(graph.union.degrees)
     return Cost(
         push_bytes=push,
         pull_bytes=pull,
-        bytes_per_sync_round=num_tasks * (push + pull) if graph is None else sum(graph.degrees) * push,
-        sync_rounds=int(syncs[-1]),
+        bytes_per_sync_round=per_sync_round,
+        sync_rounds=sync_rounds,
         bytes_in_all=in_all,
         worker_file_descriptors=_NODE_FDS + most_neighbors,
         reducer_file_descriptors=_NODE_FDS + num_tasks if graph is None else 0,
         launcher_file_descriptors=_LAUNCHER_FDS + num_tasks + 1,
     )
+
+
+def _sync_rounds(hood: Neighborhood, last: int) -> range:
+    """A task's own, up to its last round."""
+    tau = hood.syncs[hood.task].tau
+    return range(tau, last + 1, tau)
+
+
+def _words(hood: Neighborhood, last: int, limit: int | None) -> int:
+    """How many words a task says to its neighbors, its last one included."""
+    last_word = hood.syncs[hood.task].next(last)
+    told = sum(hood.tells(neighbor, t) for t in _sync_rounds(hood, last) for neighbor in hood.neighbors)
+    if last and (limit is None or last_word <= limit):
+        told += sum(not (last_word <= last and hood.tells(neighbor, last_word)) for neighbor in hood.neighbors)
+    return told
 
 
 def _size(message: Push | Pull) -> int:

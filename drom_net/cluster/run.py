@@ -18,7 +18,7 @@ import numpy as np
 
 from drom_net.blas import blas_kernel
 from drom_net.cluster.local import Interruption, run_children
-from drom_net.cluster.plan import Roster, about_run, build_algorithm, graph_of, node_specs, peer_specs
+from drom_net.cluster.plan import PeerGraph, Roster, about_run, algorithm_of, node_specs, peer_graph, peer_specs
 from drom_net.config import ClusterConfig, peer_endpoints, to_yaml
 from drom_net.data.dataset import Dataset
 from drom_net.data.prepare import make_stream
@@ -44,7 +44,7 @@ from drom_net.rundir import (
     write_results,
 )
 from drom_net.runtime.spec import NodeSpec
-from drom_net.topology import Graph, resolve
+from drom_net.topology import resolve
 
 _SOCKET_PATH_LIMIT = 100  # bytes; the system's own limit for a socket's path is 107
 
@@ -70,7 +70,7 @@ class Prepared:
     dataset: Dataset
     streams: tuple[TaskStream, ...]
     roster: Roster
-    graph: Graph | None
+    graph: PeerGraph | None
     """Who talks to whom; None for a star."""
 
     @property
@@ -93,7 +93,7 @@ def prepare(config: ClusterConfig, dataset: Dataset) -> Prepared:
         make_stream(task, config.data, seed=config.seed, index=index, spread_over=spread_over)
         for index, task in enumerate(dataset.tasks)
     )
-    return Prepared(config, dataset, streams, roster, graph_of(config, roster.tasks))
+    return Prepared(config, dataset, streams, roster, peer_graph(config, roster.tasks))
 
 
 def run(
@@ -115,7 +115,7 @@ def run(
     create_run_directory(out)
     config = prepared.config
     if config.topology is not None and prepared.graph is not None:  # a random graph is written out as it was drawn
-        config = dataclasses.replace(config, topology=resolve(config.topology, prepared.graph))
+        config = dataclasses.replace(config, topology=resolve(config.topology, prepared.graph.union))
     (out / "config.yaml").write_text(to_yaml(config))
     write_environment(out / "environment.json", blas=blas_kernel())
     progress.start(prepared.roster.tasks, prepared.rounds)
@@ -143,20 +143,19 @@ def _run_as_loop(
         return interruption.exit_code == 0
 
     config, graph = prepared.config, prepared.graph
-    algorithm = build_algorithm(config)
     started = time.monotonic()
     if graph is None:
         star = run_reference(
-            algorithm, prepared.streams, seed=config.seed, rounds=config.rounds, after_round=after_round
+            algorithm_of(config, 0), prepared.streams, seed=config.seed, rounds=config.rounds, after_round=after_round
         )
         results, records = star.tasks, star.task_records
         chains, central_records = [star.central_chain], [star.central_records]
         members: list[tuple[int, ...] | None] = [None]
     else:
         peers = run_reference_peers(
-            algorithm,
+            [algorithm_of(config, task) for task in range(len(prepared.streams))],
             prepared.streams,
-            graph,
+            graph.neighborhoods,
             seed=config.seed,
             rounds=config.rounds,
             delayed=config.algorithm.parameters.exchange == "delayed",
@@ -164,7 +163,7 @@ def _run_as_loop(
         )
         results, records = peers.tasks, peers.task_records
         chains, central_records = list(peers.central_chains), list(peers.central_records)
-        members = [graph.members(task) for task in range(len(results))]
+        members = [hood.everybody for hood in graph.neighborhoods]
     seconds = time.monotonic() - started
     finished = interruption.exit_code == 0
     tasks = []

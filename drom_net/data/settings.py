@@ -37,6 +37,13 @@ class StreamSettings:
         "spread deals each task's examples evenly over all rounds.",
     )
 
+    pace_s: float = option(
+        Number(at_least=0.0, at_most=1e6),
+        0.0,
+        doc="How many seconds each example takes to come, from when its node is ready for it: a simulated arrival. "
+        "It changes no result, and may differ from site to site.",
+    )
+
 
 @dataclass(frozen=True, slots=True)
 class FileData(StreamSettings):

@@ -23,6 +23,7 @@ from drom_net.protocol.messages import (
     Farewell,
     Goodbye,
     Hello,
+    Introduce,
     Message,
     Pull,
     Push,
@@ -38,7 +39,7 @@ _FLOAT64 = np.dtype("<f8")
 _packb: Callable[[Sequence[object]], bytes] = msgpack.Packer().pack
 _NUM_TOTALS = len(Totals().to_list())
 
-_HELLO, _WELCOME, _REJECT, _PUSH, _PULL, _RESEND, _GOODBYE, _FAREWELL = range(8)
+_HELLO, _WELCOME, _REJECT, _PUSH, _PULL, _RESEND, _GOODBYE, _FAREWELL, _INTRODUCE = range(9)
 
 Frames = Sequence[bytes | memoryview]
 
@@ -57,7 +58,8 @@ def encode(message: Message) -> list[bytes | memoryview]:
             return [_packb([_RESEND, t])]
         case Hello():
             fields = [message.version, message.run_id, message.task, message.config_digest, message.dim]
-            return [_packb([_HELLO, *fields, message.feature_digest, message.numpy, message.blas])]
+            also = [message.feature_digest, message.numpy, message.blas, message.incarnation]
+            return [_packb([_HELLO, *fields, *also])]
         case Welcome(run_id=run_id):
             return [_packb([_WELCOME, run_id])]
         case Reject(reason=reason):
@@ -67,6 +69,8 @@ def encode(message: Message) -> list[bytes | memoryview]:
             return [_packb([_GOODBYE, rounds, chain, totals.to_list()])]
         case Farewell():
             return [_packb([_FAREWELL])]
+        case Introduce():
+            return [_packb([_INTRODUCE])]
 
 
 def decode(frames: Frames, *, dim: int, max_vectors: int) -> Message:
@@ -136,7 +140,9 @@ def _decode_hello(fields: list[Any], frames: Frames, dim: int) -> Hello:
     if fields and type(fields[0]) is int and fields[0] != PROTOCOL_VERSION:
         # Only the number can be relied on, whatever else that version says: let the node name it.
         return Hello(_natural(fields[0], "version"), "", 0, "", 0, "", "", "")
-    version, run_id, task, config_digest, its_dim, feature_digest, numpy, blas = _exactly(fields, 8, "hello")
+    version, run_id, task, config_digest, its_dim, feature_digest, numpy, blas, incarnation = _exactly(
+        fields, 9, "hello"
+    )
     _no_vectors(frames)
     return Hello(
         _natural(version, "version"),
@@ -147,6 +153,7 @@ def _decode_hello(fields: list[Any], frames: Frames, dim: int) -> Hello:
         _text(feature_digest),
         _text(numpy),
         _text(blas),
+        _natural(incarnation, "incarnation"),
     )
 
 
@@ -172,6 +179,12 @@ def _decode_goodbye(fields: list[Any], frames: Frames, dim: int) -> Goodbye:
     return Goodbye(_natural(rounds, "round"), chain, Totals(*(_natural(count, "count") for count in totals)))
 
 
+def _decode_introduce(fields: list[Any], frames: Frames, dim: int) -> Introduce:
+    _exactly(fields, 0, "introduce")
+    _no_vectors(frames)
+    return Introduce()
+
+
 def _decode_farewell(fields: list[Any], frames: Frames, dim: int) -> Farewell:
     _exactly(fields, 0, "farewell")
     _no_vectors(frames)
@@ -187,6 +200,7 @@ _DECODERS: tuple[Callable[[list[Any], Frames, int], Message], ...] = (
     _decode_resend,
     _decode_goodbye,
     _decode_farewell,
+    _decode_introduce,
 )
 _CONTRIBUTION_KINDS = {int(kind): kind for kind in ContributionKind if kind is not ContributionKind.NONE}
 _REPLY_KINDS = {int(kind): kind for kind in ReplyKind if kind is not ReplyKind.NONE}

@@ -8,12 +8,12 @@ from typing import NamedTuple
 from drom_net.algorithms.base import Contribution, Reply
 from drom_net.metrics import Totals
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """A worker introduces itself; everything that must agree is in here."""
+    """A worker, or a peer, introduces itself; everything that must agree is in here."""
 
     version: int
     run_id: str
@@ -26,6 +26,8 @@ class Hello:
     """NumPy's version; a difference warns, for low bits may differ."""
     blas: str
     """The BLAS kernel; likewise."""
+    incarnation: int = 1
+    """How often this node has been started: a later one takes the place of an earlier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,11 @@ class Reject:
     """The reducer does not, or no longer, work with this worker, and says why."""
 
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Introduce:
+    """Whoever gets a message from an address that it does not know asks for a Hello."""
 
 
 class Push(NamedTuple):  # a tuple, as Pull: made twice a round, and half the cost of a frozen dataclass
@@ -77,4 +84,4 @@ class Farewell:
     """The reducer has noted a worker's goodbye."""
 
 
-Message = Hello | Welcome | Reject | Push | Pull | Resend | Goodbye | Farewell
+Message = Hello | Welcome | Introduce | Reject | Push | Pull | Resend | Goodbye | Farewell

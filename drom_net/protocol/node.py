@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+import struct
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
 
 from drom_net.metrics import Totals
 from drom_net.protocol.messages import Message
@@ -96,8 +99,39 @@ class Node(Protocol):
         """The rows of the rounds closed since the last call: a worker's as records.TASK_DTYPE, a reducer's as
         records.central_dtype."""
 
+    def take_times(self) -> bytes:
+        """When words were said and waited for, of the sync rounds closed since the last call, as TIMES_DTYPE.
+
+        A reducer has none.
+        """
+
+    def take_snapshot(self) -> Snapshot | None:
+        """What to go on from after a crash, where that has changed since the last call.
+
+        It is to be kept before anything is sent that the node has said since. None too for a node that was not made
+        to keep snapshots.
+        """
+
     def stop(self) -> None:
         """End here, at the user's wish: a round that is open is closed without a reply."""
+
+
+Snapshot = dict[str, Any]
+"""What a node goes on from after a crash: plain values and arrays that it never touches again."""
+
+Pace = Callable[[int], float]
+"""How many seconds the example of a round takes to come, from when the node is ready for it."""
+
+TIMES_DTYPE = np.dtype([("round", "<i8"), ("said_s", "<f8"), ("idle_s", "<f8"), ("closed_s", "<f8")])
+"""A sync round, by the driver's clock: when the word was said, from when on there was nothing else to do than to wait,
+and when the round was closed. The first row is of round 0, when learning begins; the last one of the last round, when
+it has ended. In between the node was busy with its examples."""
+_TIMES_ROW = struct.Struct("<qddd")
+
+
+def at_once(t: int) -> float:
+    """The pace of examples that are all there."""
+    return 0.0
 
 
 class Tray:
@@ -106,6 +140,14 @@ class Tray:
     def __init__(self) -> None:
         self._outbox: list[Envelope] = []
         self._events: list[Event] = []
+        self._times = bytearray()
+
+    def take_times(self) -> bytes:
+        taken, self._times = bytes(self._times), bytearray()
+        return taken
+
+    def _note_times(self, t: int, said_s: float, idle_s: float, closed_s: float) -> None:
+        self._times += _TIMES_ROW.pack(t, said_s, idle_s, closed_s)
 
     def take_outbox(self) -> list[Envelope]:
         taken, self._outbox = self._outbox, []

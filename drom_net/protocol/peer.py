@@ -1,9 +1,10 @@
 """The peer: a worker that is the centre of its own neighborhood; it talks to its neighbors and to nobody else.
 
-In every sync round a peer says its word to each neighbor and waits for theirs. Its own half of the central step
-then gives the correction that it uses from the next round on. Two neighbors that both go on are never more
-than one sync round apart (two where the exchange is delayed), which bounds what is kept of either side; past a
-neighbor that has ended the other runs ahead freely.
+In every sync round of its own a peer says its word to the neighbors that will use it, and waits for the words of
+theirs that count then (`Neighborhood` knows which). Its own half of the central step then gives the correction that
+it uses from the next round on. Of equal tau, two neighbors that both go on are never more than one sync round apart
+(two where the exchange is delayed), which bounds what is kept of either side; past a neighbor that has ended the
+other runs ahead freely.
 """
 
 from __future__ import annotations
@@ -13,14 +14,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from drom_net.algorithms.base import IDLE, NO_REPLY, Contribution, ContributionKind
+from drom_net.algorithms.base import IDLE, NO_REPLY, Contribution, ContributionKind, Reply
 from drom_net.errors import ClusterError, RejectedError
-from drom_net.learning import Centre, TaskLearner, TaskResult, final_sync
+from drom_net.learning import Centre, TaskLearner, TaskResult, Word, final_sync
+from drom_net.neighborhood import Neighborhood
 from drom_net.protocol.handshake import Identity
 from drom_net.protocol.messages import (
     Farewell,
     Goodbye,
     Hello,
+    Introduce,
     Message,
     Push,
     Reject,
@@ -32,17 +35,20 @@ from drom_net.protocol.node import (
     ConnectionChanged,
     Envelope,
     Joined,
+    Pace,
     Refused,
+    Snapshot,
     Stalled,
     Tray,
     Warned,
+    at_once,
     named,
 )
 from drom_net.protocol.settings import Timeouts
 
-_WORDS_KEPT = 4
-"""Of either side. With a delayed exchange a peer in sync round k waits for the words of k - 1, and a neighbor that
-has its word of k may have said k + 2 already."""
+WORDS_KEPT = 4
+"""Of a neighbor, at the most. With a delayed exchange a peer in sync round k waits for the words of k - 1, and a
+neighbor that has its word of k may have said k + 2 already."""
 
 
 class PeerState(enum.Enum):
@@ -69,8 +75,14 @@ class _Neighbor:
     address: str
     """Where it speaks from; empty until a neighbor that connects to us has joined."""
     joined: bool = False
+    incarnation: int = 0
+    """That of its Hello."""
     words: dict[int, Contribution] = field(default_factory=dict)
     """By sync round: what it said and was not used yet."""
+    used: int = 0
+    """The sync round of its word that was used last."""
+    heard: int = 0
+    """The latest of which there was a word."""
     last: int | None = None
     """The sync round of its last word, once that is known."""
     done: bool = False
@@ -91,21 +103,26 @@ class Peer(Tray):
         hello: Hello,
         *,
         names: Sequence[str],
-        neighbors: Sequence[int],
+        neighborhood: Neighborhood,
         identity: Identity,
         push_vectors: int,
         exchange: str,
         rounds: int | None,
         timeouts: Timeouts,
+        pace: Pace = at_once,
+        keeps_snapshots: bool = False,
+        snapshot: Snapshot | None = None,
     ) -> None:
         """
         Args:
             centre: Its own half of the central step, over its neighborhood.
             hello: What this peer says of itself.
             names: All tasks' names, in task order.
-            neighbors: The tasks it talks to, ascending. It connects to those before it; those behind it connect.
+            neighborhood: Whom it talks to, and when. It connects to those before it; those behind it connect.
             exchange: "blocking", "overlap" or "delayed".
             rounds: The run's limit, if it has one.
+            pace: How long each example takes to come.
+            snapshot: What an earlier incarnation has left, to go on from.
         """
         super().__init__()
         self.state = PeerState.JOINING
@@ -120,13 +137,19 @@ class Peer(Tray):
         self._identity = identity
         self._push_vectors = push_vectors
         self._exchange = exchange
+        self._hood = neighborhood
+        self._sync = learner.algorithm.sync
         self._last_word = final_sync(learner, rounds=rounds)
         self._timeouts = timeouts
-        self._neighbors = {task: _Neighbor(address_of(task) if task < self._task else "") for task in neighbors}
+        self._pace = pace
+        self._next_example_at = -math.inf
+        self._neighbors = {
+            task: _Neighbor(address_of(task) if task < self._task else "") for task in neighborhood.neighbors
+        }
         self._task_at = {entry.address: task for task, entry in self._neighbors.items() if entry.address}
-        self._said: dict[int, Contribution] = {}
+        self._said: dict[int, Word] = {}
         """By sync round: our own last words, to use and to say again."""
-        self._used = 0
+        self._closed = 0
         """The last sync round whose words were used."""
         self._wanted = 0
         """The sync round whose words this state waits for."""
@@ -134,9 +157,16 @@ class Peer(Tray):
         """The next round's first half is done already (exchange: overlap)."""
         self._asking = Asking(timeouts.resend_after_s, timeouts.resend_cap_s)
         self._stall = Asking(timeouts.stall_s, math.inf)
-        self._since = 0.0
+        self._since = self._idle_since = 0.0
         self._now = 0.0
         self._give_up_at = math.inf
+        self._round_end: Snapshot | None = None
+        """Our own part of a snapshot, as of the last sync round that was closed."""
+        self._changed = False
+        if snapshot is not None:
+            self._restore(snapshot)
+        if keeps_snapshots:
+            self._keep_round_end()
 
     @property
     def finished(self) -> bool:
@@ -165,7 +195,7 @@ class Peer(Tray):
             return
         task = self._task_at.get(sender)
         if task is None:
-            self._outbox.append(Envelope(sender, Reject("this peer does not know you: its run is another one")))
+            self._outbox.append(Envelope(sender, Introduce()))
             self._events.append(Refused(sender, f"a {type(message).__name__} before a Hello"))
             return
         if isinstance(message, Welcome | Push | Resend | Goodbye):
@@ -174,8 +204,9 @@ class Peer(Tray):
             case Push(round=t, contribution=contribution):
                 self._on_push(task, t, contribution)
             case Resend(round=t):
-                if t in self._said:
-                    self._say(task, Push(t, self._said[t]))
+                self._say_again(task, t)
+            case Introduce():
+                self._say(task, self._hello)  # it was started anew
             case Welcome():
                 pass
             case Goodbye(rounds=last):
@@ -193,10 +224,11 @@ class Peer(Tray):
         if self.state is PeerState.STEPPING:
             self._step(now)
             return
-        if self._may_go_ahead():
+        if self._may_go_ahead() and now >= self._next_example_at:
             # The next primal step needs no correction: it hides the exchange, and gives the same bits.
             self._learner.predict_first(self.round + 1)
             self._predicted = True
+            self._idle_since = now
             return
         if now >= self._give_up_at:
             self._give_up()
@@ -213,10 +245,13 @@ class Peer(Tray):
             self._events.append(Stalled(self.round, self._waiting_for(), now - self._since))
 
     def next_timer(self) -> float:
+        ready = math.inf
         if self.state is PeerState.STEPPING or self._may_go_ahead():
-            return self._now
+            ready = max(self._now, self._next_example_at)
+            if self.state is PeerState.STEPPING:
+                return ready
         lost = (neighbor.give_up_at for neighbor in self._neighbors.values())
-        return min(self._asking.due, self._stall.due, self._give_up_at, *lost)
+        return min(ready, self._asking.due, self._stall.due, self._give_up_at, *lost)
 
     def on_connection(self, address: str, connected: bool, now: float) -> None:
         task = self._task_at.get(address)
@@ -230,6 +265,8 @@ class Peer(Tray):
             return
         neighbor.give_up_at = math.inf if connected else now + self._timeouts.lost_s
         self._events.append(ConnectionChanged(self.names[task], connected))
+        if connected and task < self._task:
+            self._say(task, self._hello)  # it may have been started anew
 
     def stop(self) -> None:
         if self.state is PeerState.WAITING:
@@ -251,6 +288,37 @@ class Peer(Tray):
         """The rows of its own central steps since the last call, as records.central_dtype."""
         return self._centre.take_records()
 
+    def take_snapshot(self) -> Snapshot | None:
+        if not self._changed or self._round_end is None:
+            return None
+        self._changed = False
+        neighbors = {
+            task: (dict(entry.words), entry.used, entry.heard, entry.last, entry.done)
+            for task, entry in self._neighbors.items()
+        }
+        return self._round_end | {"neighbors": neighbors}
+
+    def _keep_round_end(self) -> None:
+        self._changed = True
+        self._round_end = {
+            "round": self.round,
+            "closed": self._closed,
+            "predicted": self._predicted,
+            "said": dict(self._said),
+            "learner": self._learner.snapshot(),
+            "centre": self._centre.snapshot(),
+        }
+
+    def _restore(self, snapshot: Snapshot) -> None:
+        self.round, self._closed, self._predicted = snapshot["round"], snapshot["closed"], snapshot["predicted"]
+        self._said = dict(snapshot["said"])
+        self._learner.restore(snapshot["learner"])
+        self._centre.restore(snapshot["centre"])
+        for task, (words, used, heard, last, done) in snapshot["neighbors"].items():
+            entry = self._neighbors[task]
+            entry.words, entry.used, entry.heard, entry.last = dict(words), used, heard, last
+            entry.done = entry.confirmed = done
+
     # Joining
 
     def _on_hello(self, sender: str, hello: Hello) -> None:
@@ -259,7 +327,8 @@ class Peer(Tray):
         neighbor = self._neighbors.get(hello.task)
         if not reason and (neighbor is None or hello.task < self._task):
             reason = f"{self.names[hello.task]} is no neighbor that connects to {me}"
-        if not reason and neighbor is not None and neighbor.address not in ("", sender):
+        anew = neighbor is not None and hello.incarnation > neighbor.incarnation
+        if not reason and neighbor is not None and neighbor.address not in ("", sender) and not anew:
             reason = f"{self.names[hello.task]} is already here"
         if not reason and self._task_at.get(sender, hello.task) != hello.task:
             reason = f"it has joined as {self.names[self._task_at[sender]]} already"
@@ -267,7 +336,10 @@ class Peer(Tray):
             self._outbox.append(Envelope(sender, Reject(reason)))
             self._events.append(Refused(sender, reason))
             return
-        neighbor.address = sender
+        if neighbor.address not in ("", sender):  # the connection of an earlier incarnation
+            del self._task_at[neighbor.address]
+            neighbor.give_up_at = math.inf
+        neighbor.address, neighbor.incarnation = sender, hello.incarnation
         self._task_at[sender] = hello.task
         self._say(hello.task, Welcome(self._identity.run_id))
         difference = self._identity.difference(hello, self.names[hello.task], me=me)
@@ -283,9 +355,12 @@ class Peer(Tray):
         self._begin_if_all_are_here()
 
     def _begin_if_all_are_here(self) -> None:
-        if self.state is PeerState.JOINING and all(neighbor.joined for neighbor in self._neighbors.values()):
+        if self.state is PeerState.JOINING and not self._not_joined():
             self._give_up_at = math.inf
             self.state = PeerState.STEPPING
+            self._note_times(self.round, self._now, self._now, self._now)
+            if not self._predicted:
+                self._await_example()
 
     # Rounds
 
@@ -298,37 +373,76 @@ class Peer(Tray):
             self._learner.predict_first(self.round)
         self._predicted = False
         contribution = self._learner.then_update(self.round)
-        if not self._learner.algorithm.is_sync(self.round):
+        if not self._sync.at(self.round):
             self._learner.end(self.round)
+            self._await_example()
             return
-        before = max(self._said, default=0)
-        self._say_word(self.round, self._learner.contribute(contribution))
-        self._wanted = before if self._exchange == "delayed" else self.round
-        if not self._wanted:  # delayed: nothing has been said before
-            self._learner.end(self.round, NO_REPLY)
-            return
+        self._say_word(self.round, self._learner.word(contribution, self.round))
+        self._wanted = self._sync.last(self.round - 1) if self._exchange == "delayed" else self.round
         self._wait(PeerState.WAITING, now)
+        self._idle_since = now
+        if self._exchange == "overlap":
+            self._await_example()
+            if self._may_go_ahead():
+                self._idle_since = math.inf
         self._close_round_if_complete()
 
-    def _say_word(self, t: int, contribution: Contribution) -> None:
-        self._said[t] = contribution
-        # A neighbor that has ended no longer bounds how far we are ahead, and may still ask for what it missed.
-        asked_for = max((entry.last for entry in self._neighbors.values() if entry.last and not entry.done), default=0)
-        for old in sorted(self._said)[:-_WORDS_KEPT]:
-            if old > asked_for:
-                del self._said[old]
+    def _await_example(self) -> None:
+        """From now on the next one may come."""
+        self._next_example_at = -math.inf
+        if self.round < self._learner.last_round:
+            self._next_example_at = self._now + self._pace(self.round + 1)
+
+    def _say_word(self, t: int, word: Word) -> None:
+        self._said[t] = word
+        self._forget_words(t)
         for task, neighbor in self._neighbors.items():
-            if neighbor.last is None or neighbor.last >= t:
-                self._say(task, Push(t, contribution))
+            if (neighbor.last is None or neighbor.last >= t) and self._is_told(task, t):
+                self._say(task, self._push(task, t))
+
+    def _push(self, task: int, t: int) -> Push:
+        return Push(t, self._said[t].to(self._hood.told_before(task, t)))
+
+    def _is_told(self, task: int, t: int) -> bool:
+        return t == self._last_word or self._hood.tells(task, t)
+
+    def _say_again(self, task: int, t: int) -> None:
+        """A neighbor asks for a word, perhaps for one behind our last, which it does not know to be that."""
+        if self._last_word is not None and t > self._last_word:
+            t = self._last_word
+        if t in self._said and self._is_told(task, t):
+            self._say(task, self._push(task, t))
+
+    def _forget_words(self, t: int) -> None:
+        """Keep what we still use ourselves, and what a neighbor may still ask for.
+
+        A word of its sync round h tells that it has used all of ours that counted before (where the exchange is
+        delayed: before the sync round before h); after its last one it asks for no later ones.
+        """
+        asked: list[tuple[int, int, float]] = []
+        for task, entry in self._neighbors.items():
+            if not entry.done:
+                theirs = entry.heard
+                if self._exchange == "delayed" and theirs:
+                    theirs = self._hood.syncs[task].last(theirs - 1)
+                asked.append((task, self._sync.last(theirs), math.inf if entry.last is None else entry.last))
+        ours = self._sync.last(t - 1)
+        for old in list(self._said):
+            if old >= ours or old == self._last_word:
+                continue
+            if not any(first <= old <= last and self._hood.tells(task, old) for task, first, last in asked):
+                del self._said[old]
 
     def _on_push(self, task: int, t: int, contribution: Contribution) -> None:
         neighbor = self._neighbors[task]
-        if t <= self._used or t in neighbor.words:
+        if t <= neighbor.used or t in neighbor.words:
             return  # a push that was sent twice
-        if not self._learner.algorithm.is_sync(t) or (neighbor.last is not None and t > neighbor.last):
+        syncs = self._hood.syncs[task]
+        expected = syncs.at(t) and (contribution.last or self._hood.hears(task, t))
+        if not expected or (neighbor.last is not None and t > neighbor.last):
             self._events.append(Refused(self.names[task], f"a push for round {t}, in which it has nothing to say"))
             return
-        if len(neighbor.words) >= _WORDS_KEPT:
+        if len(neighbor.words) >= WORDS_KEPT:
             self._events.append(Refused(self.names[task], f"a push for round {t}; we are at round {self.round}"))
             return
         if contribution.kind is ContributionKind.VECTORS and len(contribution.vectors) != self._push_vectors:
@@ -336,45 +450,68 @@ class Peer(Tray):
             self._events.append(Refused(self.names[task], reason))
             return
         neighbor.words[t] = contribution
+        neighbor.heard = max(neighbor.heard, t)
         if contribution.last:
             neighbor.last = t
         self._close_round_if_complete()
 
-    def _missing(self) -> list[int]:
-        """Whose words of the wanted sync round have not come."""
-        t = self._wanted
-        return [
-            task
-            for task, neighbor in self._neighbors.items()
-            if t not in neighbor.words and (neighbor.last is None or neighbor.last >= t)
-        ]
+    def _counts(self, task: int, t: int, last: int | None) -> int:
+        """The sync round of a neighbor's word that is new, and counts in our sync round t; 0 where none is."""
+        s = self._hood.heard(task, t)
+        if last is not None and s > last:
+            s = last
+        return s if s > self._neighbors[task].used else 0
 
-    def _not_come(self, task: int, last: int) -> list[int]:
-        """The sync rounds up to its last one, and ours, whose words of a neighbor have not come."""
-        if self.state in (PeerState.FINISHING, PeerState.FINISHED):
-            return []
-        missing: list[int] = []
-        for t in range(self._used + 1, min(last, self._learner.last_round) + 1):
-            if len(missing) > _WORDS_KEPT:
-                break
-            if self._learner.algorithm.is_sync(t) and t not in self._neighbors[task].words:
-                missing.append(t)
+    def _missing(self) -> dict[int, int]:
+        """Whose words for the wanted sync round have not come, and of which of theirs."""
+        missing = {}
+        for task, neighbor in self._neighbors.items():
+            s = self._counts(task, self._wanted, neighbor.last)
+            if s and s not in neighbor.words:
+                missing[task] = s
         return missing
 
+    def _not_come(self, task: int, last: int) -> list[int]:
+        """A neighbor's sync rounds up to its last one whose words we will use and have not got: the first few."""
+        if self.state in (PeerState.FINISHING, PeerState.FINISHED):
+            return []
+        missing: dict[int, None] = {}
+        t = self._sync.next(self._closed + 1)
+        while t <= self._learner.last_round and len(missing) <= WORDS_KEPT:
+            s = self._counts(task, t, last)
+            if s and s not in self._neighbors[task].words:
+                missing[s] = None
+            if self._hood.heard(task, t) >= last:
+                break
+            t = self._sync.next(t + 1)
+        return list(missing)
+
     def _close_round_if_complete(self) -> None:
-        if self.state is not PeerState.WAITING or self._missing():
+        if self.state is not PeerState.WAITING:
             return
         t = self._wanted
-        heard = {self._task: self._said[t]}
+        if not t:  # delayed: nothing has been said before
+            self._end_round(NO_REPLY)
+            return
+        if self._missing():
+            return
+        heard = {self._task: self._said[t].to(self._hood.told_before(self._task, t))}
         for task, neighbor in self._neighbors.items():
-            if t in neighbor.words:
-                heard[task] = neighbor.words.pop(t)
-            for old in [old for old in neighbor.words if old < t]:
-                del neighbor.words[old]
-        self._used = t
-        replies = self._centre.reduce(t, dict(sorted(heard.items())))
-        self._learner.end(self.round, replies[self._task])
+            if s := self._counts(task, t, neighbor.last):
+                heard[task] = neighbor.words.pop(s)
+                neighbor.used = s
+        self._closed = t
+        replies = self._centre.reduce(t, dict(sorted(heard.items())), self._hood.members(t))
+        self._end_round(replies[self._task])
+
+    def _end_round(self, reply: Reply) -> None:
+        self._learner.end(self.round, reply)
+        self._note_times(self.round, self._since, min(self._idle_since, self._now), self._now)
         self.state = PeerState.STEPPING
+        if self._exchange != "overlap":
+            self._await_example()
+        if self._round_end is not None:
+            self._keep_round_end()
 
     def _may_go_ahead(self) -> bool:
         return (
@@ -388,20 +525,21 @@ class Peer(Tray):
 
     def _say_goodbye(self, now: float) -> None:
         self.result = self._learner.result()
+        self._note_times(self.round, now, now, now)
         if self._last_word is not None and self._last_word > self.round:
-            self._say_word(self._last_word, self._learner.contribute(IDLE._replace(last=True)))
+            self._say_word(self._last_word, self._learner.word(IDLE._replace(last=True), self._last_word))
         self._wait(PeerState.FINISHING, now)
         self._give_up_at = now + self._timeouts.linger_s
         for task, neighbor in self._neighbors.items():
-            neighbor.confirmed = neighbor.confirmed or not math.isinf(neighbor.give_up_at)
-            neighbor.give_up_at = math.inf
+            neighbor.give_up_at = math.inf  # this wait has a bound of its own
             if not neighbor.confirmed:
                 self._say(task, self._goodbye())
         self._finish_if_all_have_confirmed()
 
     def _goodbye(self) -> Goodbye:
         assert self.result is not None
-        return Goodbye(max(self._said, default=0), self.result.chain, self.result.totals)
+        last = self._sync.last(self.round) if self._last_word is None else self._last_word
+        return Goodbye(last, self.result.chain, self.result.totals)
 
     def _on_goodbye(self, task: int, last: int) -> None:
         neighbor = self._neighbors[task]
@@ -411,6 +549,7 @@ class Peer(Tray):
                 self._say(task, Resend(t))
             return
         neighbor.last = last
+        self._changed = True  # once it is gone it cannot be asked again
         neighbor.done = neighbor.confirmed = True  # who needs nothing more need not confirm our goodbye: it may be gone
         self._say(task, Farewell())
         self._close_round_if_complete()
@@ -439,8 +578,8 @@ class Peer(Tray):
             elif self.state is PeerState.FINISHING and not neighbor.confirmed:
                 self._say(task, self._goodbye())
         if self.state is PeerState.WAITING:
-            for task in self._missing():
-                self._say(task, Resend(self._wanted))
+            for task, s in self._missing().items():
+                self._say(task, Resend(s))
 
     def _waiting_for(self) -> str:
         if self.state is PeerState.JOINING:
@@ -451,7 +590,7 @@ class Peer(Tray):
         return named(self.names, unconfirmed) + " to confirm"
 
     def _not_joined(self) -> list[int]:
-        return [task for task, neighbor in self._neighbors.items() if not neighbor.joined]
+        return [task for task, entry in self._neighbors.items() if not entry.joined and not entry.done]
 
     def _rejected(self, task: int, reason: str) -> None:
         if self.state is PeerState.JOINING:

@@ -15,6 +15,7 @@ from drom_net.protocol.messages import (
     Farewell,
     Goodbye,
     Hello,
+    Introduce,
     Message,
     Pull,
     Push,
@@ -29,6 +30,7 @@ from drom_net.protocol.node import (
     Envelope,
     Joined,
     Refused,
+    Snapshot,
     Stalled,
     Tray,
     Warned,
@@ -51,6 +53,8 @@ class _Member:
 
     address: str = ""
     """Where it speaks from; empty until it has joined."""
+    incarnation: int = 0
+    """That of its Hello."""
     pull: Pull | None = None
     """What it was answered last; a task that has ended may ask for it when the round is long over."""
     ended: Ended | None = None
@@ -76,11 +80,14 @@ class Reducer(Tray):
         *,
         push_vectors: int,
         timeouts: Timeouts,
+        keeps_snapshots: bool = False,
+        snapshot: Snapshot | None = None,
     ) -> None:
         """
         Args:
             names: The tasks' names, in task order.
             push_vectors: How many vectors a contribution carries.
+            snapshot: What an earlier incarnation has left, to go on from.
         """
         super().__init__()
         self.state = ReducerState.COLLECTING
@@ -99,6 +106,13 @@ class Reducer(Tray):
         """Tasks that take part in sync rounds: all until their last push."""
         self._lost: dict[int, float] = {}
         """Tasks whose connection is down, and when the run is given up for it."""
+        self._round_end: Snapshot | None = None
+        """The centre's part of a snapshot, as of the last round that was closed."""
+        self._changed = False
+        if snapshot is not None:
+            self._restore(snapshot)
+        if keeps_snapshots:
+            self._keep_round_end()
 
     @property
     def finished(self) -> bool:
@@ -123,7 +137,7 @@ class Reducer(Tray):
 
     def start(self, now: float) -> None:
         self._join_by = now + self._timeouts.join_s
-        self._open_round(1, now)
+        self._open_round(self._round.number, now)
 
     def receive(self, sender: str, message: Message, now: float) -> None:
         if isinstance(message, Hello):
@@ -131,7 +145,7 @@ class Reducer(Tray):
             return
         task = self._task_at.get(sender)
         if task is None:
-            self._outbox.append(Envelope(sender, Reject("this reducer does not know you: its run is another one")))
+            self._outbox.append(Envelope(sender, Introduce()))
             self._events.append(Refused(sender, f"a {type(message).__name__} before a Hello"))
             return
         match message:
@@ -146,7 +160,7 @@ class Reducer(Tray):
 
     def on_timer(self, now: float) -> None:
         if now >= self._join_by:
-            missing = named(self.names, [task for task, member in enumerate(self._members) if not member.address])
+            missing = named(self.names, self._not_joined())
             self._give_up(f"{missing} did not join within {self._timeouts.join_s:g} s (timeouts.join_s)")
         for task, give_up_at in self._lost.items():
             if now >= give_up_at:
@@ -180,6 +194,27 @@ class Reducer(Tray):
     def take_records(self) -> bytes:
         return self._centre.take_records()
 
+    def take_times(self) -> bytes:
+        return b""
+
+    def take_snapshot(self) -> Snapshot | None:
+        if not self._changed or self._round_end is None:
+            return None
+        self._changed = False
+        members = [(member.pull, member.ended) for member in self._members]
+        return self._round_end | {"members": members, "pushing": set(self._pushing)}
+
+    def _keep_round_end(self) -> None:
+        self._changed = True
+        self._round_end = {"number": self._round.number, "centre": self._centre.snapshot()}
+
+    def _restore(self, snapshot: Snapshot) -> None:
+        self._round.number = snapshot["number"]
+        self._centre.restore(snapshot["centre"])
+        self._pushing = set(snapshot["pushing"])
+        for member, (pull, ended) in zip(self._members, snapshot["members"], strict=True):
+            member.pull, member.ended = pull, ended
+
     # Joining
 
     def _on_hello(self, sender: str, hello: Hello, now: float) -> None:
@@ -190,16 +225,20 @@ class Reducer(Tray):
             return
         self._outbox.append(Envelope(sender, Welcome(self._identity.run_id)))
         member = self._members[hello.task]
-        if member.address:
+        if member.address == sender:
+            member.incarnation = hello.incarnation
             return  # a Hello that was said twice
-        member.address = sender
+        if member.address:  # the connection of an earlier incarnation
+            del self._task_at[member.address]
+            self._lost.pop(hello.task, None)
+        member.address, member.incarnation = sender, hello.incarnation
         self._task_at[sender] = hello.task
         self._feature_digest = hello.feature_digest
         self._events.append(Joined(hello.task))
         difference = self._identity.difference(hello, self.names[hello.task], me=_ME)
         if difference:
             self._events.append(Warned(difference))
-        if all(member.address for member in self._members):
+        if math.isfinite(self._join_by) and not self._not_joined():
             self._join_by = math.inf
             self._round.opened_at = now  # the wait of those who came early is over
             self._stall.start(now)
@@ -210,7 +249,8 @@ class Reducer(Tray):
         if why_not:
             return why_not
         name = self.names[hello.task]
-        if self._members[hello.task].address not in ("", sender):
+        member = self._members[hello.task]
+        if member.address not in ("", sender) and hello.incarnation <= member.incarnation:
             return f"{name} is already here"
         known = self._task_at.get(sender, hello.task)
         if known != hello.task:
@@ -248,6 +288,8 @@ class Reducer(Tray):
                 self._pushing.discard(task)
             self._outbox.append(Envelope(member.address, member.pull))
         self._open_round(current.number + 1, now)
+        if self._round_end is not None:
+            self._keep_round_end()
 
     def _open_round(self, number: int, now: float) -> None:
         self._round = _Round(number, now, set(self._pushing))
@@ -265,6 +307,7 @@ class Reducer(Tray):
         member = self._members[task]
         if member.ended is None:
             member.ended = Ended(goodbye.rounds, goodbye.chain, goodbye.totals)
+            self._changed = True
             self._lost.pop(task, None)
             self._pushing.discard(task)
             self._round.awaited.discard(task)
@@ -289,9 +332,11 @@ class Reducer(Tray):
             if member.address and member.ended is None:
                 self._outbox.append(Envelope(member.address, Reject(why)))
 
+    def _not_joined(self) -> list[int]:
+        return [task for task, member in enumerate(self._members) if not member.address and member.ended is None]
+
     def _waiting_for(self) -> str:
-        missing = [task for task, member in enumerate(self._members) if not member.address]
-        if missing:
+        if missing := self._not_joined():
             return named(self.names, missing) + " to join"
         if self._round.awaited:
             return named(self.names, sorted(self._round.awaited))

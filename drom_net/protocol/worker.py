@@ -11,6 +11,7 @@ from drom_net.protocol.messages import (
     Farewell,
     Goodbye,
     Hello,
+    Introduce,
     Message,
     Pull,
     Push,
@@ -24,10 +25,13 @@ from drom_net.protocol.node import (
     ConnectionChanged,
     Envelope,
     Joined,
+    Pace,
     Refused,
+    Snapshot,
     Stalled,
     Tray,
     Warned,
+    at_once,
 )
 from drom_net.protocol.settings import Timeouts
 
@@ -47,12 +51,24 @@ class WorkerState(enum.Enum):
 class Worker(Tray):
     """One task as a node of a star."""
 
-    def __init__(self, learner: TaskLearner, hello: Hello, *, timeouts: Timeouts, endpoint: str) -> None:
+    def __init__(
+        self,
+        learner: TaskLearner,
+        hello: Hello,
+        *,
+        timeouts: Timeouts,
+        endpoint: str,
+        pace: Pace = at_once,
+        keeps_snapshots: bool = False,
+        snapshot: Snapshot | None = None,
+    ) -> None:
         """
         Args:
             learner: The task; its `begin` and `end` are called in turn.
             hello: What this worker says of itself.
             endpoint: Where the reducer is looked for; only for messages to people.
+            pace: How long each example takes to come.
+            snapshot: What an earlier incarnation has left, to go on from.
         """
         super().__init__()
         self.state = WorkerState.JOINING
@@ -73,6 +89,15 @@ class Worker(Tray):
         self._give_up_at = math.inf
         self._down_since: float | None = None
         """Since when the connection is down; None while it is up, or was never up."""
+        self._pace = pace
+        self._next_example_at = -math.inf
+        self._round_end: Snapshot | None = None
+        self._changed = False
+        if snapshot is not None:
+            self.round = snapshot["round"]
+            learner.restore(snapshot["learner"])
+        if keeps_snapshots:
+            self._keep_round_end()
 
     @property
     def finished(self) -> bool:
@@ -87,7 +112,12 @@ class Worker(Tray):
         match message:
             case Pull(round=t, reply=reply) if self.state is WorkerState.WAITING and t == self.round:
                 self._learner.end(t, reply)
-                self.state = WorkerState.STEPPING
+                self._note_times(t, self._since, self._since, now)
+                self._go_on(now)
+                if self._round_end is not None:
+                    self._keep_round_end()
+            case Introduce() if self.state is not WorkerState.FINISHED:
+                self._outbox.append(Envelope(REDUCER, self._hello))  # the reducer was started anew
             case Resend(round=t) if self.state is WorkerState.WAITING and t == self.round:
                 self._outbox.append(Envelope(REDUCER, self._said))
             case Welcome(run_id=run_id) if self.state is WorkerState.JOINING:
@@ -96,12 +126,13 @@ class Worker(Tray):
                 down = self._down_since
                 self._give_up_at = math.inf if down is None else down + self._timeouts.lost_s
                 self._events.append(Joined(self._hello.task))
-                self.state = WorkerState.STEPPING
+                self._note_times(self.round, now, now, now)
+                self._go_on(now)
             case Farewell() if self.state is WorkerState.FINISHING:
                 self._finish()
             case Reject(reason=reason):
                 self._rejected(reason)
-            case Pull() | Resend() | Welcome() | Farewell():
+            case Pull() | Resend() | Welcome() | Introduce() | Farewell():
                 pass  # an answer to a question that was asked twice
             case _:
                 self._events.append(Refused(sender, f"a {type(message).__name__} is nothing a reducer says"))
@@ -123,7 +154,7 @@ class Worker(Tray):
 
     def next_timer(self) -> float:
         if self.state is WorkerState.STEPPING:
-            return self._now
+            return max(self._now, self._next_example_at)
         return min(self._asking.due, self._stall.due, self._give_up_at)
 
     def on_connection(self, address: str, connected: bool, now: float) -> None:
@@ -148,9 +179,20 @@ class Worker(Tray):
     def take_records(self) -> bytes:
         return self._learner.take_records()
 
+    def take_snapshot(self) -> Snapshot | None:
+        if not self._changed:
+            return None
+        self._changed = False
+        return self._round_end
+
+    def _keep_round_end(self) -> None:
+        self._changed = True
+        self._round_end = {"round": self.round, "learner": self._learner.snapshot()}
+
     def _step(self, now: float) -> None:
         if self.round == self._learner.last_round:
             self.result = self._learner.result()
+            self._note_times(self.round, now, now, now)
             goodbye = Goodbye(self.round, self.result.chain, self.result.totals)
             self._wait(WorkerState.FINISHING, goodbye, now)
             self._give_up_at = now + self._timeouts.linger_s
@@ -161,6 +203,13 @@ class Worker(Tray):
             self._wait(WorkerState.WAITING, Push(self.round, contribution), now)
         else:
             self._learner.end(self.round)
+            self._go_on(now)
+
+    def _go_on(self, now: float) -> None:
+        """The last round is closed: wait for the next example."""
+        self.state = WorkerState.STEPPING
+        if self.round < self._learner.last_round:
+            self._next_example_at = now + self._pace(self.round + 1)
 
     def _wait(self, state: WorkerState, message: Message, now: float) -> None:
         """Say something, and wait for the answer."""

@@ -21,6 +21,7 @@ from drom_net.metrics import Totals
 from drom_net.protocol.handshake import Identity
 from drom_net.protocol.messages import PROTOCOL_VERSION, Hello
 from drom_net.protocol.node import (
+    TIMES_DTYPE,
     ConnectionChanged,
     Ended,
     Event,
@@ -101,15 +102,22 @@ def _run_worker(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
     algorithm = spec.build_algorithm()
     learner = TaskLearner(algorithm, stream, rounds=spec.rounds)
     timeouts = spec.build_timeouts()
-    worker = Worker(learner, _hello(spec, spec.run_id), timeouts=timeouts, endpoint=spec.endpoint)
+    worker = Worker(
+        learner,
+        _hello(spec, spec.run_id),
+        timeouts=timeouts,
+        endpoint=spec.endpoint,
+        pace=lambda t: spec.pace_s,
+    )
     started = time.monotonic()
     with (
         DealerTransport(spec.endpoint, spec.name, dim=spec.dim, timeouts=timeouts) as transport,
         (out / "records.bin").open("wb") as records,
+        (out / "times.bin").open("wb") as times,
     ):
         if not spec.parent:
             reporter.note(f"looking for the reducer at {spec.endpoint}")
-        saved = [(records, worker.take_records)]
+        saved = [(records, worker.take_records), (times, _wall(worker))]
         teller = _Teller(reporter, saved, stop, lambda: _worker_figures(worker.round, learner.totals))
         finished, error = _drive(worker, transport, teller, dim=spec.dim, max_vectors=algorithm.pull_vectors)
         teller.save()
@@ -130,40 +138,43 @@ def _run_peer(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
     algorithm = spec.build_algorithm()
     learner = TaskLearner(algorithm, stream, rounds=spec.rounds)
     timeouts = spec.build_timeouts()
-    members = sorted((spec.task, *spec.neighbors))
+    hood = spec.build_neighborhood()
+    members = hood.everybody
     run_id = spec.run_id or spec.config_digest[:16]  # without a launcher and a centre, the configuration is the run
     peer = Peer(
         learner,
-        Centre(algorithm, tasks=members, dim=spec.dim, seed=spec.seed, scales=spec.scales),
+        Centre(algorithm, tasks=members, dim=spec.dim, seed=spec.seed, scales=hood.scales),
         _hello(spec, run_id),
         names=spec.tasks,
-        neighbors=spec.neighbors,
+        neighborhood=hood,
         identity=_identity(spec, run_id),
         push_vectors=algorithm.push_vectors,
         exchange=str(spec.parameters["exchange"]),
         rounds=spec.rounds,
         timeouts=timeouts,
+        pace=lambda t: spec.pace_s,
     )
     started = time.monotonic()
     with (
         RouterTransport(spec.endpoint, dim=spec.dim, timeouts=timeouts, name=spec.name) as transport,
         (out / "records.bin").open("wb") as records,
         (out / "central.bin").open("wb") as central,
+        (out / "times.bin").open("wb") as times,
     ):
         transport.is_member = lambda address: peer.task_at(address) is not None
-        for task, endpoint in zip(spec.neighbors, spec.neighbor_endpoints, strict=True):
+        for task in hood.neighbors:
             if task < spec.task:
-                transport.connect(address_of(task), endpoint)
+                transport.connect(address_of(task), spec.neighbor_endpoints[str(task)])
         if not spec.parent:
-            reporter.note(f"listening on {transport.endpoint}, for {len(spec.neighbors)} neighbors")
-        saved = [(records, peer.take_records), (central, peer.take_central_records)]
+            reporter.note(f"listening on {transport.endpoint}, for {len(hood.neighbors)} neighbors")
+        saved = [(records, peer.take_records), (central, peer.take_central_records), (times, _wall(peer))]
         teller = _Teller(
             reporter,
             saved,
             stop,
             lambda: _worker_figures(peer.round, learner.totals),
             names=spec.tasks,
-            expected=len(spec.neighbors),
+            expected=len(hood.neighbors),
         )
         finished, error = _drive(peer, transport, teller, dim=spec.dim, max_vectors=algorithm.push_vectors)
         teller.save()
@@ -187,6 +198,19 @@ def _run_peer(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
         raise error
     reporter.progress(**_worker_figures(peer.round, learner.totals))
     reporter.note(("finished" if finished else "stopped") + f" after round {peer.round}; results in {out}")
+
+
+def _wall(node: Worker | Peer) -> Callable[[], bytes]:
+    """Its times as seconds since 1970, so that those of several hosts can be put side by side."""
+    offset = time.time() - time.monotonic()
+
+    def take() -> bytes:
+        rows = np.frombuffer(node.take_times(), dtype=TIMES_DTYPE).copy()
+        for name in ("said_s", "idle_s", "closed_s"):
+            rows[name] += offset
+        return rows.tobytes()
+
+    return take
 
 
 def _hello(spec: NodeSpec, run_id: str) -> Hello:

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from drom_net.algorithms import ALGORITHMS, PARAMETERS, Algorithm
+from drom_net.algorithms.base import SyncRounds
+from drom_net.neighborhood import Neighborhood
 from drom_net.protocol.settings import Timeouts
 
 
@@ -49,12 +51,16 @@ class NodeSpec:
     spread_over: int | None = None
     parent: int = 0
     """The launcher's process id: the node ends when it is gone. 0 for a node on its own."""
-    neighbors: tuple[int, ...] = ()
-    """A peer's, ascending."""
-    neighbor_endpoints: tuple[str, ...] = ()
-    """Where they are reached, in the same order."""
+    pace_s: float = 0.0
+    """How long each example takes to come."""
+    neighbor_endpoints: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Where a peer's neighbors are reached, by task (JSON knows only texts as keys)."""
+    taus: dict[str, int] = dataclasses.field(default_factory=dict)
+    """The sync interval of everybody in a peer's neighborhood, itself included, by task."""
+    cycle: tuple[tuple[int, ...], ...] = ()
+    """As in Neighborhood."""
     scales: tuple[float, ...] | None = None
-    """What a peer multiplies the vectors of its neighborhood (itself included) by, in task order; None is 1."""
+    """Likewise."""
     summary: str = ""
     """A reducer on its own writes its summary here."""
     about: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -62,6 +68,11 @@ class NodeSpec:
 
     def build_algorithm(self) -> Algorithm:
         return ALGORITHMS[self.algorithm](PARAMETERS[self.algorithm](**self.parameters))
+
+    def build_neighborhood(self) -> Neighborhood:
+        """Of a peer."""
+        syncs = {int(task): SyncRounds(tau) for task, tau in self.taus.items()}
+        return Neighborhood(self.task, syncs, tuple(map(tuple, self.cycle)), self.scales)
 
     def build_timeouts(self) -> Timeouts:
         return Timeouts(**self.timeouts)

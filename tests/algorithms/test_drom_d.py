@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import frozen, random_streams, sparse_stream, spread
+from helpers import frozen, graph_of, random_streams, run_loop, sparse_stream, spread
 
 from drom_net.algorithms.base import NO_REPLY, ZERO, Contribution, ContributionKind, Example, Reply, ReplyKind
 from drom_net.algorithms.drom import DromState
@@ -19,9 +18,9 @@ from drom_net.algorithms.local import LocalParameters, local
 from drom_net.data.stream import TaskStream
 from drom_net.learning import TaskLearner
 from drom_net.records import TASK_DTYPE, central_dtype
-from drom_net.reference import PeersResult, run_reference, run_reference_peers
+from drom_net.reference import PeersResult, run_reference
 from drom_net.seeding import stream as random_stream
-from drom_net.topology import Graph, TopologySettings, make_graph
+from drom_net.topology import Graph, GraphSchedule, mixing_weights, one_peer_exponential
 
 INF = math.inf
 PLAIN = DromDParameters(eta0=1.0, lam=1.0, rho=1.0, p=1.0, xi=INF, kappa=INF, loss="hinge")
@@ -29,31 +28,29 @@ CAPPED = DromDParameters(eta0=1.5, lam=0.3, rho=0.4, p=0.7, xi=1.1, kappa=2.0, l
 X = frozen(np.array([0.6, 0.8, 0.0]))
 
 
-def graph_of(kind: str, num_tasks: int, **settings: object) -> Graph:
-    wanted = TopologySettings(graph=kind, **settings)  # type: ignore[arg-type]
-    return make_graph(wanted, num_tasks, [str(task) for task in range(num_tasks)], Path())
-
-
 # Algorithm 2, written down once more
 
 
 def algorithm_2(
-    streams: Sequence[TaskStream], S: Matrix, q: DromDParameters, *, delayed: bool
+    streams: Sequence[TaskStream], cycle: Sequence[Matrix], q: DromDParameters, *, delayed: bool
 ) -> tuple[list[list[float]], Matrix, Matrix, list[float], list[float]]:
     """The paper's listing in its own layout (a column a task), with the lambda, rho and eta0 of section 2; hinge.
+
+    `cycle` has S of one sync round after the other, over and over. tau may be one for each task.
 
     Returns:
         Scores per task, W, A, and every gamma and sigma_1 on the way.
     """
     m, d = len(streams), streams[0].dim
     W, A, R = np.zeros((d, m)), np.zeros((d, m)), np.zeros((d, m))
-    sent: list[Matrix] = []  # A as it stood at each sync round
+    tau = [q.tau] * m if isinstance(q.tau, int) else q.tau
+    stood = [A.copy()]  # A as it stood after each round
     scores: list[list[float]] = [[] for _ in streams]
     gammas, sigmas = [], []
     for t in range(1, max(stream.num_examples for stream in streams) + 1):
-        eta = q.eta0 / math.sqrt(math.ceil(t / q.tau))
         live = [i for i in range(m) if t <= streams[i].num_examples]
         for i in live:
+            eta = q.eta0 / math.sqrt(math.ceil(t / tau[i]))
             x, y = np.asarray(streams[i].rows)[t - 1], streams[i].labels[t - 1]
             scores[i].append(float(W[:, i] @ x))
             f = max(0.0, 1.0 - y * scores[i][-1])
@@ -66,13 +63,15 @@ def algorithm_2(
                 continue
             W[:, i] = W[:, i] - eta * (q.lam * A[:, i] + gamma * gradient)
             A[:, i] = A[:, i] + eta * (q.lam * W[:, i] - q.rho * R[:, i])
-        if t % q.tau:
-            continue
-        sent.append(A.copy())
-        if delayed and len(sent) == 1:
-            continue  # nothing was sent before: R = 0
+        stood.append(A.copy())
         for i in live:
-            own = sent[-2 if delayed else -1] @ np.diag(S[i] / S[i, i])
+            if t % tau[i] or (delayed and t == tau[i]):
+                continue  # nothing was sent before: R = 0
+            used = t - tau[i] if delayed else t
+            S = cycle[(used // tau[i] - 1) % len(cycle)]
+            # Of each task the last column that it had sent by then.
+            columns = [stood[used - used % tau[j]][:, j] for j in range(m)]
+            own = np.column_stack(columns) @ np.diag(S[i] / S[i, i])
             u, s, vt = np.linalg.svd(own, full_matrices=False)
             sigmas.append(float(s[0]))
             R[:, i] = vt[0, i] * u[:, 0] if s[0] > 1.0 else 0.0
@@ -91,17 +90,20 @@ def rows_of(result: PeersResult, task: int) -> np.ndarray:
     return rows[rows["active"] == 1]
 
 
-def assert_as_written(streams: Sequence[TaskStream], graph: Graph, q: DromDParameters, *, delayed: bool) -> None:
-    S = mask_of(graph) if graph.weights is None else graph.weights
-    scores, W, A, gammas, sigmas = algorithm_2(streams, S, q, delayed=delayed)
-    result = run_reference_peers(drom_d(q), streams, graph, seed=0, delayed=delayed)
+def assert_as_written(
+    streams: Sequence[TaskStream], graphs: Sequence[Graph], q: DromDParameters, *, delayed: bool
+) -> None:
+    cycle = [mask_of(graph) if graph.weights is None else graph.weights for graph in graphs]
+    scores, W, A, gammas, sigmas = algorithm_2(streams, cycle, q, delayed=delayed)
+    algorithms = [drom_d(q.of(task)) for task in range(len(streams))]
+    result = run_loop(algorithms, streams, GraphSchedule(tuple(graphs)), seed=0, delayed=delayed)
     for i in range(len(streams)):
         np.testing.assert_allclose(rows_of(result, i)["score"], scores[i], rtol=1e-12, atol=1e-12)
         np.testing.assert_allclose(result.tasks[i].model["w"], W[:, i], rtol=1e-12, atol=1e-12)
         np.testing.assert_allclose(result.tasks[i].model["a"], A[:, i], rtol=1e-12, atol=1e-12)
     assert 0.0 in gammas  # it has outliers
     assert max(gammas) > 0.0
-    if q.tau == 1:
+    if q.tau == 1 and len(cycle) == 1:
         assert min(sigmas) <= 1.0 < max(sigmas)  # rounds with a correction, and without
 
 
@@ -121,7 +123,31 @@ GRAPHS = {
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_it_is_algorithm_2(graph: str, tau: int, delayed: bool, outlier: str, lengths: list[int]) -> None:
     streams = random_streams(lengths, flip=0.2, seed=3)
-    assert_as_written(streams, GRAPHS[graph], replace(CAPPED, tau=tau, outlier=outlier), delayed=delayed)
+    assert_as_written(streams, [GRAPHS[graph]], replace(CAPPED, tau=tau, outlier=outlier), delayed=delayed)
+
+
+@pytest.mark.parametrize("lengths", [[40] * 5, [40, 23, 40, 37, 6]], ids=["equal", "unequal"])
+@pytest.mark.parametrize("delayed", [False, True], ids=["blocking", "delayed"])
+@pytest.mark.parametrize("taus", [(1, 2, 3, 4, 5), (5, 5, 10, 5, 5), (7, 1, 1, 1, 12)], ids=str)
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_with_a_tau_for_each_task_the_last_column_sent_counts(
+    graph: str, taus: tuple[int, ...], delayed: bool, lengths: list[int]
+) -> None:
+    streams = random_streams(lengths, flip=0.2, seed=3)
+    assert_as_written(streams, [GRAPHS[graph]], replace(CAPPED, tau=taus), delayed=delayed)
+
+
+@pytest.mark.parametrize("lengths", [[40] * 5, [40, 23, 40, 37, 6]], ids=["equal", "unequal"])
+@pytest.mark.parametrize("delayed", [False, True], ids=["blocking", "delayed"])
+@pytest.mark.parametrize("tau", [1, 3])
+@pytest.mark.parametrize("weights", ["mask", "lazy"])
+def test_a_cycle_of_graphs_is_one_s_after_the_other(weights: str, tau: int, delayed: bool, lengths: list[int]) -> None:
+    """decisions.md: "A^(i) holds this round's members only"."""
+    graphs = one_peer_exponential(5)
+    if weights == "lazy":
+        graphs = tuple(replace(graph, weights=mixing_weights(graph, "lazy")) for graph in graphs)
+    streams = random_streams(lengths, flip=0.2, seed=3)
+    assert_as_written(streams, graphs, replace(CAPPED, tau=tau), delayed=delayed)
 
 
 def test_a_correction_is_kept_between_two_sync_rounds_and_delayed_comes_one_later() -> None:
@@ -137,7 +163,7 @@ def test_a_correction_is_kept_between_two_sync_rounds_and_delayed_comes_one_late
                 held.append(t)
             return True
 
-        run_reference_peers(drom_d(q), streams, graph_of("full", 3), seed=0, delayed=delayed, after_round=look)
+        run_loop(drom_d(q), streams, graph_of("full", 3), seed=0, delayed=delayed, after_round=look)
         return held
 
     assert first_of(False) == list(range(10, 41))
@@ -245,7 +271,7 @@ def test_uncoupled_it_is_local_bit_for_bit(loss: str, kind: str, alignment: type
     if kind == "sparse":
         streams = [sparse_stream(stream) for stream in streams]
     q = replace(PLAIN, lam=0.0, rho=0.0, loss=loss, eta0=0.9)
-    ours = run_reference_peers(drom_d(q), streams, graph_of(graph, 4), seed=0)
+    ours = run_loop(drom_d(q), streams, graph_of(graph, 4), seed=0)
     alone = run_reference(local(LocalParameters(eta0=0.9, loss=loss)), streams, seed=0)
     for task in range(4):
         theirs = np.frombuffer(alone.task_records[task], dtype=TASK_DTYPE)
@@ -270,7 +296,7 @@ def test_on_a_full_graph_with_tau_1_all_hold_one_pair_at_every_round() -> None:
             assert values[1] <= 1e-9
         return True
 
-    result = run_reference_peers(drom_d(q), streams, graph_of("full", 4), seed=0, after_round=look)
+    result = run_loop(drom_d(q), streams, graph_of("full", 4), seed=0, after_round=look)
     assert kinds == {ReplyKind.ZERO, ReplyKind.VECTORS}
     assert len(set(result.central_records)) == 1
     assert len(np.frombuffer(result.central_records[0], dtype=central_dtype(4))) == 60
@@ -280,7 +306,7 @@ def test_on_a_full_graph_with_tau_1_all_hold_one_pair_at_every_round() -> None:
 def test_on_a_full_graph_a_reducer_would_give_the_same_bits(tau: int) -> None:
     streams = random_streams([40] * 4, flip=0.1)
     algorithm = drom_d(replace(CAPPED, tau=tau, solver="power"))
-    peers = run_reference_peers(algorithm, streams, graph_of("full", 4), seed=5)
+    peers = run_loop(algorithm, streams, graph_of("full", 4), seed=5)
     star = run_reference(algorithm, streams, seed=5)
     assert peers.task_records == star.task_records
     assert [task.chain for task in peers.tasks] == [task.chain for task in star.tasks]
@@ -294,9 +320,9 @@ def test_without_edges_it_is_m_runs_of_one_task(solver: str, delayed: bool, tau:
     """Section 8: "S = I equals m runs with m = 1"; here bit for bit."""
     streams = random_streams([40, 17, 40], flip=0.1)
     algorithm = drom_d(replace(CAPPED, tau=tau, solver=solver))
-    together = run_reference_peers(algorithm, streams, graph_of("edges", 3, edges=()), seed=2, delayed=delayed)
+    together = run_loop(algorithm, streams, graph_of("edges", 3, edges=()), seed=2, delayed=delayed)
     for task, stream in enumerate(streams):
-        alone = run_reference_peers(algorithm, [stream], graph_of("full", 1), seed=2, delayed=delayed)
+        alone = run_loop(algorithm, [stream], graph_of("full", 1), seed=2, delayed=delayed)
         assert together.tasks[task].chain == alone.tasks[0].chain
         assert together.task_records[task] == alone.task_records[0]
         assert together.central_records[task] == alone.central_records[0]
@@ -308,7 +334,7 @@ def test_only_neighbors_count() -> None:
     other = [*streams[:3], random_streams([12] * 4, seed=9)[3]]
     graph = graph_of("path", 4)
     algorithm = drom_d(replace(CAPPED, tau=4, eta0=3.0, lam=0.5, xi=INF))
-    one, two = (run_reference_peers(algorithm, given, graph, seed=0) for given in (streams, other))
+    one, two = (run_loop(algorithm, given, graph, seed=0) for given in (streams, other))
     # 3's word of round 4 reaches 2 in a of round 5, so in w of round 6 and the score of 7; its own of round 8 then 1.
     for task, first in enumerate([13, 11, 7]):
         same = rows_of(one, task)["score"] == rows_of(two, task)["score"]

@@ -455,17 +455,42 @@ def test_runs_without_a_centre_verify_with_one_task_and_without_a_sync_round_too
     assert (code, err) == (0, "")
 
 
-def test_topology_describes_a_schedule_that_run_does_not_do_yet(
+PAIRS = (
+    "algorithm: {name: drom-d, tau: 2}\ntopology: {graph: one-peer-exponential}\n"
+    "data: {dataset: synthetic, tasks: 8, examples: 20, dim: 6}\n"
+)
+
+
+def test_a_graph_that_changes_by_sync_round_is_described_costed_run_and_verified(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "peers.yaml").write_text(
-        "algorithm: {name: drom-d}\ntopology: {graph: one-peer-exponential}\n"
-        "data: {dataset: synthetic, tasks: 8, examples: 20}\n"
-    )
-    assert call(capsys, "topology", "peers.yaml")[0] == 0
+    (tmp_path / "peers.yaml").write_text(PAIRS)
+    assert "a cycle of 3 sync rounds" in call(capsys, "topology", "peers.yaml")[1]
+    plan = json.loads(call(capsys, "check", "peers.yaml", "--json")[1])
+    assert plan["bytes_per_sync_round"] == 8 * plan["push_bytes"]  # one partner each
+    words = 8 * 9 + 8 * 3  # nine sync rounds, and the last word, which is for all three
+    assert plan["bytes_in_all"] == words * plan["push_bytes"]
+    assert call(capsys, "run", "peers.yaml", "--out", "run", "--driver", "reference", "-q")[0] == 0
+    assert call(capsys, "verify", "run")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("tau", "graph", "said"),
+    [
+        ("[1, 2]", "ring", "expected 8 numbers, one for each task, got 2 numbers"),
+        ("[1, 2, 1, 1, 1, 1, 1, 1]", "one-peer-exponential", "expected one number for all tasks, as the graph changes"),
+        ("[1, 0]", "ring", "algorithm.tau[1]: expected a whole number of at least 1, got 0"),
+        ("[]", "ring", "expected a whole number of at least 1, or a list of such, one for each task, got an empty list"),
+        ("2.5", "ring", "expected a whole number of at least 1, or a list of such, one for each task, got 2.5"),
+    ],
+)
+def test_a_tau_for_each_task_must_fit(
+    tau: str, graph: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "peers.yaml").write_text(PAIRS.replace("tau: 2", f"tau: {tau}").replace("one-peer-exponential", graph))
     code, _, err = call(capsys, "run", "peers.yaml", "--out", "run")
     assert code == 2
-    assert "changes by round, which `run` does not do yet" in err
+    assert said in err
     assert not (tmp_path / "run").exists()
 
 

@@ -6,29 +6,25 @@ import heapq
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import numpy as np
+from helpers import hoods_of
 from star_harness import CONFIG, DIM, FEATURES, RUN_ID, Network, hello, perfect
 
 from drom_net.algorithms.base import Algorithm
 from drom_net.data.stream import TaskStream
 from drom_net.learning import Centre, TaskLearner
+from drom_net.neighborhood import Neighborhood
 from drom_net.protocol.codec import decode, encode
 from drom_net.protocol.handshake import Identity
 from drom_net.protocol.messages import Message
 from drom_net.protocol.node import Envelope, Event
-from drom_net.protocol.peer import _WORDS_KEPT, Peer, address_of
+from drom_net.protocol.peer import WORDS_KEPT, Peer, PeerState, address_of
 from drom_net.protocol.settings import Timeouts
 from drom_net.records import TASK_DTYPE, central_dtype, peers_chain, run_digest
-from drom_net.topology import Graph, TopologySettings, make_graph
+from drom_net.topology import Graph, GraphSchedule
 
 PATIENT = Timeouts(linger_s=300.0, join_s=300.0)
-
-
-def graph_of(kind: str, num_tasks: int, **settings: object) -> Graph:
-    wanted = TopologySettings(graph=kind, **settings)  # type: ignore[arg-type]
-    return make_graph(wanted, num_tasks, [f"site-{task}" for task in range(num_tasks)], Path())
 
 
 def incoming(task: int) -> str:
@@ -39,9 +35,9 @@ def incoming(task: int) -> str:
 def make_peer(
     algorithm: Algorithm,
     stream: TaskStream,
-    graph: Graph,
+    hood: Neighborhood,
     *,
-    task: int,
+    num_tasks: int,
     exchange: str = "blocking",
     rounds: int | None = None,
     timeouts: Timeouts | None = None,
@@ -49,10 +45,10 @@ def make_peer(
 ) -> Peer:
     return Peer(
         TaskLearner(algorithm, stream, rounds=rounds),
-        Centre(algorithm, tasks=graph.members(task), dim=DIM, seed=seed, scales=graph.scales(task)),
-        hello(task),
-        names=[f"site-{other}" for other in range(graph.num_tasks)],
-        neighbors=graph.neighbors[task],
+        Centre(algorithm, tasks=hood.everybody, dim=DIM, seed=seed, scales=hood.scales),
+        hello(hood.task),
+        names=[f"site-{other}" for other in range(num_tasks)],
+        neighborhood=hood,
         identity=Identity(RUN_ID, CONFIG, DIM, "2.0", "K", FEATURES),
         push_vectors=algorithm.push_vectors,
         exchange=exchange,
@@ -66,9 +62,9 @@ class Peers:
 
     def __init__(
         self,
-        algorithm: Algorithm,
+        algorithms: Sequence[Algorithm],
         streams: Sequence[TaskStream],
-        graph: Graph,
+        graph: Graph | GraphSchedule,
         *,
         exchange: str,
         seed: int = 0,
@@ -82,13 +78,20 @@ class Peers:
             after_event: Called after everything that happens; by default `check`.
         """
         self.now = 0.0
-        self.graph = graph
+        self.hoods = hoods_of(graph, algorithms)
         self.exchange = exchange
         self.peers = [
             make_peer(
-                algorithm, stream, graph, task=task, exchange=exchange, rounds=rounds, timeouts=timeouts, seed=seed
+                algorithm,
+                stream,
+                hood,
+                num_tasks=len(streams),
+                exchange=exchange,
+                rounds=rounds,
+                timeouts=timeouts,
+                seed=seed,
             )
-            for task, stream in enumerate(streams)
+            for algorithm, stream, hood in zip(algorithms, streams, self.hoods, strict=True)
         ]
         self.events: list[list[Event]] = [[] for _ in streams]
         self.records = [b""] * len(streams)
@@ -96,7 +99,7 @@ class Peers:
         """What each peer has recorded, taken after every event."""
         self.said: list[tuple[int, int, Message]] = []
         """(sender, receiver, message) of all that was sent, also what was lost."""
-        self._algorithm = algorithm
+        self._max_vectors = algorithms[0].push_vectors
         self._network = network
         self._after_event = after_event or Peers.check
         self._queue: list[tuple[float, int, int, str, list[bytes]]] = []
@@ -130,7 +133,7 @@ class Peers:
             self.now = max(self.now, due)
             if self.peers[receiver].finished:
                 return
-            message = decode(frames, dim=DIM, max_vectors=self._algorithm.push_vectors)
+            message = decode(frames, dim=DIM, max_vectors=self._max_vectors)
             self.peers[receiver].receive(sender, message, self.now)
             self._collect(receiver)
             return
@@ -141,18 +144,19 @@ class Peers:
 
     def check(self) -> None:
         """What holds at every moment of a run."""
-        apart = 2 if self.exchange == "delayed" else 1
-        for task, peer in enumerate(self.peers):
+        for task, (peer, hood) in enumerate(zip(self.peers, self.hoods, strict=True)):
+            own = hood.syncs[task]
+            # The last sync round that was closed needed a word of every neighbor then: they have said it.
+            closed = own.last(peer.round) if peer.state is not PeerState.WAITING else own.last(peer.round - 1)
+            used = own.last(closed - 1) if self.exchange == "delayed" else closed
             for other, entry in peer._neighbors.items():
-                ahead = self._syncs(peer.round) - self._syncs(self.peers[other].round)
-                assert ahead <= apart or entry.last is not None, (task, other)  # last words bind nobody
-                assert len(entry.words) <= _WORDS_KEPT, (task, other)
-            ended = sum(entry.last is not None for entry in peer._neighbors.values())
-            # Those who have ended may still ask for what we say up to their last round.
-            assert len(peer._said) <= _WORDS_KEPT + ended * (_WORDS_KEPT + apart), task
-
-    def _syncs(self, t: int) -> int:
-        return sum(map(self._algorithm.is_sync, range(1, t + 1)))
+                if used > 0 and entry.last is None:  # last words bind nobody
+                    assert hood.heard(other, used) <= self.peers[other].round, (task, other)
+                assert len(entry.words) <= WORDS_KEPT, (task, other)
+            kept = sum(
+                any(hood.tells(other, t) for other in peer._neighbors) or t == peer._last_word for t in peer._said
+            )
+            assert kept <= WORDS_KEPT * max(1, len(peer._neighbors)), task
 
     def _collect(self, task: int) -> None:
         peer = self.peers[task]
@@ -163,7 +167,7 @@ class Peers:
         for t in np.frombuffer(rows, dtype=TASK_DTYPE)["round"].tolist():
             assert t == self._closed[task] + 1, f"{task} closes round {t} after {self._closed[task]}"
             self._closed[task] = t
-        for t in np.frombuffer(central, dtype=central_dtype(len(self.graph.members(task))))["round"].tolist():
+        for t in np.frombuffer(central, dtype=central_dtype(len(self.hoods[task].everybody)))["round"].tolist():
             assert t > self._reduced[task], f"{task} uses the words of round {t} after those of {self._reduced[task]}"
             self._reduced[task] = t
         for envelope in peer.take_outbox():
@@ -172,7 +176,7 @@ class Peers:
 
     def _send(self, task: int, envelope: Envelope) -> None:
         receiver = next(
-            other for other in self.graph.neighbors[task] if envelope.to in (address_of(other), incoming(other))
+            other for other in self.hoods[task].neighbors if envelope.to in (address_of(other), incoming(other))
         )
         sender = incoming(task) if task > receiver else address_of(task)
         frames = [bytes(frame) for frame in encode(envelope.message)]

@@ -21,6 +21,7 @@ from drom_net.protocol.messages import (
     Farewell,
     Goodbye,
     Hello,
+    Introduce,
     Message,
     Pull,
     Push,
@@ -31,8 +32,8 @@ from drom_net.protocol.messages import (
 
 DIM = 3
 VECTORS = 2
-KINDS = (Hello, Welcome, Reject, Push, Pull, Resend, Goodbye, Farewell)
-HELLO, WELCOME, REJECT, PUSH, PULL, RESEND, GOODBYE, FAREWELL = range(8)
+KINDS = (Hello, Welcome, Reject, Push, Pull, Resend, Goodbye, Farewell, Introduce)
+HELLO, WELCOME, REJECT, PUSH, PULL, RESEND, GOODBYE, FAREWELL, INTRODUCE = range(9)
 ONE = np.array([1.0, 2.0, 3.0]).tobytes()
 
 
@@ -84,7 +85,7 @@ contributions = st.one_of(
     st.builds(Contribution, st.just(ContributionKind.VECTORS), some_arrays, st.booleans()),
     st.builds(
         Contribution,
-        st.sampled_from([ContributionKind.SKIP, ContributionKind.IDLE]),
+        st.sampled_from([ContributionKind.SKIP, ContributionKind.IDLE, ContributionKind.POSTPONED]),
         st.just(()),
         st.booleans(),
     ),
@@ -94,7 +95,7 @@ replies = st.one_of(
     st.builds(Reply, st.sampled_from([ReplyKind.KEEP, ReplyKind.ZERO]), st.just(())),
 )
 messages: st.SearchStrategy[Message] = st.one_of(
-    st.builds(Hello, st.just(PROTOCOL_VERSION), texts, naturals, texts, naturals, texts, texts, texts),
+    st.builds(Hello, st.just(PROTOCOL_VERSION), texts, naturals, texts, naturals, texts, texts, texts, naturals),
     st.builds(Welcome, texts),
     st.builds(Reject, texts),
     st.builds(Push, rounds, contributions),
@@ -102,10 +103,11 @@ messages: st.SearchStrategy[Message] = st.one_of(
     st.builds(Resend, rounds),
     st.builds(Goodbye, naturals, st.binary(min_size=32, max_size=32), st.builds(Totals, *[naturals] * 9)),
     st.just(Farewell()),
+    st.just(Introduce()),
 )
 
 EXAMPLES: dict[str, Message] = {
-    "hello": Hello(PROTOCOL_VERSION, "run", 3, "c" * 64, DIM, "f" * 64, "2.4.6", "Haswell"),
+    "hello": Hello(PROTOCOL_VERSION, "run", 3, "c" * 64, DIM, "f" * 64, "2.4.6", "Haswell", 2),
     "welcome": Welcome("run"),
     "reject": Reject("no"),
     "push": Push(7, Contribution(ContributionKind.VECTORS, (np.array([1.0, -2.0, 3.0]),), True)),
@@ -117,6 +119,7 @@ EXAMPLES: dict[str, Message] = {
     "resend": Resend(7),
     "goodbye": Goodbye(9, bytes(range(32)), Totals(*range(9))),
     "farewell": Farewell(),
+    "introduce": Introduce(),
 }
 NAMES = pytest.mark.parametrize("name", EXAMPLES)
 
@@ -177,18 +180,18 @@ def test_vectors_that_were_decoded_are_read_only_float64_in_c_order() -> None:
 
 def test_the_layout_of_a_push_is_this() -> None:
     """The bytes are the protocol: whoever changes them changes PROTOCOL_VERSION."""
-    assert PROTOCOL_VERSION == 1
+    assert PROTOCOL_VERSION == 2
     assert wire(EXAMPLES["push"]) == [b"\x95\x03\x07\x01\xc3\x01", np.array([1.0, -2.0, 3.0], dtype="<f8").tobytes()]
     assert wire(EXAMPLES["zero"]) == [b"\x94\x04\x07\x02\x00"]
     assert wire(EXAMPLES["farewell"]) == [b"\x91\x07"]
-    assert wire(EXAMPLES["hello"])[0][:3] == b"\x99\x00\x01"
+    assert wire(EXAMPLES["hello"])[0][:3] == b"\x9a\x00\x02"
 
 
 # Versions
 
 
-@pytest.mark.parametrize("version", [0, 2, 77])
-@pytest.mark.parametrize("rest", [[], ["new"], [1, 2, 3, 4, 5, 6, 7], ["x", 0, "c", 3, "f", "n", "b", "more"]])
+@pytest.mark.parametrize("version", [0, 1, 77])
+@pytest.mark.parametrize("rest", [[], ["new"], [1, 2, 3, 4, 5, 6, 7, 8], ["x", 0, "c", 3, "f", "n", "b", 1, "more"]])
 def test_a_hello_of_another_version_is_read_as_far_as_its_version(version: int, rest: list[object]) -> None:
     """failures.md, 16: "protocol version in the handshake; refused, both versions named"."""
     message = read([header(HELLO, version, *rest)])
@@ -196,7 +199,7 @@ def test_a_hello_of_another_version_is_read_as_far_as_its_version(version: int, 
     assert message.version == version
 
 
-@pytest.mark.parametrize("rest", [[], ["new"], [1, 2, 3, 4, 5, 6, 7], ["x", 0, "c", 3, "f", "n", "b", "more"]])
+@pytest.mark.parametrize("rest", [[], ["new"], [1, 2, 3, 4, 5, 6, 7, 8], ["x", 0, "c", 3, "f", "n", "b", 1, "more"]])
 def test_a_hello_of_this_version_must_be_one(rest: list[object]) -> None:
     refused(header(HELLO, PROTOCOL_VERSION, *rest))
 
@@ -238,7 +241,7 @@ def nested(depth: int) -> bytes:
         nested(4000),
         b"\x00" * 10,
         b"GET / HTTP/1.1\r\n\r\n",
-        header(*range(1000)),
+        header(PUSH, *range(1000)),
         header(PUSH, nested(100), 1, False, 0),
         header(PUSH, [[[[1]]]], 1, False, 0),
     ],
@@ -258,7 +261,7 @@ def test_a_header_over_the_limit_is_refused_unread() -> None:
     refused(b"\xc1" * (HEADER_LIMIT_BYTES + 1), match="at most 4096")
 
 
-@pytest.mark.parametrize("kind", [-1, 8, 255, 2**63, True, False, 3.0, "push", None, b"\x03", [3]])
+@pytest.mark.parametrize("kind", [-1, 9, 255, 2**63, True, False, 3.0, "push", None, b"\x03", [3]])
 def test_an_unknown_kind_is_refused(kind: object) -> None:
     refused(header(kind, 1), match="unknown kind")
 

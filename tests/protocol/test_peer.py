@@ -7,15 +7,15 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from helpers import frozen, random_streams
-from peers_harness import graph_of, incoming, make_peer
+from helpers import frozen, graph_of, hoods_of, random_streams
+from peers_harness import incoming, make_peer
 from star_harness import DIM, hello, sent
 
 from drom_net.algorithms.base import IDLE, ZERO, Contribution, ContributionKind, ReplyKind
 from drom_net.algorithms.drom_d import DromDParameters, drom_d
 from drom_net.errors import ClusterError, RejectedError
 from drom_net.metrics import Totals
-from drom_net.protocol.messages import Farewell, Goodbye, Message, Pull, Push, Reject, Resend, Welcome
+from drom_net.protocol.messages import Farewell, Goodbye, Introduce, Message, Pull, Push, Reject, Resend, Welcome
 from drom_net.protocol.node import ConnectionChanged, Envelope, Joined, Refused, Stalled, Warned
 from drom_net.protocol.peer import Peer, PeerState, address_of
 from drom_net.protocol.settings import Timeouts
@@ -34,8 +34,8 @@ def new(
     """Task 1 of a path."""
     algorithm = drom_d(DromDParameters(tau=tau, exchange=exchange, eta0=3.0, lam=0.2, rho=0.3))
     (stream,) = random_streams([examples])
-    graph = graph_of("path", num_tasks)
-    return make_peer(algorithm, stream, graph, task=1, exchange=exchange, rounds=rounds, timeouts=TIMES)
+    hood = hoods_of(graph_of("path", num_tasks), [algorithm] * num_tasks)[1]
+    return make_peer(algorithm, stream, hood, num_tasks=num_tasks, exchange=exchange, rounds=rounds, timeouts=TIMES)
 
 
 def started(**options: object) -> Peer:
@@ -189,7 +189,7 @@ def test_whoever_does_not_come_is_named_with_the_seconds(here: tuple[str, ...], 
 @pytest.mark.parametrize(
     ("sender", "message", "reason"),
     [
-        (BEHIND, hello(2, version=7), "it speaks version 7 of the protocol, site-1 version 1"),
+        (BEHIND, hello(2, version=7), "it speaks version 7 of the protocol, site-1 version 2"),
         (BEHIND, hello(2, run_id="run-2"), "it belongs to run run-2, this is run run-1"),
         (BEHIND, hello(3), "it wants to be task 3 of 3"),
         (BEHIND, hello(2, config_digest="d" * 64), "its configuration is another one"),
@@ -216,7 +216,8 @@ def test_a_neighbor_is_there_once_and_a_connection_is_one_neighbor() -> None:
     sent(peer)
     peer.receive("another", hello(2), 1.0)
     assert sent(peer) == [Reject("site-2 is already here")]
-    star = make_peer(drom_d(), random_streams([3])[0], graph_of("full", 3), task=0, timeouts=TIMES)
+    hood = hoods_of(graph_of("full", 3), [drom_d()] * 3)[0]
+    star = make_peer(drom_d(), random_streams([3])[0], hood, num_tasks=3, timeouts=TIMES)
     star.start(0.0)
     star.receive(BEHIND, hello(2), 1.0)
     sent(star)
@@ -232,11 +233,11 @@ def test_other_numerics_warn_once() -> None:
     assert warned.text.startswith("site-2 computes with NumPy 1.9 on BLAS kernel K, site-1 with 2.0 on K")
 
 
-def test_a_stranger_who_does_not_say_hello_is_rejected() -> None:
+def test_a_stranger_who_does_not_say_hello_is_asked_for_one() -> None:
     peer = waiting()
     peer.receive("stranger", Push(1, word()), 2.0)
     (envelope,) = peer.take_outbox()
-    assert envelope == Envelope("stranger", Reject("this peer does not know you: its run is another one"))
+    assert envelope == Envelope("stranger", Introduce())
     assert peer.take_events() == [Refused("stranger", "a Push before a Hello")]
 
 
@@ -387,7 +388,7 @@ def test_it_keeps_a_few_words_to_say_again_and_not_all() -> None:
     sent(peer)
     for t in range(1, 9):
         peer.receive(BEFORE, Resend(t), 1.1)
-    assert [push.round for push in sent(peer) if isinstance(push, Push)] == [5, 6, 7, 8]
+    assert [push.round for push in sent(peer) if isinstance(push, Push)] == [7, 8]  # 7 is used by all
 
 
 # Overlap and delay

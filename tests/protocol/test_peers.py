@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
+import numpy as np
 import pytest
-from helpers import random_streams, sparse_stream, spread
-from peers_harness import Peers, graph_of
+from helpers import graph_of, random_streams, run_loop, sparse_stream, spread
+from peers_harness import Peers
 from star_harness import Network, faulty, perfect
 
+from drom_net.algorithms.base import ContributionKind
 from drom_net.algorithms.drom_d import DromDParameters, drom_d
 from drom_net.data.stream import TaskStream
 from drom_net.protocol.messages import Farewell, Goodbye, Hello, Message, Push, Resend, Welcome
 from drom_net.protocol.node import Joined, Refused, Stalled, Warned
 from drom_net.protocol.settings import Timeouts
-from drom_net.reference import run_reference_peers
-from drom_net.topology import Graph
+from drom_net.records import central_dtype
+from drom_net.topology import Graph, GraphSchedule, mixing_weights, one_peer_exponential
 
 LENGTHS = [30, 9, 24, 30, 13, 41]
 """Of different length, and not a multiple of any tau."""
@@ -37,9 +40,9 @@ ALIGNMENTS: tuple[Callable, ...] = (list, spread)
 
 def run(
     streams: Sequence[TaskStream],
-    graph: Graph,
+    graph: Graph | GraphSchedule,
     *,
-    tau: int,
+    tau: int | tuple[int, ...],
     exchange: str,
     rounds: int | None = None,
     network: Network = perfect,
@@ -48,11 +51,12 @@ def run(
 ) -> Peers:
     """Run them to the end, compare all that they leave with the reference, and return them."""
     wanted: dict[str, object] = {"eta0": 3.0, "lam": 0.2, "rho": 0.3, "xi": 1.0, **parameters}
-    algorithm = drom_d(DromDParameters(tau=tau, exchange=exchange, **wanted))  # type: ignore[arg-type]
+    parameters_of = DromDParameters(tau=tau, exchange=exchange, **wanted)  # type: ignore[arg-type]
+    algorithms = [drom_d(parameters_of.of(task)) for task in range(len(streams))]
     options = {} if timeouts is None else {"timeouts": timeouts}
-    peers = Peers(algorithm, streams, graph, exchange=exchange, rounds=rounds, network=network, **options)
+    peers = Peers(algorithms, streams, graph, exchange=exchange, rounds=rounds, network=network, **options)
     peers.run()
-    expected = run_reference_peers(algorithm, streams, graph, seed=0, delayed=exchange == "delayed", rounds=rounds)
+    expected = run_loop(algorithms, streams, graph, seed=0, delayed=exchange == "delayed", rounds=rounds)
     for task, (peer, alone) in enumerate(zip(peers.peers, expected.tasks, strict=True)):
         assert peer.result is not None
         assert peer.result.totals == alone.totals, task
@@ -86,6 +90,118 @@ def test_peers_give_the_bits_of_the_plain_loop(
     assert not said(peers, Resend)
     assert not [event for events in peers.events for event in events if not isinstance(event, Joined)]
     assert peers.now < 1.0  # nothing was waited for
+
+
+UNEQUAL: tuple[tuple[int, ...], ...] = (
+    (1, 2, 3, 4, 5, 6),
+    (7, 3, 1, 10, 3, 2),
+    (5, 5, 5, 20, 5, 5),
+    (40, 1, 1, 1, 1, 1),
+)
+
+
+@pytest.mark.parametrize("network", ["good", "bad"])
+@pytest.mark.parametrize("exchange", EXCHANGES)
+@pytest.mark.parametrize("taus", UNEQUAL, ids=str)
+@pytest.mark.parametrize("graph", ["full", "ring", "weighted", "hub"])
+def test_a_tau_for_each_task_gives_the_bits_of_the_plain_loop(
+    graph: str, taus: tuple[int, ...], exchange: str, network: str
+) -> None:
+    """decisions.md: "`tau` may be set per task"."""
+    streams = random_streams(LENGTHS, flip=0.2)
+    for number, rounds in enumerate(ROUNDS):
+        run(streams, GRAPHS[graph], tau=taus, exchange=exchange, rounds=rounds, network=a_network(network, number))
+
+
+def a_network(name: str, seed: int) -> Network:
+    return perfect if name == "good" else faulty(seed, lost=0.25, doubled=0.25, delay_s=0.5)
+
+
+def test_a_task_of_longer_tau_says_less_and_hears_less() -> None:
+    peers = run(random_streams([40] * 3), graph_of("full", 3), tau=(2, 2, 20), exchange="blocking")
+    words = {
+        (sender, receiver): [
+            message.round
+            for who, whom, message in peers.said
+            if (who, whom) == (sender, receiver) and isinstance(message, Push)
+        ]
+        for sender, receiver in itertools.permutations(range(3), 2)
+    }
+    assert words[0, 1] == words[1, 0] == list(range(2, 41, 2))
+    assert words[2, 0] == words[2, 1] == [20, 40]
+    assert words[0, 2] == words[1, 2] == [20, 40]  # others' words in between it would not use
+
+
+@pytest.mark.parametrize("network", ["good", "bad"])
+@pytest.mark.parametrize("exchange", EXCHANGES)
+@pytest.mark.parametrize("tau", [2, (2, 3, 2, 3, 7, 1)], ids=str)
+@pytest.mark.parametrize("postpone_below", [2, 4, 9])
+def test_a_task_with_few_new_examples_postpones_and_the_bits_are_those_of_the_plain_loop(
+    postpone_below: int, tau: int | tuple[int, ...], exchange: str, network: str
+) -> None:
+    """decisions.md: "a task may also answer a sync round with *postponed* (header only; its last column counts)"."""
+    streams = spread(random_streams(LENGTHS, flip=0.2))
+    options = {"tau": tau, "exchange": exchange, "network": a_network(network, postpone_below)}
+    peers = run(streams, GRAPHS["grid"], postpone_below=postpone_below, **options)  # type: ignore[arg-type]
+    kinds = [message.contribution.kind for message in said(peers, Push)]  # type: ignore[attr-defined]
+    assert ContributionKind.POSTPONED in kinds
+    assert ContributionKind.VECTORS in kinds
+    assert peers.digest != run(streams, GRAPHS["grid"], **options).digest  # type: ignore[arg-type]
+
+
+def test_a_postponed_word_is_a_header_and_its_vector_comes_with_the_next() -> None:
+    streams = random_streams([12, 12])
+    peers = run(streams, graph_of("full", 2), tau=2, exchange="blocking", postpone_below=4)
+    (words,) = [
+        [message for who, _, message in peers.said if who == task and isinstance(message, Push)] for task in (0,)
+    ]
+    kinds = [message.contribution.kind.name for message in words]
+    assert kinds == ["POSTPONED", "VECTORS"] * 3
+    rows = np.frombuffer(peers.central_records[0], dtype=central_dtype(2))
+    assert rows["postponed"].tolist() == [2, 0] * 3
+    assert rows["corrected"].tolist() == [0, rows["corrected"][1]] * 3  # who postpones keeps its correction
+
+
+CYCLES = {
+    "one peer of 6": GraphSchedule(one_peer_exponential(6)),
+    "one peer of 5": GraphSchedule(one_peer_exponential(5)),
+    "ring, then hub, then nobody": GraphSchedule(
+        (graph_of("ring", 6), graph_of("hub", 6), graph_of("edges", 6, edges=()))
+    ),
+    "lazy pairs": GraphSchedule(
+        tuple(replace(graph, weights=mixing_weights(graph, "lazy")) for graph in one_peer_exponential(4))
+    ),
+}
+
+
+@pytest.mark.parametrize("network", ["good", "bad"])
+@pytest.mark.parametrize("exchange", EXCHANGES)
+@pytest.mark.parametrize("tau", [1, 3])
+@pytest.mark.parametrize("cycle", CYCLES)
+def test_a_graph_that_changes_by_sync_round_gives_the_bits_of_the_plain_loop(
+    cycle: str, tau: int, exchange: str, network: str
+) -> None:
+    """decisions.md: "Time-varying graphs: A^(i) holds this round's members only"."""
+    schedule = CYCLES[cycle]
+    streams = random_streams(LENGTHS[: schedule.union.num_tasks], flip=0.2)
+    for number, rounds in enumerate(ROUNDS):
+        peers = run(streams, schedule, tau=tau, exchange=exchange, rounds=rounds, network=a_network(network, number))
+        for task, records in enumerate(peers.central_records):
+            everybody = peers.hoods[task].everybody
+            for row in np.frombuffer(records, dtype=central_dtype(len(everybody))):
+                members = schedule.at(int(row["round"]) // tau - 1).members(task)
+                strangers = [k for k, member in enumerate(everybody) if member not in members]
+                assert not row["v"][strangers].any()
+
+
+def test_in_a_cycle_one_speaks_to_this_rounds_partner_only() -> None:
+    schedule = GraphSchedule(one_peer_exponential(4))
+    peers = run(random_streams([8] * 4), schedule, tau=2, exchange="blocking")
+    words = [(who, whom, message.round) for who, whom, message in peers.said if isinstance(message, Push)]
+    last = 8
+    for who, whom, t in words:
+        assert t == last or whom in schedule.at(t // 2 - 1).members(who)
+    assert sum(t < last for _, _, t in words) == 4 * 3
 
 
 @pytest.mark.parametrize("exchange", EXCHANGES)

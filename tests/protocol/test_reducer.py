@@ -17,6 +17,7 @@ from drom_net.metrics import Totals
 from drom_net.protocol.messages import (
     Farewell,
     Goodbye,
+    Introduce,
     Message,
     Pull,
     Push,
@@ -93,7 +94,7 @@ def test_a_hello_that_is_said_twice_is_answered_twice_and_counts_once() -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"version": 7}, "it speaks version 7 of the protocol, the reducer version 1"),
+        ({"version": 7}, "it speaks version 7 of the protocol, the reducer version 2"),
         ({"run_id": "run-2"}, "it belongs to run run-2, this is run run-1"),
         ({"task": 2}, r"it wants to be task 2 of 2 \(counted from 0\)"),
         ({"task": 2**53}, r"it wants to be task 9007199254740992 of 2"),
@@ -120,10 +121,10 @@ def test_a_hello_that_does_not_agree_is_rejected_naming_both_sides(changes: dict
 
 def test_the_version_is_named_before_anything_else() -> None:
     reducer = new()
-    reducer.receive("w1", hello(99, version=2, run_id="x", config_digest="", dim=0), 1.0)
+    reducer.receive("w1", hello(99, version=3, run_id="x", config_digest="", dim=0), 1.0)
     (message,) = sent(reducer)
     assert isinstance(message, Reject)
-    assert "version 2" in message.reason
+    assert "version 3" in message.reason
 
 
 def test_where_the_reducer_does_not_know_the_features_the_first_worker_does() -> None:
@@ -169,12 +170,12 @@ def test_another_numpy_or_kernel_only_warns(changes: dict[str, object]) -> None:
 @pytest.mark.parametrize(
     "message", [Push(1, SKIP), Resend(1), BYE, Farewell(), Welcome("x")], ids=lambda m: type(m).__name__
 )
-def test_who_has_not_said_hello_is_rejected(message: Message) -> None:
+def test_who_has_not_said_hello_is_asked_for_one(message: Message) -> None:
     reducer = joined()
     reducer.receive("stranger", message, 2.0)
     ((to, answer),) = reducer.take_outbox()
     assert to == "stranger"
-    assert isinstance(answer, Reject)
+    assert answer == Introduce()
     assert refusals(reducer) == [Refused("stranger", f"a {type(message).__name__} before a Hello")]
     push(reducer, 0, 1, vector(2.0))
     assert len(push(reducer, 1, 1, vector(2.0))) == 2  # the round was not touched

@@ -1,0 +1,106 @@
+"""Whom a task meets in which sync round, and which of their words count then: pure functions of the round.
+
+A word is what a task says in a sync round of its own. Sync rounds may differ from task to task (tau per task), and
+graphs from sync round to sync round. Who says what to whom, and what is waited for, follows from the round alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from drom_net.algorithms.base import SyncRounds
+from drom_net.topology import GraphSchedule
+
+
+@dataclass(frozen=True, slots=True)
+class Neighborhood:
+    """One task and its neighbors."""
+
+    task: int
+    syncs: Mapping[int, SyncRounds]
+    """The sync rounds of the task and of every task that it ever meets, by task."""
+    cycle: tuple[tuple[int, ...], ...]
+    """The members of A^(i) in its first sync round, its second and so on, over and over: the task and its neighbors
+    then, ascending. One entry where the graph stays; where it changes all tasks have the same sync rounds."""
+    scales: tuple[float, ...] | None = None
+    """What everybody's vectors are multiplied with (S_ij / S_ii), in task order; None is 1 for all."""
+
+    @property
+    def neighbors(self) -> tuple[int, ...]:
+        """All tasks that it ever meets, ascending."""
+        return tuple(sorted({member for members in self.cycle for member in members} - {self.task}))
+
+    @property
+    def everybody(self) -> tuple[int, ...]:
+        """The same with itself."""
+        return tuple(sorted((*self.neighbors, self.task)))
+
+    def members(self, t: int) -> tuple[int, ...]:
+        """Whose vectors count in its sync round t."""
+        if len(self.cycle) == 1:
+            return self.cycle[0]
+        return self.cycle[(self.syncs[self.task].count(t) - 1) % len(self.cycle)]
+
+    def heard(self, neighbor: int, t: int) -> int:
+        """The sync round of the neighbor's word that counts in this task's sync round t; 0 where none does."""
+        return self.syncs[neighbor].last(t) if neighbor in self.members(t) else 0
+
+    def tells(self, neighbor: int, t: int) -> bool:
+        """Whether its word of its sync round t is one that the neighbor will use. (The last one is for all.)"""
+        return self._is_used(self.task, neighbor, t)
+
+    def hears(self, neighbor: int, t: int) -> bool:
+        """Whether it will use the neighbor's word of that one's sync round t."""
+        return self._is_used(neighbor, self.task, t)
+
+    def told_before(self, neighbor: int, t: int) -> int:
+        """The sync round of its word that the neighbor used last before that of t; 0 where there was none."""
+        own, theirs = self.syncs[self.task], self.syncs[neighbor]
+        if len(self.cycle) == 1:
+            return own.last(theirs.last(theirs.next(t) - 1))
+        s = own.last(t - 1)
+        while s and neighbor not in self.members(s):
+            s = own.last(s - 1)
+        return s
+
+    def _is_used(self, speaker: int, listener: int, t: int) -> bool:
+        said, used = self.syncs[speaker], self.syncs[listener]
+        if len(self.cycle) > 1:
+            return said.at(t) and {speaker, listener} <= set(self.members(t))
+        return said.at(t) and said.last(used.next(t)) == t
+
+
+def neighborhoods(schedule: GraphSchedule, syncs: Sequence[SyncRounds]) -> list[Neighborhood]:
+    """Each task's.
+
+    Args:
+        schedule: The graph of each sync round.
+        syncs: Each task's sync rounds; the same for all where the graph changes.
+
+    Raises:
+        ValueError: The graph changes and sync rounds differ.
+    """
+    if len(schedule.graphs) > 1 and len(set(syncs)) > 1:
+        raise ValueError("a graph that changes by sync round needs the same sync rounds for all tasks")
+    union = schedule.union
+    return [
+        Neighborhood(
+            task,
+            {member: syncs[member] for member in union.members(task)},
+            tuple(graph.members(task) for graph in schedule.graphs),
+            _scales(schedule, task),
+        )
+        for task in range(union.num_tasks)
+    ]
+
+
+def _scales(schedule: GraphSchedule, task: int) -> tuple[float, ...] | None:
+    """A pair that meets in several rounds of a cycle has one scale: that of the first."""
+    if all(graph.weights is None for graph in schedule.graphs):
+        return None
+    scales: dict[int, float] = {}
+    for graph in schedule.graphs:
+        for member, scale in zip(graph.members(task), graph.scales(task), strict=True):
+            scales.setdefault(member, scale)
+    return tuple(scales[member] for member in sorted(scales))
