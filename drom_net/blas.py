@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 ONE_THREAD = dict.fromkeys(
     (
         "OPENBLAS_NUM_THREADS",
@@ -16,6 +18,7 @@ ONE_THREAD = dict.fromkeys(
 and the number of threads may change the last bits."""
 
 
+@functools.cache
 def blas_kernel() -> str:
     """Which kernel NumPy's BLAS computes with (the last bits depend on it), or "unknown"."""
     import ctypes

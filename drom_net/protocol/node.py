@@ -84,6 +84,10 @@ class Node(Protocol):
 
     @property
     def finished(self) -> bool: ...
+    @property
+    def max_vectors(self) -> int:
+        """How many vectors a message to this node may carry."""
+
     def start(self, now: float) -> None: ...
     def receive(self, sender: str, message: Message, now: float) -> None: ...
     def on_timer(self, now: float) -> None:

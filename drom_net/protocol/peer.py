@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from drom_net.algorithms.base import IDLE, NO_REPLY, Contribution, ContributionKind, Reply
 from drom_net.errors import ClusterError, RejectedError
 from drom_net.learning import Centre, TaskLearner, TaskResult, Word, final_sync
+from drom_net.metrics import Totals
 from drom_net.neighborhood import Neighborhood
 from drom_net.protocol.handshake import Identity
 from drom_net.protocol.messages import (
@@ -137,7 +138,7 @@ class Peer(Tray):
         self._identity = identity
         self._push_vectors = push_vectors
         self._exchange = exchange
-        self._hood = neighborhood
+        self.neighborhood = neighborhood
         self._sync = learner.algorithm.sync
         self._last_word = final_sync(learner, rounds=rounds)
         self._timeouts = timeouts
@@ -171,6 +172,19 @@ class Peer(Tray):
     @property
     def finished(self) -> bool:
         return self.state is PeerState.FINISHED
+
+    @property
+    def max_vectors(self) -> int:
+        return self._push_vectors
+
+    @property
+    def totals(self) -> Totals:
+        """The counts over all rounds closed so far."""
+        return self._learner.totals
+
+    @property
+    def run_id(self) -> str:
+        return self._identity.run_id
 
     @property
     def central_chain(self) -> bytes:
@@ -401,10 +415,10 @@ class Peer(Tray):
                 self._say(task, self._push(task, t))
 
     def _push(self, task: int, t: int) -> Push:
-        return Push(t, self._said[t].to(self._hood.told_before(task, t)))
+        return Push(t, self._said[t].to(self.neighborhood.told_before(task, t)))
 
     def _is_told(self, task: int, t: int) -> bool:
-        return t == self._last_word or self._hood.tells(task, t)
+        return t == self._last_word or self.neighborhood.tells(task, t)
 
     def _say_again(self, task: int, t: int) -> None:
         """A neighbor asks for a word, perhaps for one behind our last, which it does not know to be that."""
@@ -424,21 +438,21 @@ class Peer(Tray):
             if not entry.done:
                 theirs = entry.heard
                 if self._exchange == "delayed" and theirs:
-                    theirs = self._hood.syncs[task].last(theirs - 1)
+                    theirs = self.neighborhood.syncs[task].last(theirs - 1)
                 asked.append((task, self._sync.last(theirs), math.inf if entry.last is None else entry.last))
         ours = self._sync.last(t - 1)
         for old in list(self._said):
             if old >= ours or old == self._last_word:
                 continue
-            if not any(first <= old <= last and self._hood.tells(task, old) for task, first, last in asked):
+            if not any(first <= old <= last and self.neighborhood.tells(task, old) for task, first, last in asked):
                 del self._said[old]
 
     def _on_push(self, task: int, t: int, contribution: Contribution) -> None:
         neighbor = self._neighbors[task]
         if t <= neighbor.used or t in neighbor.words:
             return  # a push that was sent twice
-        syncs = self._hood.syncs[task]
-        expected = syncs.at(t) and (contribution.last or self._hood.hears(task, t))
+        syncs = self.neighborhood.syncs[task]
+        expected = syncs.at(t) and (contribution.last or self.neighborhood.hears(task, t))
         if not expected or (neighbor.last is not None and t > neighbor.last):
             self._events.append(Refused(self.names[task], f"a push for round {t}, in which it has nothing to say"))
             return
@@ -457,7 +471,7 @@ class Peer(Tray):
 
     def _counts(self, task: int, t: int, last: int | None) -> int:
         """The sync round of a neighbor's word that is new, and counts in our sync round t; 0 where none is."""
-        s = self._hood.heard(task, t)
+        s = self.neighborhood.heard(task, t)
         if last is not None and s > last:
             s = last
         return s if s > self._neighbors[task].used else 0
@@ -481,7 +495,7 @@ class Peer(Tray):
             s = self._counts(task, t, last)
             if s and s not in self._neighbors[task].words:
                 missing[s] = None
-            if self._hood.heard(task, t) >= last:
+            if self.neighborhood.heard(task, t) >= last:
                 break
             t = self._sync.next(t + 1)
         return list(missing)
@@ -495,13 +509,13 @@ class Peer(Tray):
             return
         if self._missing():
             return
-        heard = {self._task: self._said[t].to(self._hood.told_before(self._task, t))}
+        heard = {self._task: self._said[t].to(self.neighborhood.told_before(self._task, t))}
         for task, neighbor in self._neighbors.items():
             if s := self._counts(task, t, neighbor.last):
                 heard[task] = neighbor.words.pop(s)
                 neighbor.used = s
         self._closed = t
-        replies = self._centre.reduce(t, dict(sorted(heard.items())), self._hood.members(t))
+        replies = self._centre.reduce(t, dict(sorted(heard.items())), self.neighborhood.members(t))
         self._end_round(replies[self._task])
 
     def _end_round(self, reply: Reply) -> None:

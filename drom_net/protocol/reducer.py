@@ -119,6 +119,15 @@ class Reducer(Tray):
         return self.state is ReducerState.FINISHED
 
     @property
+    def max_vectors(self) -> int:
+        return self._push_vectors
+
+    @property
+    def last_sigma(self) -> float:
+        """sigma_1 of the last central step."""
+        return self._centre.last_sigma
+
+    @property
     def closed_rounds(self) -> int:
         return self._round.number - 1
 

@@ -7,6 +7,7 @@ import math
 
 from drom_net.errors import ClusterError, RejectedError
 from drom_net.learning import TaskLearner, TaskResult
+from drom_net.metrics import Totals
 from drom_net.protocol.messages import (
     Farewell,
     Goodbye,
@@ -102,6 +103,15 @@ class Worker(Tray):
     @property
     def finished(self) -> bool:
         return self.state is WorkerState.FINISHED
+
+    @property
+    def max_vectors(self) -> int:
+        return self._learner.algorithm.pull_vectors
+
+    @property
+    def totals(self) -> Totals:
+        """The counts over all rounds closed so far."""
+        return self._learner.totals
 
     def start(self, now: float) -> None:
         self._wait(WorkerState.JOINING, self._hello, now)

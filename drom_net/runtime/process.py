@@ -13,13 +13,9 @@ from typing import IO, Any
 
 import numpy as np
 
-from drom_net.blas import blas_kernel
 from drom_net.data.stream import TaskStream
 from drom_net.errors import DromNetError
-from drom_net.learning import Centre, TaskLearner, TaskResult
-from drom_net.metrics import Totals
-from drom_net.protocol.handshake import Identity
-from drom_net.protocol.messages import PROTOCOL_VERSION, Hello
+from drom_net.learning import TaskResult
 from drom_net.protocol.node import (
     TIMES_DTYPE,
     ConnectionChanged,
@@ -34,6 +30,7 @@ from drom_net.protocol.peer import Peer, address_of
 from drom_net.protocol.reducer import Reducer
 from drom_net.protocol.worker import Worker
 from drom_net.records import run_digest
+from drom_net.runtime.build import build_peer, build_reducer, build_worker
 from drom_net.runtime.loop import Transport, drive, flush
 from drom_net.runtime.reports import JsonReporter, Reporter, TextReporter
 from drom_net.runtime.spec import NodeSpec
@@ -99,27 +96,18 @@ def run_node(spec: NodeSpec) -> int:
 def _run_worker(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
     out = Path(spec.out)
     stream = TaskStream.load(Path(spec.examples), spread_over=spec.spread_over)
-    algorithm = spec.build_algorithm()
-    learner = TaskLearner(algorithm, stream, rounds=spec.rounds)
-    timeouts = spec.build_timeouts()
-    worker = Worker(
-        learner,
-        _hello(spec, spec.run_id),
-        timeouts=timeouts,
-        endpoint=spec.endpoint,
-        pace=lambda t: spec.pace_s,
-    )
+    worker = build_worker(spec, stream)
     started = time.monotonic()
     with (
-        DealerTransport(spec.endpoint, spec.name, dim=spec.dim, timeouts=timeouts) as transport,
+        DealerTransport(spec.endpoint, spec.name, dim=spec.dim, timeouts=spec.build_timeouts()) as transport,
         (out / "records.bin").open("wb") as records,
         (out / "times.bin").open("wb") as times,
     ):
         if not spec.parent:
             reporter.note(f"looking for the reducer at {spec.endpoint}")
         saved = [(records, worker.take_records), (times, _wall(worker))]
-        teller = _Teller(reporter, saved, stop, lambda: _worker_figures(worker.round, learner.totals))
-        finished, error = _drive(worker, transport, teller, dim=spec.dim, max_vectors=algorithm.pull_vectors)
+        teller = _Teller(reporter, saved, stop, lambda: _worker_figures(worker))
+        finished, error = _drive(worker, transport, teller, dim=spec.dim)
         teller.save()
         sent, received = transport.bytes_sent, transport.bytes_received
     if error is not None and worker.round == 0:
@@ -128,55 +116,38 @@ def _run_worker(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
     _write_task_result(spec, worker.result, finished, worker.round, (sent, received), started, run_id=worker.run_id)
     if error is not None:
         raise error
-    reporter.progress(**_worker_figures(worker.round, learner.totals))
+    reporter.progress(**_worker_figures(worker))
     reporter.note(("finished" if finished else "stopped") + f" after round {worker.round}; results in {out}")
 
 
 def _run_peer(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
     out = Path(spec.out)
     stream = TaskStream.load(Path(spec.examples), spread_over=spec.spread_over)
-    algorithm = spec.build_algorithm()
-    learner = TaskLearner(algorithm, stream, rounds=spec.rounds)
-    timeouts = spec.build_timeouts()
-    hood = spec.build_neighborhood()
-    members = hood.everybody
-    run_id = spec.run_id or spec.config_digest[:16]  # without a launcher and a centre, the configuration is the run
-    peer = Peer(
-        learner,
-        Centre(algorithm, tasks=members, dim=spec.dim, seed=spec.seed, scales=hood.scales),
-        _hello(spec, run_id),
-        names=spec.tasks,
-        neighborhood=hood,
-        identity=_identity(spec, run_id),
-        push_vectors=algorithm.push_vectors,
-        exchange=str(spec.parameters["exchange"]),
-        rounds=spec.rounds,
-        timeouts=timeouts,
-        pace=lambda t: spec.pace_s,
-    )
+    peer = build_peer(spec, stream)
     started = time.monotonic()
     with (
-        RouterTransport(spec.endpoint, dim=spec.dim, timeouts=timeouts, name=spec.name) as transport,
+        RouterTransport(spec.endpoint, dim=spec.dim, timeouts=spec.build_timeouts(), name=spec.name) as transport,
         (out / "records.bin").open("wb") as records,
         (out / "central.bin").open("wb") as central,
         (out / "times.bin").open("wb") as times,
     ):
         transport.is_member = lambda address: peer.task_at(address) is not None
-        for task in hood.neighbors:
+        neighbors = peer.neighborhood.neighbors
+        for task in neighbors:
             if task < spec.task:
                 transport.connect(address_of(task), spec.neighbor_endpoints[str(task)])
         if not spec.parent:
-            reporter.note(f"listening on {transport.endpoint}, for {len(hood.neighbors)} neighbors")
+            reporter.note(f"listening on {transport.endpoint}, for {len(neighbors)} neighbors")
         saved = [(records, peer.take_records), (central, peer.take_central_records), (times, _wall(peer))]
         teller = _Teller(
             reporter,
             saved,
             stop,
-            lambda: _worker_figures(peer.round, learner.totals),
+            lambda: _worker_figures(peer),
             names=spec.tasks,
-            expected=len(hood.neighbors),
+            expected=len(neighbors),
         )
-        finished, error = _drive(peer, transport, teller, dim=spec.dim, max_vectors=algorithm.push_vectors)
+        finished, error = _drive(peer, transport, teller, dim=spec.dim)
         teller.save()
         sent, received = transport.bytes_sent, transport.bytes_received
         started = max(started, teller.first_joined_at)
@@ -190,13 +161,13 @@ def _run_peer(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
         peer.round,
         (sent, received),
         started,
-        run_id=run_id,
+        run_id=peer.run_id,
         central_chain=peer.central_chain.hex(),
-        members=members,
+        members=peer.neighborhood.everybody,
     )
     if error is not None:
         raise error
-    reporter.progress(**_worker_figures(peer.round, learner.totals))
+    reporter.progress(**_worker_figures(peer))
     reporter.note(("finished" if finished else "stopped") + f" after round {peer.round}; results in {out}")
 
 
@@ -211,30 +182,6 @@ def _wall(node: Worker | Peer) -> Callable[[], bytes]:
         return rows.tobytes()
 
     return take
-
-
-def _hello(spec: NodeSpec, run_id: str) -> Hello:
-    return Hello(
-        version=PROTOCOL_VERSION,
-        run_id=run_id,
-        task=spec.task,
-        config_digest=spec.config_digest,
-        dim=spec.dim,
-        feature_digest=spec.feature_digest,
-        numpy=np.__version__,
-        blas=blas_kernel(),
-    )
-
-
-def _identity(spec: NodeSpec, run_id: str) -> Identity:
-    return Identity(
-        run_id=run_id,
-        config_digest=spec.config_digest,
-        dim=spec.dim,
-        numpy=np.__version__,
-        blas=blas_kernel(),
-        feature_digest=spec.feature_digest,
-    )
 
 
 def _write_task_result(
@@ -266,13 +213,10 @@ def _write_task_result(
 
 def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
     out = Path(spec.out)
-    algorithm = spec.build_algorithm()
-    timeouts = spec.build_timeouts()
-    identity = _identity(spec, spec.run_id or secrets.token_hex(8))
-    centre = Centre(algorithm, tasks=range(len(spec.tasks)), dim=spec.dim, seed=spec.seed)
-    reducer = Reducer(centre, spec.tasks, identity, push_vectors=algorithm.push_vectors, timeouts=timeouts)
+    run_id = spec.run_id or secrets.token_hex(8)
+    reducer = build_reducer(spec, run_id)
     with (
-        RouterTransport(spec.endpoint, dim=spec.dim, timeouts=timeouts) as transport,
+        RouterTransport(spec.endpoint, dim=spec.dim, timeouts=spec.build_timeouts()) as transport,
         (out / "records.bin").open("wb") as records,
     ):
         transport.is_member = lambda address: reducer.task_at(address) is not None
@@ -281,11 +225,11 @@ def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
             reporter,
             [(records, reducer.take_records)],
             stop,
-            lambda: {"round": reducer.closed_rounds, "sigma_1": centre.last_sigma},
+            lambda: {"round": reducer.closed_rounds, "sigma_1": reducer.last_sigma},
             names=spec.tasks,
             expected=len(spec.tasks),
         )
-        finished, error = _drive(reducer, transport, teller, dim=spec.dim, max_vectors=algorithm.push_vectors)
+        finished, error = _drive(reducer, transport, teller, dim=spec.dim)
         seconds = time.monotonic() - teller.first_joined_at
         teller.save()
         bytes_by_task = transport.bytes_by_peer(reducer.task_at)
@@ -299,7 +243,7 @@ def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
             "chain": reducer.central_chain.hex(),
             "seconds": seconds,
             "refused": teller.refused,
-            "run_id": identity.run_id,
+            "run_id": run_id,
         },
     )
     if error is not None:
@@ -317,13 +261,13 @@ def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
 
 
 def _drive(
-    node: Worker | Reducer | Peer, transport: Transport, teller: _Teller, *, dim: int, max_vectors: int
+    node: Worker | Reducer | Peer, transport: Transport, teller: _Teller, *, dim: int
 ) -> tuple[bool, DromNetError | OSError | None]:
     """(whether the node finished by itself, the error that ended it): what was learned is not lost with it."""
     with np.errstate(over="ignore", invalid="ignore"):  # one clear error tells of divergence, not NumPy's warnings
         try:
             finished = drive(
-                node, transport, dim=dim, max_vectors=max_vectors, on_event=teller.on_event, look=teller.look
+                node, transport, dim=dim, max_vectors=node.max_vectors, on_event=teller.on_event, look=teller.look
             )
             return finished, None
         except (DromNetError, OSError) as error:
@@ -361,8 +305,8 @@ def summarize_star(
     )
 
 
-def _worker_figures(t: int, totals: Totals) -> dict[str, Any]:
-    return {"round": t, "totals": totals.to_list()}
+def _worker_figures(node: Worker | Peer) -> dict[str, Any]:
+    return {"round": node.round, "totals": node.totals.to_list()}
 
 
 class _Teller:

@@ -480,7 +480,11 @@ def test_a_graph_that_changes_by_sync_round_is_described_costed_run_and_verified
         ("[1, 2]", "ring", "expected 8 numbers, one for each task, got 2 numbers"),
         ("[1, 2, 1, 1, 1, 1, 1, 1]", "one-peer-exponential", "expected one number for all tasks, as the graph changes"),
         ("[1, 0]", "ring", "algorithm.tau[1]: expected a whole number of at least 1, got 0"),
-        ("[]", "ring", "expected a whole number of at least 1, or a list of such, one for each task, got an empty list"),
+        (
+            "[]",
+            "ring",
+            "expected a whole number of at least 1, or a list of such, one for each task, got an empty",
+        ),
         ("2.5", "ring", "expected a whole number of at least 1, or a list of such, one for each task, got 2.5"),
     ],
 )

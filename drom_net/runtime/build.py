@@ -1,0 +1,107 @@
+"""From a spec to its node: the same for a process and for a simulation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from drom_net.blas import blas_kernel
+from drom_net.data.stream import TaskStream
+from drom_net.learning import Centre, TaskLearner
+from drom_net.protocol.handshake import Identity
+from drom_net.protocol.messages import PROTOCOL_VERSION, Hello
+from drom_net.protocol.node import Pace, Snapshot
+from drom_net.protocol.peer import Peer
+from drom_net.protocol.reducer import Reducer
+from drom_net.protocol.worker import Worker
+from drom_net.runtime.spec import NodeSpec
+
+
+def build_worker(spec: NodeSpec, stream: TaskStream, **life: Any) -> Worker:
+    """The worker of a task.
+
+    Args:
+        life: pace, incarnation, keeps_snapshots and snapshot, as `_life` has them.
+    """
+    incarnation, more = _life(spec, **life)
+    return Worker(
+        TaskLearner(spec.build_algorithm(), stream, rounds=spec.rounds),
+        _hello(spec, spec.run_id, incarnation),
+        timeouts=spec.build_timeouts(),
+        endpoint=spec.endpoint,
+        **more,
+    )
+
+
+def build_peer(spec: NodeSpec, stream: TaskStream, **life: Any) -> Peer:
+    """The peer of a task; arguments as for `build_worker`."""
+    algorithm, hood = spec.build_algorithm(), spec.build_neighborhood()
+    run_id = spec.run_id or spec.config_digest[:16]  # without a launcher and a centre, the configuration is the run
+    incarnation, more = _life(spec, **life)
+    return Peer(
+        TaskLearner(algorithm, stream, rounds=spec.rounds),
+        Centre(algorithm, tasks=hood.everybody, dim=spec.dim, seed=spec.seed, scales=hood.scales),
+        _hello(spec, run_id, incarnation),
+        names=spec.tasks,
+        neighborhood=hood,
+        identity=_identity(spec, run_id),
+        push_vectors=algorithm.push_vectors,
+        exchange=str(spec.parameters["exchange"]),
+        rounds=spec.rounds,
+        timeouts=spec.build_timeouts(),
+        **more,
+    )
+
+
+def build_reducer(
+    spec: NodeSpec, run_id: str, *, keeps_snapshots: bool = False, snapshot: Snapshot | None = None
+) -> Reducer:
+    """The reducer of all tasks."""
+    algorithm = spec.build_algorithm()
+    return Reducer(
+        Centre(algorithm, tasks=range(len(spec.tasks)), dim=spec.dim, seed=spec.seed),
+        spec.tasks,
+        _identity(spec, run_id),
+        push_vectors=algorithm.push_vectors,
+        timeouts=spec.build_timeouts(),
+        keeps_snapshots=keeps_snapshots,
+        snapshot=snapshot,
+    )
+
+
+def _life(
+    spec: NodeSpec,
+    *,
+    pace: Pace | None = None,
+    incarnation: int = 1,
+    keeps_snapshots: bool = False,
+    snapshot: Snapshot | None = None,
+) -> tuple[int, dict[str, Any]]:
+    more = {"pace": pace or (lambda t: spec.pace_s), "keeps_snapshots": keeps_snapshots, "snapshot": snapshot}
+    return incarnation, more
+
+
+def _hello(spec: NodeSpec, run_id: str, incarnation: int) -> Hello:
+    return Hello(
+        version=PROTOCOL_VERSION,
+        run_id=run_id,
+        task=spec.task,
+        config_digest=spec.config_digest,
+        dim=spec.dim,
+        feature_digest=spec.feature_digest,
+        numpy=np.__version__,
+        blas=blas_kernel(),
+        incarnation=incarnation,
+    )
+
+
+def _identity(spec: NodeSpec, run_id: str) -> Identity:
+    return Identity(
+        run_id=run_id,
+        config_digest=spec.config_digest,
+        dim=spec.dim,
+        numpy=np.__version__,
+        blas=blas_kernel(),
+        feature_digest=spec.feature_digest,
+    )
