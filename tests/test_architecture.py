@@ -16,7 +16,7 @@ import drom_net
 
 ROOT = Path(drom_net.__file__).parent
 BELOW_THE_DRIVERS = ("algorithms", "protocol", "data", "topology", "learning", "records", "metrics", "seeding")
-BELOW_THE_DRIVERS += ("neighborhood", "reference")
+BELOW_THE_DRIVERS += ("neighborhood", "reference", "simulation")
 
 
 def modules(*under: str) -> list[Path]:
@@ -167,6 +167,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "learning": ("algorithms", "data", "errors", "metrics", "records", "seeding"),
     "neighborhood": ("algorithms", "topology"),
     "reference": ("algorithms", "data", "learning", "metrics", "neighborhood", "records"),
+    "simulation": ("errors", "neighborhood", "protocol", "seeding", "simulation"),
     "protocol": ("algorithms", "errors", "fields", "learning", "metrics", "neighborhood", "protocol", "records"),
 }
 
@@ -190,6 +191,9 @@ def test_the_drivers_do_not_import_each_other_nor_what_is_above() -> None:
 def test_below_the_drivers_nothing_reads_a_clock_or_a_socket(path: Path) -> None:
     """style.md: "nothing below the drivers reads a clock, a socket or a global random generator"."""
     forbidden = {"time", "datetime", "socket", "zmq", "random", "secrets", "uuid", "threading", "asyncio"}
+    if path.is_relative_to(ROOT / "simulation"):
+        forbidden -= {"random"}  # its generators are fast, and seeded from a named stream
+        assert {name for name in names_used(path) if name.startswith("random.")} <= {"random.Random"}
     assert roots(path) & forbidden == set()
 
 

@@ -21,7 +21,7 @@ from drom_net.cli.output import (
     size,
 )
 from drom_net.cluster.plan import cost
-from drom_net.cluster.run import Prepared, prepare
+from drom_net.cluster.prepare import Prepared, prepare
 from drom_net.cluster.run import run as run_prepared
 from drom_net.config import ClusterConfig, config_digest, load_config, peer_endpoints
 from drom_net.data.datasets import load_dataset
@@ -45,10 +45,10 @@ def load_and_prepare(file: Path, overrides: tuple[str, ...]) -> Prepared:
 @options.config_file
 @click.option(
     "--driver",
-    type=click.Choice(["processes", "reference"]),
+    type=click.Choice(["processes", "reference", "simulation"]),
     default="processes",
     show_default=True,
-    help="Real processes and sockets, or the plain loop in one process.",
+    help="Real processes and sockets, the plain loop in one process, or the processes' nodes on a virtual clock.",
 )
 @click.option("--out", type=click.Path(path_type=Path), help="The run directory; by default a new one in runs/.")
 @options.records_format

@@ -10,7 +10,6 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,11 +17,10 @@ import numpy as np
 
 from drom_net.blas import blas_kernel
 from drom_net.cluster.local import Interruption, run_children
-from drom_net.cluster.plan import PeerGraph, Roster, about_run, algorithm_of, node_specs, peer_graph, peer_specs
+from drom_net.cluster.plan import about_run, algorithm_of, node_specs, peer_specs
+from drom_net.cluster.prepare import Prepared
+from drom_net.cluster.simulate import Conditions, build_simulator, outcomes
 from drom_net.config import ClusterConfig, peer_endpoints, to_yaml
-from drom_net.data.dataset import Dataset
-from drom_net.data.prepare import make_stream
-from drom_net.data.stream import TaskStream
 from drom_net.errors import StoppedError, UsageError
 from drom_net.learning import TaskLearner
 from drom_net.metrics import Totals
@@ -44,6 +42,7 @@ from drom_net.rundir import (
     write_results,
 )
 from drom_net.runtime.spec import NodeSpec
+from drom_net.simulation.simulator import Simulator
 from drom_net.topology import resolve
 
 _SOCKET_PATH_LIMIT = 100  # bytes; the system's own limit for a socket's path is 107
@@ -62,49 +61,22 @@ class Progress(Protocol):
         """Something happened that a person should know."""
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A configuration with its data, checked, before anything is started."""
-
-    config: ClusterConfig
-    dataset: Dataset
-    streams: tuple[TaskStream, ...]
-    roster: Roster
-    graph: PeerGraph | None
-    """Who talks to whom; None for a star."""
-
-    @property
-    def last_rounds(self) -> list[int]:
-        """The last round of each task."""
-        limit = self.config.rounds
-        return [stream.last_round() if limit is None else min(stream.last_round(), limit) for stream in self.streams]
-
-    @property
-    def rounds(self) -> int:
-        return max(self.last_rounds)
-
-
-def prepare(config: ClusterConfig, dataset: Dataset) -> Prepared:
-    """Put the rows of each task into the order of learning, and flip labels where that is asked for."""
-    longest = max(len(task.labels) for task in dataset.tasks)
-    roster = Roster(tuple(task.name for task in dataset.tasks), dataset.dim, dataset.feature_digest, longest)
-    spread_over = roster.spread_over(config)
-    streams = tuple(
-        make_stream(task, config.data, seed=config.seed, index=index, spread_over=spread_over)
-        for index, task in enumerate(dataset.tasks)
-    )
-    return Prepared(config, dataset, streams, roster, peer_graph(config, roster.tasks))
-
-
 def run(
-    prepared: Prepared, *, driver: str, out: Path, progress: Progress, file_format: str = "csv"
+    prepared: Prepared,
+    *,
+    driver: str,
+    out: Path,
+    progress: Progress,
+    file_format: str = "csv",
+    conditions: Conditions | None = None,
 ) -> tuple[dict[str, Any], int]:
     """Run it and write the run directory.
 
     Args:
-        driver: "processes" or "reference".
+        driver: "processes", "reference" or "simulation".
         out: The run directory; it must not exist yet, or be empty.
         file_format: "csv" or "parquet" for the records.
+        conditions: What a simulation runs on; by default a network of 1 ms without faults.
 
     Returns:
         The summary, and the exit code: 0, or 130 and 143 for a run that was interrupted in order.
@@ -120,8 +92,12 @@ def run(
     write_environment(out / "environment.json", blas=blas_kernel())
     progress.start(prepared.roster.tasks, prepared.rounds)
     with Interruption() as interruption:
-        run_by = _run_as_processes if driver == "processes" else _run_as_loop
-        tasks, centrals = run_by(prepared, out, progress, interruption)
+        if driver == "simulation":
+            tasks, centrals = _run_as_simulation(prepared, conditions or Conditions(), progress, interruption)
+        elif driver == "reference":
+            tasks, centrals = _run_as_loop(prepared, progress, interruption)
+        else:
+            tasks, centrals = _run_as_processes(prepared, out, progress, interruption)
     summary = write_results(
         out,
         tasks,
@@ -135,8 +111,22 @@ def run(
     return summary, interruption.exit_code
 
 
+def _run_as_simulation(
+    prepared: Prepared, conditions: Conditions, progress: Progress, interruption: Interruption
+) -> tuple[list[TaskOutcome], list[CentralOutcome]]:
+    def look(simulator: Simulator) -> bool:
+        nodes = [simulator.node(task) for task in range(len(prepared.streams))]
+        rounds = max((node.round for node in nodes if node is not None), default=0)
+        progress.update(rounds, lambda: [Totals() if node is None else node.totals for node in nodes], None)
+        return interruption.exit_code == 0
+
+    simulator = build_simulator(prepared, conditions)
+    finished = simulator.run(look=look)
+    return outcomes(prepared, simulator, finished=finished)
+
+
 def _run_as_loop(
-    prepared: Prepared, out: Path, progress: Progress, interruption: Interruption
+    prepared: Prepared, progress: Progress, interruption: Interruption
 ) -> tuple[list[TaskOutcome], list[CentralOutcome]]:
     def after_round(t: int, learners: Sequence[TaskLearner], sigma: float | None) -> bool:
         progress.update(t, lambda: [learner.totals for learner in learners], sigma)

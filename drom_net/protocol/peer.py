@@ -152,6 +152,7 @@ class Peer(Tray):
         """By sync round: our own last words, to use and to say again."""
         self._closed = 0
         """The last sync round whose words were used."""
+        self._central_steps = 0
         self._wanted = 0
         """The sync round whose words this state waits for."""
         self._predicted = False
@@ -178,6 +179,11 @@ class Peer(Tray):
         return self._push_vectors
 
     @property
+    def closed_rounds(self) -> int:
+        """How many central steps it has made since it was started."""
+        return self._central_steps
+
+    @property
     def totals(self) -> Totals:
         """The counts over all rounds closed so far."""
         return self._learner.totals
@@ -200,6 +206,8 @@ class Peer(Tray):
         for task in self._neighbors:
             if task < self._task:
                 self._say(task, self._hello)
+        if 0 < self.round == self._learner.last_round:  # an earlier incarnation has said goodbye: some may be gone
+            self._say_goodbye(now)
         self._begin_if_all_are_here()
 
     def receive(self, sender: str, message: Message, now: float) -> None:
@@ -515,6 +523,7 @@ class Peer(Tray):
                 heard[task] = neighbor.words.pop(s)
                 neighbor.used = s
         self._closed = t
+        self._central_steps += 1
         replies = self._centre.reduce(t, dict(sorted(heard.items())), self.neighborhood.members(t))
         self._end_round(replies[self._task])
 
@@ -542,6 +551,8 @@ class Peer(Tray):
         self._note_times(self.round, now, now, now)
         if self._last_word is not None and self._last_word > self.round:
             self._say_word(self._last_word, self._learner.word(IDLE._replace(last=True), self._last_word))
+        if self._round_end is not None:
+            self._keep_round_end()
         self._wait(PeerState.FINISHING, now)
         self._give_up_at = now + self._timeouts.linger_s
         for task, neighbor in self._neighbors.items():
@@ -576,7 +587,8 @@ class Peer(Tray):
     # Waiting, and trouble
 
     def _say(self, task: int, message: Message) -> None:
-        self._outbox.append(Envelope(self._neighbors[task].address, message))
+        if address := self._neighbors[task].address:  # else it connects to us, and has not done so again yet
+            self._outbox.append(Envelope(address, message))
 
     def _wait(self, state: PeerState, now: float) -> None:
         self.state = state

@@ -114,6 +114,10 @@ class Worker(Tray):
         return self._learner.totals
 
     def start(self, now: float) -> None:
+        if 0 < self.round == self._learner.last_round:  # an earlier incarnation has said goodbye
+            self._outbox.append(Envelope(REDUCER, self._hello))
+            self._say_goodbye(now)
+            return
         self._wait(WorkerState.JOINING, self._hello, now)
         self._give_up_at = now + self._timeouts.join_s
 
@@ -201,11 +205,7 @@ class Worker(Tray):
 
     def _step(self, now: float) -> None:
         if self.round == self._learner.last_round:
-            self.result = self._learner.result()
-            self._note_times(self.round, now, now, now)
-            goodbye = Goodbye(self.round, self.result.chain, self.result.totals)
-            self._wait(WorkerState.FINISHING, goodbye, now)
-            self._give_up_at = now + self._timeouts.linger_s
+            self._say_goodbye(now)
             return
         self.round += 1
         contribution = self._learner.begin(self.round)
@@ -214,6 +214,14 @@ class Worker(Tray):
         else:
             self._learner.end(self.round)
             self._go_on(now)
+
+    def _say_goodbye(self, now: float) -> None:
+        self.result = self._learner.result()
+        self._note_times(self.round, now, now, now)
+        if self._round_end is not None:
+            self._keep_round_end()
+        self._wait(WorkerState.FINISHING, Goodbye(self.round, self.result.chain, self.result.totals), now)
+        self._give_up_at = now + self._timeouts.linger_s
 
     def _go_on(self, now: float) -> None:
         """The last round is closed: wait for the next example."""

@@ -1,0 +1,45 @@
+"""A configuration together with its data, ready for any driver."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from drom_net.cluster.plan import PeerGraph, Roster, peer_graph
+from drom_net.config import ClusterConfig
+from drom_net.data.dataset import Dataset
+from drom_net.data.prepare import make_stream
+from drom_net.data.stream import TaskStream
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A configuration with its data, checked, before anything is started."""
+
+    config: ClusterConfig
+    dataset: Dataset
+    streams: tuple[TaskStream, ...]
+    roster: Roster
+    graph: PeerGraph | None
+    """Who talks to whom; None for a star."""
+
+    @property
+    def last_rounds(self) -> list[int]:
+        """The last round of each task."""
+        limit = self.config.rounds
+        return [stream.last_round() if limit is None else min(stream.last_round(), limit) for stream in self.streams]
+
+    @property
+    def rounds(self) -> int:
+        return max(self.last_rounds)
+
+
+def prepare(config: ClusterConfig, dataset: Dataset) -> Prepared:
+    """Put the rows of each task into the order of learning, and flip labels where that is asked for."""
+    longest = max(len(task.labels) for task in dataset.tasks)
+    roster = Roster(tuple(task.name for task in dataset.tasks), dataset.dim, dataset.feature_digest, longest)
+    spread_over = roster.spread_over(config)
+    streams = tuple(
+        make_stream(task, config.data, seed=config.seed, index=index, spread_over=spread_over)
+        for index, task in enumerate(dataset.tasks)
+    )
+    return Prepared(config, dataset, streams, roster, peer_graph(config, roster.tasks))

@@ -1,0 +1,120 @@
+"""A whole configuration on a virtual clock: how long it would take on such a network, and the same bits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from drom_net.cluster.plan import about_run, algorithm_of, node_specs, peer_specs
+from drom_net.cluster.prepare import Prepared
+from drom_net.protocol.node import Node, Pace
+from drom_net.records import TASK_DTYPE, central_dtype
+from drom_net.rundir import CentralOutcome, TaskOutcome
+from drom_net.runtime.build import build_peer, build_reducer, build_worker
+from drom_net.simulation.checks import PeersChecks, StarChecks
+from drom_net.simulation.network import Distribution, NetworkSettings, Stragglers, draw_factors, generator
+from drom_net.simulation.simulator import Fault, Simulator, peers_wiring, star_wiring
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """What a simulated cluster runs on."""
+
+    network: NetworkSettings = field(default_factory=NetworkSettings)
+    round_s: Distribution | None = None
+    """How long a local round takes; None is the configuration's data.pace_s."""
+    central_s: Distribution = field(default_factory=Distribution)
+    """How long a central step takes, the reducer's or a peer's own."""
+    stragglers: tuple[Stragglers, ...] = ()
+    faults: tuple[Fault, ...] = ()
+    detect_s: float = 6.0
+    """After how long a dead connection is noticed."""
+    seed: int = 0
+    """What all of it is drawn from; the run's own seed is another."""
+
+
+def build_simulator(prepared: Prepared, conditions: Conditions) -> Simulator:
+    """The nodes of a configuration, ready to run; node k is task k, and the last one is the reducer of a star."""
+    config, roster, streams = prepared.config, prepared.roster, prepared.streams
+    names = roster.tasks
+    run_id = "simulation"
+    common: dict[str, Any] = {"run_id": run_id, "parent": 0, "folder_of": dict.fromkeys(("reducer", *names), "")}
+    factors = draw_factors(conditions.stragglers, len(names), conditions.seed)
+    round_s = conditions.round_s or Distribution("constant", config.data.pace_s)
+    paces = [_pace(round_s, factor, conditions.seed, task) for task, factor in enumerate(factors)]
+    keeps = any(hasattr(fault, "back_after_s") for fault in conditions.faults)
+    if prepared.graph is None:
+        about = about_run(config)
+        reducer, *specs = node_specs(config, roster, endpoint="the reducer", bind="", about=about, **common)
+        wiring = star_wiring(len(names))
+        factors = [*factors, 1.0]
+    else:
+        specs = peer_specs(config, roster, prepared.graph, endpoints=names, binds=names, **common)
+        wiring = peers_wiring(prepared.graph.union.neighbors)
+
+    def make(index: int, incarnation: int, snapshot: Any) -> Node:
+        if index == len(names):
+            return build_reducer(reducer, run_id, keeps_snapshots=keeps, snapshot=snapshot)
+        build = build_worker if prepared.graph is None else build_peer
+        return build(
+            specs[index],
+            streams[index],
+            pace=paces[index],
+            incarnation=1 + incarnation,
+            keeps_snapshots=keeps,
+            snapshot=snapshot,
+        )
+
+    return Simulator(
+        make,
+        wiring,
+        dim=roster.dim,
+        seed=conditions.seed,
+        network=conditions.network,
+        central_s=conditions.central_s,
+        factors=factors,
+        faults=conditions.faults,
+        detect_s=conditions.detect_s,
+    )
+
+
+def checks_of(prepared: Prepared) -> Callable[[Simulator, int], None]:
+    """What must hold after every event."""
+    if prepared.graph is None:
+        return StarChecks(prepared.last_rounds, in_step=algorithm_of(prepared.config, 0).sync.tau > 0)
+    parameters = prepared.config.algorithm.parameters
+    return PeersChecks(prepared.graph.neighborhoods, delayed=parameters.exchange == "delayed")
+
+
+def outcomes(
+    prepared: Prepared, simulator: Simulator, *, finished: bool
+) -> tuple[list[TaskOutcome], list[CentralOutcome]]:
+    """What a simulation leaves, as the other drivers have it. Nodes that have not finished must have been stopped."""
+    names = prepared.roster.tasks
+    tasks = []
+    for task, name in enumerate(names):
+        node, totals = simulator.node(task), simulator.totals_of(task)
+        rows = np.frombuffer(bytes(simulator.records[task]), dtype=TASK_DTYPE)
+        result = node.result
+        sent = (totals.bytes_sent, totals.bytes_received)
+        tasks.append(TaskOutcome(name, finished, len(rows), result.chain, result.totals, result.model, rows, *sent))
+    centrals = []
+    members: Sequence[tuple[int, ...] | None] = [None]
+    if prepared.graph is not None:
+        members = [hood.everybody for hood in prepared.graph.neighborhoods]
+    for index, its_members in enumerate(members):
+        node = simulator.node(len(names) if its_members is None else index)
+        records = simulator.records[-1] if its_members is None else simulator.central_records[index]
+        rows = np.frombuffer(bytes(records), dtype=central_dtype(len(its_members or names)))
+        centrals.append(CentralOutcome(finished, node.central_chain, rows, simulator.now, members=its_members))
+    return tasks, centrals
+
+
+def _pace(round_s: Distribution, factor: float, seed: int, task: int) -> Pace:
+    if round_s.is_zero:
+        return lambda t: 0.0
+    rng = generator(seed, "pace", task)
+    return lambda t: factor * round_s.draw(rng)

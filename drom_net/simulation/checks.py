@@ -1,0 +1,122 @@
+"""What must hold after every event, for the node that was called: give one of these to `Simulator.run` as `check`.
+
+They look at one node and those beside it, so that they can be on in runs of any size. A broken one is an
+AssertionError that names the node and the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from drom_net.neighborhood import Neighborhood
+from drom_net.protocol.peer import WORDS_KEPT, Peer, PeerState
+from drom_net.simulation.simulator import Simulator
+
+
+class StarChecks:
+    """Rounds close once and in order; no worker is ahead of the reducer, nor left behind by it."""
+
+    def __init__(self, last_rounds: Sequence[int], *, in_step: bool = True) -> None:
+        """
+        Args:
+            last_rounds: Each worker's.
+            in_step: Every round is a sync round; else there is none.
+        """
+        self._in_step = in_step
+        self._last_rounds = list(last_rounds)
+        self._order = _Order(len(last_rounds) + 1)
+
+    def __call__(self, simulator: Simulator, index: int) -> None:
+        workers = len(self._last_rounds)
+        node, reducer = simulator.node(index), simulator.node(workers)
+        if index == workers:
+            if self._order.look(simulator, index, node.closed_rounds):
+                for worker in range(workers):
+                    self._look(simulator, worker)
+        else:
+            self._order.look(simulator, index, node.round)
+            if reducer is not None:
+                self._look(simulator, index)
+
+    def _look(self, simulator: Simulator, index: int) -> None:
+        worker, closed = simulator.node(index), simulator.node(len(self._last_rounds)).closed_rounds
+        if worker is None or not self._in_step:
+            return
+        # One that came back may have lost a round that the reducer has closed with what it said before.
+        behind = worker.round + (simulator.totals_of(index).crashes > 0)
+        _must(worker.round <= closed + 1, simulator, index, f"in round {worker.round}; {closed} are closed")
+        ended = worker.round == self._last_rounds[index]
+        _must(ended or closed <= behind, simulator, index, f"in round {worker.round}; {closed} are closed already")
+
+
+class PeersChecks:
+    """Rounds close once and in order; nobody uses a word that was not said; what a peer keeps is bounded."""
+
+    def __init__(self, neighborhoods: Sequence[Neighborhood], *, delayed: bool = False) -> None:
+        """
+        Args:
+            neighborhoods: Each task's, in order.
+            delayed: The exchange is delayed.
+        """
+        self._hoods = neighborhoods
+        self._delayed = delayed
+        self._order = _Order(len(neighborhoods))
+
+    def __call__(self, simulator: Simulator, index: int) -> None:
+        peer, hood = simulator.node(index), self._hoods[index]
+        self._order.look(simulator, index, peer.round)
+        own = hood.syncs[index]
+        # The last sync round that was closed has used a word of every neighbor: they have begun that round.
+        closed = own.last(peer.round if peer.state is not PeerState.WAITING else peer.round - 1)
+        used = own.last(closed - 1) if self._delayed else closed
+        for task, words, last in kept_by(peer):
+            _must(words <= WORDS_KEPT, simulator, index, f"keeping {words} words of node {task}")
+            other = simulator.node(task)
+            if used <= 0 or last is not None or other is None or simulator.totals_of(task).crashes:
+                continue  # last words bind nobody; who has crashed may be in an earlier round again
+            needed = hood.heard(task, used)
+            _must(needed <= other.round, simulator, index, f"using node {task}'s word of round {needed}")
+        said = len(peer._said)
+        most = (WORDS_KEPT + 1) * max(1, len(peer._neighbors))
+        _must(said <= most, simulator, index, f"keeping {said} words of its own")
+
+
+def kept_by(peer: Peer) -> list[tuple[int, int, int | None]]:
+    """(neighbor, how many words of it are kept, the sync round of its last word if that is known)."""
+    return [(task, len(entry.words), entry.last) for task, entry in peer._neighbors.items()]
+
+
+class _Order:
+    """The last round of each node: it grows by one at a time, and goes back only with a crash."""
+
+    def __init__(self, num_nodes: int) -> None:
+        self._last = [0] * num_nodes
+        self._crashes = [0] * num_nodes
+
+    def look(self, simulator: Simulator, index: int, now_at: int) -> bool:
+        """Whether it has grown."""
+        last, crashes = self._last[index], simulator.totals_of(index).crashes
+        self._last[index] = now_at
+        if crashes != self._crashes[index]:
+            self._crashes[index] = crashes
+            _must(now_at <= last, simulator, index, f"back in round {now_at} after {last}")
+            return True
+        _must(last <= now_at <= last + 1, simulator, index, f"in round {now_at} after {last}")
+        return now_at > last
+
+
+def check_records(rows: bytes | bytearray, dtype: npt.DTypeLike, *, every_round: bool) -> None:
+    """The rounds of a node's records are each there once and in order; of a task (`every_round`) 1, 2, .. all."""
+    rounds = np.frombuffer(rows, dtype)["round"]
+    steps = np.diff(rounds, prepend=0)
+    wrong = np.flatnonzero(steps != 1 if every_round else steps < 1)
+    if len(wrong):
+        raise AssertionError(f"round {rounds[wrong[0]]} is recorded after {rounds[wrong[0]] - steps[wrong[0]]}")
+
+
+def _must(holds: bool, simulator: Simulator, index: int, otherwise: str) -> None:
+    if not holds:
+        raise AssertionError(f"node {index} at {simulator.now:.6g} s: {otherwise}")

@@ -1,0 +1,509 @@
+"""Any number of nodes on a virtual clock: the same nodes as in processes, on a network that is drawn from a seed.
+
+How long a local round takes is the node's own pace. A centre is busy for the time that its step takes: what it has
+to say leaves when it is done, and what comes meanwhile waits in its inbox. Messages travel as encoded frames, so no
+two nodes share memory.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from drom_net.errors import ClusterError, DivergedError, RejectedError
+from drom_net.protocol.codec import Frames, decode, encode
+from drom_net.protocol.node import REDUCER, Event, Node
+from drom_net.protocol.peer import address_of
+from drom_net.simulation.network import Distribution, Network, NetworkSettings, Partition, generator
+
+_LOOK_EVERY_EVENTS = 1000
+MakeNode = Callable[[int, int, object | None], Node]
+"""(node, incarnation, snapshot) -> a node that was not started; without a snapshot from the beginning."""
+Wiring = Sequence[Mapping[str, int]]
+"""For each node those that it connects to: by the address that it uses, the node's number."""
+
+
+def star_wiring(num_workers: int) -> list[dict[str, int]]:
+    """Workers are the nodes from 0 on; the reducer is the last."""
+    return [{REDUCER: num_workers} for _ in range(num_workers)] + [{}]
+
+
+def peers_wiring(neighbors: Sequence[Sequence[int]]) -> list[dict[str, int]]:
+    """Peers are the nodes in task order; each connects to its neighbors before it."""
+    return [{address_of(other): other for other in row if other < task} for task, row in enumerate(neighbors)]
+
+
+def incoming(node: int, incarnation: int) -> str:
+    """Where a node that has connected speaks from; it connects anew when it is restarted."""
+    return f"in-{node}/{incarnation}"
+
+
+@dataclass(frozen=True, slots=True)
+class Crash:
+    """A node dies at a time, and comes back with its last snapshot (infinity: never)."""
+
+    node: int
+    at_s: float
+    back_after_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A node gets nothing done for a while; its messages queue up."""
+
+    node: int
+    at_s: float
+    for_s: float
+
+
+Fault = Crash | Pause
+
+
+class StuckError(AssertionError):
+    """Nodes have not finished, and nothing will happen any more; or more happened than was allowed."""
+
+
+@dataclass(slots=True)
+class NodeTotals:
+    """What a node did, all incarnations together."""
+
+    central_s: float = 0.0
+    """It was busy with central steps."""
+    finished_at_s: float = math.inf
+    messages_sent: int = 0
+    messages_received: int = 0
+    bytes_sent: int = 0
+    bytes_received: int = 0
+    lost: int = 0
+    """Messages to this node that the network lost, or that came while it was down."""
+    doubled: int = 0
+    """Messages to this node that the network doubled."""
+    crashes: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class _Slot:
+    """A node's place: it outlives the node."""
+
+    index: int
+    node: Any = None
+    """The node (of any kind: `round` and `closed_rounds` are looked up where they exist); None while it is down."""
+    finished: bool = False
+    incarnation: int = 0
+    """Also counted up by a crash, so that what was on its way is not delivered."""
+    version: int = 0
+    """Of the one alarm in the queue that counts."""
+    alarm_at: float = math.inf
+    occupied: bool = False
+    """It makes a central step, or is paused: until `free_at` no call is made."""
+    busy_from: float = 0.0
+    free_at: float = 0.0
+    inbox: deque[tuple[float, str, Frames | bool]] = field(default_factory=deque)
+    """What came while it was occupied, and when."""
+    counts_steps: bool = False
+    steps: int = 0
+    factor: float = 1.0
+    snapshot: object | None = None
+    routes: dict[str, tuple[int, str, int]] = field(default_factory=dict)
+    """By the address it uses: the node, this one's address there, and which incarnation of that node has opened the
+    connection (-1: this node has)."""
+    totals: NodeTotals = field(default_factory=NodeTotals)
+
+
+class Simulator:
+    """Drives all nodes of a cluster in one thread."""
+
+    def __init__(
+        self,
+        make: MakeNode,
+        wiring: Wiring,
+        *,
+        dim: int,
+        seed: int,
+        network: NetworkSettings | None = None,
+        central_s: Distribution | None = None,
+        factors: Sequence[float] | None = None,
+        faults: Sequence[Fault] = (),
+        detect_s: float = 6.0,
+        on_event: Callable[[int, float, Event], None] | None = None,
+    ) -> None:
+        """
+        Args:
+            make: Makes a node, and after a crash makes it again.
+            wiring: Who connects to whom: `star_wiring` or `peers_wiring`.
+            dim: How many float64 a vector has.
+            seed: Of the network and of how long central steps take; the nodes have their own.
+            central_s: How long a central step takes, in seconds.
+            factors: For each node how many times as long it takes there.
+            detect_s: After how long a dead connection is noticed.
+            on_event: Gets (node, time, event) of what nodes tell.
+        """
+        self.now = 0.0
+        self.events = 0
+        """How many calls were made on nodes."""
+        num_nodes = len(wiring)
+        self.records = [bytearray() for _ in range(num_nodes)]
+        """What each node recorded, complete when it has finished: as `take_records` gives it."""
+        self.central_records = [bytearray() for _ in range(num_nodes)]
+        """A peer's own central steps."""
+        self.times = [bytearray() for _ in range(num_nodes)]
+        """When it said its words and waited, as `take_times` gives it."""
+        self._make = make
+        self._wiring = wiring
+        self._dim = dim
+        self._settings = network or NetworkSettings()
+        self._network = Network(self._settings, num_nodes, seed)
+        self._detect_s = detect_s
+        self._on_event = on_event
+        self._queue: list[tuple[float, int, int, int, str, Any]] = []
+        """(time, order, node, stamp, address, payload): frames that arrive, or a bool for a connection that is up
+        or down, both for that incarnation; None for an alarm of that version. Node -1: a function to call."""
+        self._order = 0
+        self._touched = 0
+        self._most_events = math.inf
+        self._check: Callable[[Simulator, int], None] | None = None
+        self._check_every = 1
+        self._look: Callable[[Simulator], bool] | None = None
+        self._next_look = 0
+        self._stopped = False
+        self._crashes = any(isinstance(fault, Crash) for fault in faults)
+        self._slots = [_Slot(index) for index in range(num_nodes)]
+        self._unfinished = num_nodes
+        for slot in self._slots:
+            self._place(slot)
+        self._central_s = None if central_s is None or central_s.is_zero else central_s
+        self._speed_rng = generator(seed, "central steps")
+        for slot, factor in zip(self._slots, factors or [1.0] * num_nodes, strict=True):
+            slot.factor = factor
+        for fault in faults:
+            self._at(fault.at_s, partial(self._strike, fault))
+        for cut in self._settings.partitions:
+            if cut.from_s + detect_s < cut.to_s:
+                self._at(cut.from_s + detect_s, partial(self._notice_partition, cut, False))
+                self._at(cut.to_s, partial(self._notice_partition, cut, True))
+
+    def node(self, index: int) -> Any:
+        """The node as it is; None while it is down."""
+        return self._slots[index].node
+
+    def totals_of(self, index: int) -> NodeTotals:
+        return self._slots[index].totals
+
+    def run(
+        self,
+        most_events: float | None = None,
+        check: Callable[[Simulator, int], None] | None = None,
+        check_every: int = 1,
+        look: Callable[[Simulator], bool] | None = None,
+    ) -> bool:
+        """To the end of all nodes.
+
+        Args:
+            most_events: Where to stop with an error; None for no bound.
+            check: Called with the simulator and the node after every `check_every`-th call on a node.
+            look: Called now and then; False stops all nodes where they are.
+
+        Returns:
+            Whether all have finished by themselves.
+
+        Raises:
+            ClusterError, RejectedError, DivergedError: A node cannot go on; the text names it and the time.
+            StuckError: Not all have finished, but nothing is left to happen, or `most_events` were not enough.
+        """
+        self._most_events = math.inf if most_events is None else most_events
+        self._look = look
+        self._check, self._check_every = check, check_every
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):  # one clear error tells of divergence
+                for slot in self._slots:
+                    self._start(slot)
+                self._loop()
+                if self._unfinished:
+                    self._stop()
+        except (ClusterError, RejectedError, DivergedError) as error:
+            raise type(error)(f"node {self._touched} at {self.now:.6g} s: {error}") from error
+        return not self._stopped
+
+    def _stop(self) -> None:
+        """End all nodes as they are; one that is down comes back for that from its snapshot."""
+        self._stopped = True
+        for slot in self._slots:
+            if not slot.finished:
+                if slot.node is None:
+                    self._place(slot)
+                slot.node.stop()
+                self._take_records(slot)
+
+    def _loop(self) -> None:
+        queue, slots, pop = self._queue, self._slots, heapq.heappop
+        while self._unfinished:
+            if self._look is not None and self.events >= self._next_look:
+                self._next_look = self.events + _LOOK_EVERY_EVENTS
+                if not self._look(self):
+                    return
+            if not queue:
+                raise StuckError(f"nothing is left to happen at {self.now:.6g} s, but {self._stuck()}")
+            self.now, _, index, stamp, address, payload = pop(queue)
+            if index < 0:
+                payload()
+                continue
+            slot = slots[index]
+            if slot.finished:
+                continue
+            if payload is None:
+                if stamp == slot.version:
+                    slot.alarm_at = math.inf
+                    if slot.occupied:
+                        self._set_free(slot)
+                    self._go_on(slot)
+                continue
+            is_message = type(payload) is list
+            if stamp != slot.incarnation:
+                slot.totals.lost += is_message
+                continue
+            if is_message:
+                slot.totals.messages_received += 1
+                slot.totals.bytes_received += sum(map(len, payload))
+            if slot.occupied:
+                slot.inbox.append((self.now, address, payload))
+            else:
+                self._touched = index
+                self._hand(slot, address, payload)
+                self._called(slot)
+
+    # Calls on a node, and what follows them
+
+    def _place(self, slot: _Slot) -> None:
+        """Make the node, and connect it."""
+        index, incarnation = slot.index, slot.incarnation
+        node: Any = self._make(index, incarnation, slot.snapshot)
+        slot.node = node
+        slot.counts_steps = hasattr(node, "closed_rounds")
+        slot.steps = node.closed_rounds if slot.counts_steps else 0
+        mine = incoming(index, incarnation)
+        for address, other in self._wiring[index].items():
+            slot.routes[address] = (other, mine, -1)
+            self._slots[other].routes[mine] = (index, address, incarnation)
+
+    def _start(self, slot: _Slot) -> None:
+        self._touched = slot.index
+        slot.node.start(self.now)
+        self._called(slot)
+
+    def _hand(self, slot: _Slot, address: str, payload: Frames | bool) -> None:
+        if isinstance(payload, bool):
+            slot.node.on_connection(address, payload, self.now)
+        else:
+            message = decode(payload, dim=self._dim, max_vectors=slot.node.max_vectors)
+            slot.node.receive(address, message, self.now)
+
+    def _called(self, slot: _Slot) -> None:
+        """After a call: the node computes for as long as that takes, or goes on at once."""
+        if not self._computes(slot):
+            self._go_on(slot)
+
+    def _go_on(self, slot: _Slot) -> None:
+        """Do with a free node all that is to be done now, and set its alarm."""
+        node, now = slot.node, self.now
+        self._touched = slot.index
+        while True:
+            self._flush(slot)
+            if node.finished:
+                self._finish(slot)
+                return
+            due = node.next_timer()
+            if slot.inbox and slot.inbox[0][0] < due:  # also after a pause things happen in their order
+                self._hand(slot, *slot.inbox.popleft()[1:])
+            elif due <= now:
+                node.on_timer(now)
+            else:
+                if due < slot.alarm_at:  # else the earlier alarm will ask again
+                    self._set_alarm(slot, due)
+                return
+            if self._computes(slot):
+                return
+
+    def _computes(self, slot: _Slot) -> bool:
+        """Count a call that was just made, and see whether the node is busy now with a central step."""
+        self.events += 1
+        if self.events > self._most_events:
+            raise StuckError(f"no end after {self._most_events} events at {self.now:.6g} s: {self._stuck()}")
+        if self._check is not None and self.events % self._check_every == 0:
+            self._check(self, slot.index)
+        busy_s = 0.0
+        if self._central_s is not None and slot.counts_steps:
+            closed = slot.node.closed_rounds - slot.steps
+            slot.steps += closed
+            for _ in range(closed):
+                busy_s += self._central_s.draw(self._speed_rng)
+        if busy_s == 0.0:
+            return False
+        slot.occupied = True
+        slot.busy_from = self.now
+        slot.free_at = self.now + busy_s * slot.factor
+        self._set_alarm(slot, slot.free_at)
+        return True
+
+    def _flush(self, slot: _Slot) -> None:
+        """Take from a node what it has to say, to tell and to keep."""
+        node = slot.node
+        if self._crashes:
+            snapshot = node.take_snapshot()
+            if snapshot is not None:
+                slot.snapshot = snapshot
+                self._take_records(slot)
+        for to, message in node.take_outbox():
+            route = slot.routes.get(to)
+            if route is not None:
+                self._send(slot, route, [bytes(frame) for frame in encode(message)])
+        events = node.take_events()
+        if self._on_event is not None:
+            for event in events:
+                self._on_event(slot.index, self.now, event)
+
+    def _send(self, slot: _Slot, route: tuple[int, str, int], frames: list[bytes]) -> None:
+        index, seen_as, incarnation = route
+        receiver = self._slots[index]
+        size = sum(map(len, frames))
+        slot.totals.messages_sent += 1
+        slot.totals.bytes_sent += size
+        arrivals = self._network.deliver(slot.index, index, size, self.now)
+        if receiver.finished:
+            return
+        if not arrivals or receiver.node is None or incarnation not in (-1, receiver.incarnation):
+            receiver.totals.lost += 1
+            return
+        if len(arrivals) > 1:
+            receiver.totals.doubled += 1
+        for at in arrivals:
+            self._push(at, index, receiver.incarnation, seen_as, frames)
+
+    def _finish(self, slot: _Slot) -> None:
+        self._take_records(slot)
+        slot.finished = True
+        slot.inbox.clear()
+        slot.totals.finished_at_s = self.now
+        self._unfinished -= 1
+        for other, seen_as, _ in self._partners(slot):
+            self._notice(other, seen_as, False, self.now + self._detect_s)
+
+    def _take_records(self, slot: _Slot) -> None:
+        self.records[slot.index] += slot.node.take_records()
+        self.times[slot.index] += slot.node.take_times()
+        if hasattr(slot.node, "take_central_records"):
+            self.central_records[slot.index] += slot.node.take_central_records()
+
+    # Time
+
+    def _push(self, at: float, index: int, stamp: int, address: str, payload: object) -> None:
+        self._order += 1
+        heapq.heappush(self._queue, (at, self._order, index, stamp, address, payload))
+
+    def _at(self, at: float, action: Callable[[], None]) -> None:
+        self._push(at, -1, 0, "", action)
+
+    def _set_alarm(self, slot: _Slot, at: float) -> None:
+        slot.version += 1
+        slot.alarm_at = at
+        if at < math.inf:
+            self._push(at, slot.index, slot.version, "", None)
+
+    def _set_free(self, slot: _Slot) -> None:
+        """The end of what it computed, or of a pause."""
+        slot.occupied = False
+        self._was_busy(slot, slot.free_at)
+
+    def _was_busy(self, slot: _Slot, until: float) -> None:
+        """Note what it has computed until then."""
+        if slot.busy_from < until:
+            slot.totals.central_s += until - slot.busy_from
+            slot.busy_from = until
+
+    # Faults
+
+    def _strike(self, fault: Fault) -> None:
+        slot = self._slots[fault.node]
+        if slot.finished or slot.node is None:
+            return
+        if isinstance(fault, Crash):
+            self._crash(slot, fault.back_after_s)
+        else:
+            self._pause(slot, fault.for_s)
+
+    def _pause(self, slot: _Slot, for_s: float) -> None:
+        if slot.occupied:
+            self._was_busy(slot, self.now)
+        else:
+            slot.occupied = True
+            slot.busy_from = slot.free_at = self.now
+        left_s = slot.free_at - slot.busy_from
+        slot.busy_from = max(slot.busy_from, self.now + for_s)
+        slot.free_at = slot.busy_from + left_s
+        self._set_alarm(slot, slot.free_at)
+
+    def _crash(self, slot: _Slot, back_after_s: float) -> None:
+        if slot.occupied:
+            self._was_busy(slot, self.now)
+            slot.occupied = False
+        slot.totals.crashes += 1
+        slot.totals.lost += sum(not isinstance(payload, bool) for _, _, payload in slot.inbox)
+        slot.inbox.clear()
+        self._set_alarm(slot, math.inf)
+        for other, seen_as, dialed in self._partners(slot):
+            # A connection that the partner opened is found dead, at the latest, by the one that takes its place.
+            after_s = self._detect_s if dialed else min(self._detect_s, back_after_s)
+            self._notice(other, seen_as, False, self.now + after_s)
+        slot.node = None
+        slot.incarnation += 1
+        if back_after_s < math.inf:
+            self._at(self.now + back_after_s, partial(self._restart, slot))
+
+    def _restart(self, slot: _Slot) -> None:
+        """From the last snapshot. What was recorded after it has gone with the node."""
+        self._place(slot)
+        for other, seen_as, dialed in self._partners(slot):
+            if not dialed:
+                self._notice(other, seen_as, True, self.now)
+        self._start(slot)
+
+    def _notice_partition(self, cut: Partition, connected: bool) -> None:
+        """Tell the two sides of each connection that is cut (or was) that it is down (or up)."""
+        for slot in self._slots:
+            if slot.node is not None and not slot.finished:
+                for other, seen_as, _ in self._partners(slot):
+                    if cut.cuts(slot.index, other):
+                        self._notice(other, seen_as, connected, self.now)
+
+    def _notice(self, index: int, address: str, connected: bool, at: float) -> None:
+        """Tell a node that is there now of a connection."""
+        slot = self._slots[index]
+        if slot.node is not None and not slot.finished:
+            self._push(at, index, slot.incarnation, address, connected)
+
+    def _partners(self, slot: _Slot) -> list[tuple[int, str, bool]]:
+        """Who is connected with a node: their numbers, its address there, and whether the node connected to them."""
+        return [
+            (other, seen_as, incarnation < 0)
+            for other, seen_as, incarnation in slot.routes.values()
+            if incarnation in (-1, self._slots[other].incarnation)
+        ]
+
+    def _stuck(self) -> str:
+        """Who has not finished, and whom they wait for: the first five."""
+        stuck = [slot for slot in self._slots if not slot.finished]
+        shown = "; ".join(f"node {slot.index} {_describe(slot.node)}" for slot in stuck[:5])
+        return f"{shown}; and {len(stuck) - 5} more" if len(stuck) > 5 else shown
+
+
+def _describe(node: Any) -> str:
+    if node is None:
+        return "is down"
+    whom = node._waiting_for() if hasattr(node, "_waiting_for") else REDUCER
+    return f"is {node.state.value} in round {getattr(node, 'round', '-')} and waits for {whom}"
