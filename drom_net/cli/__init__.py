@@ -13,6 +13,7 @@ from drom_net.cli.data import data
 from drom_net.cli.nodes import peer, reducer, worker
 from drom_net.cli.results import merge, predict, show, verify
 from drom_net.cli.run import check, run
+from drom_net.cli.simulate import simulate
 from drom_net.cli.topology import topology
 from drom_net.errors import DromNetError
 
@@ -41,7 +42,7 @@ def group() -> None:
     """
 
 
-for command in (run, check, topology, show, verify, merge, predict, reducer, worker, peer, data):
+for command in (run, check, simulate, topology, show, verify, merge, predict, reducer, worker, peer, data):
     group.add_command(command)
 
 

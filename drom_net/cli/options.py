@@ -51,7 +51,7 @@ def require_loopback(listens: str | None, *, insecure: bool) -> None:
         )
 
 
-def task_index(names: tuple[str, ...] | list[str], wanted: str) -> int:
+def task_index(names: tuple[str, ...] | list[str], wanted: str, *, option: str = "--task") -> int:
     """The number of a task that was named by its name or its number from 0.
 
     Raises:
@@ -62,4 +62,4 @@ def task_index(names: tuple[str, ...] | list[str], wanted: str) -> int:
     if wanted.isascii() and wanted.isdigit() and int(wanted) < len(names):
         return int(wanted)
     shown = ", ".join(names[:20]) + (", .." if len(names) > 20 else "")
-    raise UsageError(f'--task: expected a number from 0 to {len(names) - 1} or one of {shown}; got "{wanted}"')
+    raise UsageError(f'{option}: expected a number from 0 to {len(names) - 1} or one of {shown}; got "{wanted}"')

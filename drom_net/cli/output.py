@@ -14,7 +14,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 
-from drom_net.cluster.run import Progress
+from drom_net.cluster.progress import Progress
 from drom_net.metrics import Totals, total
 
 _PLAIN_EVERY_S = 2.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -278,3 +279,32 @@ def _words(hood: Neighborhood, last: int, limit: int | None) -> int:
 
 def _size(message: Push | Pull) -> int:
     return sum(memoryview(frame).nbytes for frame in encode(message))
+
+
+ALMOST = 0.05
+"""The share of its time that a task may wait where a latency counts as almost hidden."""
+
+
+def waiting_share(exchange: str, tau: int, *, latency_s: float, round_s: float) -> float:
+    """The share of its time that a peer waits where all have the same speed.
+
+    In tau local rounds of `round_s` each the words travel for `latency_s`: blocking nothing goes on meanwhile, with
+    overlap one round does, delayed all tau do.
+    """
+    hidden = {"blocking": 0.0, "overlap": round_s, "delayed": tau * round_s}[exchange]
+    waits = max(0.0, latency_s - hidden)
+    period = tau * round_s + waits
+    return waits / period if period else 0.0
+
+
+def least_tau(exchange: str, *, latency_s: float, round_s: float, at_most: float = 0.0) -> int | None:
+    """The least tau with which a peer waits for at most this share of its time; None where there is none."""
+    if exchange == "delayed":
+        # latency - tau r <= share * latency: then it is the period.
+        tau = max(1, math.ceil((1.0 - at_most) * latency_s / round_s - 1e-9))
+    else:
+        waits = max(0.0, latency_s - (round_s if exchange == "overlap" else 0.0))
+        if waits and not at_most:
+            return None
+        tau = max(1, math.ceil(waits * (1.0 - at_most) / (at_most * round_s) - 1e-9)) if waits else 1
+    return tau

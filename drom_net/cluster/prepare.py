@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 from drom_net.cluster.plan import PeerGraph, Roster, peer_graph
@@ -43,3 +44,11 @@ def prepare(config: ClusterConfig, dataset: Dataset) -> Prepared:
         for index, task in enumerate(dataset.tasks)
     )
     return Prepared(config, dataset, streams, roster, peer_graph(config, roster.tasks))
+
+
+def with_parameters(prepared: Prepared, **changes: object) -> Prepared | None:
+    """The same with other parameters of the learner; None where its graph does not allow them."""
+    config = prepared.config
+    parameters = dataclasses.replace(config.algorithm.parameters, **changes)
+    config = dataclasses.replace(config, algorithm=dataclasses.replace(config.algorithm, parameters=parameters))
+    return dataclasses.replace(prepared, config=config, graph=peer_graph(config, prepared.roster.tasks))

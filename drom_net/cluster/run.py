@@ -18,8 +18,9 @@ import numpy as np
 from drom_net.blas import blas_kernel
 from drom_net.cluster.local import Interruption, run_children
 from drom_net.cluster.plan import about_run, algorithm_of, node_specs, peer_specs
+from drom_net.cluster.progress import Progress
 from drom_net.cluster.prepare import Prepared
-from drom_net.cluster.simulate import Conditions, build_simulator, outcomes
+from drom_net.cluster.simulate import Conditions, build_simulator, look_at, outcomes
 from drom_net.config import ClusterConfig, peer_endpoints, to_yaml
 from drom_net.errors import StoppedError, UsageError
 from drom_net.learning import TaskLearner
@@ -46,19 +47,6 @@ from drom_net.simulation.simulator import Simulator
 from drom_net.topology import resolve
 
 _SOCKET_PATH_LIMIT = 100  # bytes; the system's own limit for a socket's path is 107
-
-
-class Progress(Protocol):
-    """Where a run shows how it goes."""
-
-    def start(self, names: Sequence[str], rounds: int) -> None:
-        """The run begins; it will take so many rounds."""
-
-    def update(self, t: int, totals: Callable[[], Sequence[Totals]], sigma: float | None) -> None:
-        """Round t is done. Called often; it is for the progress to be rare, and only then to ask for the counts."""
-
-    def say(self, text: str) -> None:
-        """Something happened that a person should know."""
 
 
 def run(
@@ -115,10 +103,7 @@ def _run_as_simulation(
     prepared: Prepared, conditions: Conditions, progress: Progress, interruption: Interruption
 ) -> tuple[list[TaskOutcome], list[CentralOutcome]]:
     def look(simulator: Simulator) -> bool:
-        nodes = [simulator.node(task) for task in range(len(prepared.streams))]
-        rounds = max((node.round for node in nodes if node is not None), default=0)
-        progress.update(rounds, lambda: [Totals() if node is None else node.totals for node in nodes], None)
-        return interruption.exit_code == 0
+        return look_at(progress, len(prepared.streams), simulator) and interruption.exit_code == 0
 
     simulator = build_simulator(prepared, conditions)
     finished = simulator.run(look=look)

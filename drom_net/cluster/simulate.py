@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from drom_net.cluster.plan import about_run, algorithm_of, node_specs, peer_specs
 from drom_net.cluster.prepare import Prepared
-from drom_net.protocol.node import Node, Pace
+from drom_net.cluster.progress import Progress
+from drom_net.metrics import Totals
+from drom_net.protocol.node import TIMES_DTYPE, Node, Pace
 from drom_net.records import TASK_DTYPE, central_dtype
-from drom_net.rundir import CentralOutcome, TaskOutcome
+from drom_net.rundir import CentralOutcome, TaskOutcome, summary_of
 from drom_net.runtime.build import build_peer, build_reducer, build_worker
 from drom_net.simulation.checks import PeersChecks, StarChecks
 from drom_net.simulation.network import Distribution, NetworkSettings, Stragglers, draw_factors, generator
 from drom_net.simulation.simulator import Fault, Simulator, peers_wiring, star_wiring
+from drom_net.timeline import Lane, make_lanes, peer_words, star_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,10 @@ class Conditions:
     """After how long a dead connection is noticed."""
     seed: int = 0
     """What all of it is drawn from; the run's own seed is another."""
+
+    def local_round_s(self, prepared: Prepared) -> float:
+        """How long a local round takes on the average, where there is no straggler."""
+        return prepared.config.data.pace_s if self.round_s is None else self.round_s.mean
 
 
 def build_simulator(prepared: Prepared, conditions: Conditions) -> Simulator:
@@ -100,7 +108,9 @@ def outcomes(
         rows = np.frombuffer(bytes(simulator.records[task]), dtype=TASK_DTYPE)
         result = node.result
         sent = (totals.bytes_sent, totals.bytes_received)
-        tasks.append(TaskOutcome(name, finished, len(rows), result.chain, result.totals, result.model, rows, *sent))
+        times = np.frombuffer(bytes(simulator.times[task]), dtype=TIMES_DTYPE)
+        figures = (result.chain, result.totals, result.model, rows, *sent)
+        tasks.append(TaskOutcome(name, finished, len(rows), *figures, times=times))
     centrals = []
     members: Sequence[tuple[int, ...] | None] = [None]
     if prepared.graph is not None:
@@ -111,6 +121,60 @@ def outcomes(
         rows = np.frombuffer(bytes(records), dtype=central_dtype(len(its_members or names)))
         centrals.append(CentralOutcome(finished, node.central_chain, rows, simulator.now, members=its_members))
     return tasks, centrals
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """A simulated run that has finished."""
+
+    prepared: Prepared
+    conditions: Conditions
+    simulator: Simulator
+
+    def to_json(self) -> dict[str, Any]:
+        """The summary, and what the network did, as plain JSON types."""
+        prepared, simulator = self.prepared, self.simulator
+        tasks, centrals = outcomes(prepared, simulator, finished=True)
+        summary = summary_of(tasks, centrals, about=about_run(prepared.config), driver="simulation")
+        nodes = [simulator.totals_of(index) for index in range(simulator.num_nodes)]
+        return summary | {
+            "messages": sum(node.messages_sent for node in nodes),
+            "bytes_sent": sum(node.bytes_sent for node in nodes),
+            "lost": sum(node.lost for node in nodes),
+            "doubled": sum(node.doubled for node in nodes),
+            "crashes": sum(node.crashes for node in nodes),
+            "events": simulator.events,
+        }
+
+
+def forecast(prepared: Prepared, conditions: Conditions, progress: Progress) -> Forecast:
+    """Simulate a run to its end.
+
+    Raises:
+        ClusterError, DivergedError: It does not come to one.
+    """
+    simulator = build_simulator(prepared, conditions)
+    simulator.run(look=partial(look_at, progress, len(prepared.streams)))
+    return Forecast(prepared, conditions, simulator)
+
+
+def look_at(progress: Progress, num_tasks: int, simulator: Simulator) -> bool:
+    """Show how far a simulation is; True, for it is to go on."""
+    nodes = [simulator.node(task) for task in range(num_tasks)]
+    rounds = max((node.round for node in nodes if node is not None), default=0)
+    progress.update(rounds, lambda: [Totals() if node is None else node.totals for node in nodes], None)
+    return True
+
+
+def lanes_of(prepared: Prepared, simulator: Simulator) -> list[Lane]:
+    """What each task did when, for a picture."""
+    rows = [np.frombuffer(bytes(times), dtype=TIMES_DTYPE) for times in simulator.times[: len(prepared.streams)]]
+    if prepared.graph is None:
+        words = star_words(rows)
+    else:
+        delayed = prepared.config.algorithm.parameters.exchange == "delayed"
+        words = peer_words(prepared.graph.neighborhoods, rows, rounds=prepared.config.rounds, delayed=delayed)
+    return make_lanes(prepared.roster.tasks, rows, words)
 
 
 def _pace(round_s: Distribution, factor: float, seed: int, task: int) -> Pace:

@@ -93,6 +93,9 @@ class Node(Protocol):
     def on_timer(self, now: float) -> None:
         """Do what is due; called when `next_timer()` has come (or later)."""
 
+    def took_until(self, now: float) -> None:
+        """The last call on a timer has computed until now; a driver without such times need not tell."""
+
     def next_timer(self) -> float:
         """When to call `on_timer`; a time in the past means at once, infinity never."""
 

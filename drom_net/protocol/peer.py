@@ -76,6 +76,8 @@ class _Neighbor:
     address: str
     """Where it speaks from; empty until a neighbor that connects to us has joined."""
     joined: bool = False
+    spoke_at: float = -math.inf
+    """When it was last heard of."""
     incarnation: int = 0
     """That of its Hello."""
     words: dict[int, Contribution] = field(default_factory=dict)
@@ -222,6 +224,7 @@ class Peer(Tray):
             return
         if isinstance(message, Welcome | Push | Resend | Goodbye):
             self._on_joined(task)  # it would not speak to us, had it not let us in: its Welcome may be lost
+        self._neighbors[task].spoke_at = now
         match message:
             case Push(round=t, contribution=contribution):
                 self._on_push(task, t, contribution)
@@ -265,6 +268,14 @@ class Peer(Tray):
             self._ask()
         if self._stall.ask(now):
             self._events.append(Stalled(self.round, self._waiting_for(), now - self._since))
+
+    def took_until(self, now: float) -> None:
+        if self.state is PeerState.WAITING:
+            if self._since == self._now:
+                self._since = now
+            if self._idle_since == self._now:
+                self._idle_since = now
+        self._now = now
 
     def next_timer(self) -> float:
         ready = math.inf
@@ -599,8 +610,9 @@ class Peer(Tray):
     def _ask(self) -> None:
         """Ask for what this state waits for."""
         for task, neighbor in self._neighbors.items():
-            if self.state is PeerState.JOINING and not neighbor.joined and task < self._task:
-                self._say(task, self._hello)
+            silent = not neighbor.joined or neighbor.spoke_at < self._since
+            if task < self._task and silent and not neighbor.done and self.state is not PeerState.FINISHING:
+                self._say(task, self._hello)  # it may have been started anew, and not know who we are
             elif self.state is PeerState.FINISHING and not neighbor.confirmed:
                 self._say(task, self._goodbye())
         if self.state is PeerState.WAITING:

@@ -181,6 +181,9 @@ class Reducer(Tray):
         if self._stall.ask(now) and (math.isfinite(self._join_by) or self._push_vectors):
             self._events.append(Stalled(self._round.number, self._waiting_for(), now - self._round.opened_at))
 
+    def took_until(self, now: float) -> None:
+        pass
+
     def next_timer(self) -> float:
         return min(self._join_by, self._stall.due, *self._lost.values())
 

@@ -166,6 +166,11 @@ class Worker(Tray):
         if self._stall.ask(now):
             self._events.append(Stalled(self.round, f"the reducer at {self._endpoint}", now - self._since))
 
+    def took_until(self, now: float) -> None:
+        if self.state is WorkerState.WAITING and self._since == self._now:
+            self._since = now
+        self._now = now
+
     def next_timer(self) -> float:
         if self.state is WorkerState.STEPPING:
             return max(self._now, self._next_example_at)

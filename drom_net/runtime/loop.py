@@ -48,6 +48,8 @@ def drive(
         while True:
             if node.next_timer() <= now:
                 node.on_timer(now)
+                now = clock()
+                node.took_until(now)
             flush(node, transport, on_event)
             if node.finished:
                 return True

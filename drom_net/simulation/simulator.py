@@ -189,6 +189,10 @@ class Simulator:
                 self._at(cut.from_s + detect_s, partial(self._notice_partition, cut, False))
                 self._at(cut.to_s, partial(self._notice_partition, cut, True))
 
+    @property
+    def num_nodes(self) -> int:
+        return len(self._slots)
+
     def node(self, index: int) -> Any:
         """The node as it is; None while it is down."""
         return self._slots[index].node

@@ -1,0 +1,123 @@
+"""Times and faults as people write them on a command line."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from drom_net.cli.options import task_index
+from drom_net.errors import UsageError
+from drom_net.simulation.network import Distribution, Partition, Stragglers, parse_stragglers
+from drom_net.simulation.simulator import Crash, Pause
+
+
+class Parsed(click.ParamType):
+    """A value that a function reads; its ValueError becomes the message."""
+
+    def __init__(self, name: str, read: Callable[[str], Any]) -> None:
+        self.name = name
+        self._read = read
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            return self._read(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def seconds(text: str) -> float:
+    """``20ms`` as 0.02. Raises ValueError for what is no fixed time."""
+    try:
+        time = Distribution.parse(text)
+    except ValueError:
+        time = None
+    if time is None or time.kind != "constant":
+        raise ValueError(f'expected a time such as 20ms or 1.5s, got "{text}"')
+    return time.first
+
+
+def probability(text: str) -> float:
+    """``0.01`` or ``1%``. Raises ValueError for what is no number from 0 to 1."""
+    number, percent = text.removesuffix("%"), text.endswith("%")
+    try:
+        value = float(number) / (100.0 if percent else 1.0)
+    except ValueError:
+        value = math.nan
+    if not 0.0 <= value <= 1.0:
+        raise ValueError(f'expected a probability such as 0.01 or 1%, got "{text}"')
+    return value
+
+
+_RATES = {"": 1.0, "bit": 0.125, "kbit": 125.0, "mbit": 125e3, "gbit": 125e6, "b": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9}
+
+
+def bytes_per_s(text: str) -> float:
+    """``100Mbit`` or ``12.5MB``, a second. Raises ValueError for what is none."""
+    found = re.fullmatch(r"([0-9.]+)\s*([a-zA-Z]*)(?:/s)?", text.strip())
+    try:
+        rate = float(found[1]) * _RATES[found[2].lower()] if found else 0.0
+    except (KeyError, ValueError):
+        rate = 0.0
+    if not rate > 0.0:
+        raise ValueError(f'expected a bandwidth such as 100Mbit or 12MB (a second), got "{text}"')
+    return rate
+
+
+TIME = Parsed("time", Distribution.parse)
+FIXED_TIME = Parsed("time", seconds)
+PROBABILITY = Parsed("probability", probability)
+BANDWIDTH = Parsed("bandwidth", bytes_per_s)
+STRAGGLERS: Parsed = Parsed("share:factor", parse_stragglers)
+NO_STRAGGLERS: tuple[Stragglers, ...] = ()
+
+
+def read_partition(text: str, names: Sequence[str]) -> Partition:
+    """``a,b|c@10s..20s``: from 10 s to 20 s the groups a, b and c are apart; others are one more group.
+
+    Raises:
+        UsageError: It is none, or names no node.
+    """
+    groups, at, times = text.partition("@")
+    start, dots, end = times.partition("..")
+    try:
+        if not at or not dots:
+            raise ValueError
+        from_s, to_s = seconds(start), seconds(end)
+        if from_s >= to_s:
+            raise ValueError
+    except ValueError:
+        raise UsageError(f'--partition: expected GROUP|GROUP@FROM..TO such as 0,1|2@10s..20s, got "{text}"') from None
+    parts = [[_node(one, names, "--partition") for one in group.split(",")] for group in groups.split("|")]
+    return Partition(tuple(frozenset(part) for part in parts), from_s, to_s)
+
+
+def read_crash(text: str, names: Sequence[str]) -> Crash:
+    """``site-3@5s+2s``: it dies at 5 s and is back 2 s later. Raises UsageError for what is none."""
+    return Crash(*_fault(text, names, "--crash"))
+
+
+def read_pause(text: str, names: Sequence[str]) -> Pause:
+    """``site-3@5s+2s``: at 5 s it stands still for 2 s. Raises UsageError for what is none."""
+    return Pause(*_fault(text, names, "--pause"))
+
+
+def _fault(text: str, names: Sequence[str], option: str) -> tuple[int, float, float]:
+    node, at, times = text.rpartition("@")
+    start, plus, length = times.partition("+")
+    try:
+        if not at or not plus:
+            raise ValueError
+        return _node(node, names, option), seconds(start), seconds(length)
+    except ValueError:
+        raise UsageError(f'{option}: expected NODE@TIME+DURATION such as 3@5s+2s, got "{text}"') from None
+
+
+def _node(text: str, names: Sequence[str], option: str) -> int:
+    """The node's number: a task's, or that of the reducer behind them."""
+    return task_index(list(names), text.strip(), option=option)

@@ -1,0 +1,228 @@
+"""drom-net simulate: how long a run would take on such a network, before anyone rents a machine."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from drom_net.cli import durations, options
+from drom_net.cli.output import LiveProgress, choose_progress, count_of, print_json, print_table, size
+from drom_net.cli.run import load_and_prepare
+from drom_net.cluster.plan import ALMOST, least_tau, waiting_share
+from drom_net.cluster.prepare import Prepared, with_parameters
+from drom_net.cluster.run import Progress
+from drom_net.cluster.run import run as run_prepared
+from drom_net.cluster.simulate import Conditions, Forecast, forecast, lanes_of
+from drom_net.plots import check_plot_file, draw_timeline
+from drom_net.simulation.network import Distribution, NetworkSettings, Stragglers
+
+_EXCHANGES = ("blocking", "overlap", "delayed")
+
+
+@click.command()
+@options.config_file
+@click.option(
+    "--latency",
+    type=durations.TIME,
+    default="1ms",
+    show_default=True,
+    help="One way, drawn for each message: 50ms, 20ms..80ms, normal(50ms,10ms), lognormal(50ms,0.5) or "
+    "exponential(50ms).",
+)
+@click.option("--bandwidth", type=durations.BANDWIDTH, help="Of each node's line, each direction, a second: 100Mbit.")
+@click.option("--loss", type=durations.PROBABILITY, default="0", help="The share of messages that is lost: 0.01 or 1%.")
+@click.option("--duplicate", type=durations.PROBABILITY, default="0", help="The share that comes twice.")
+@click.option("--reorder", type=durations.PROBABILITY, default="0", help="The share that others overtake.")
+@click.option(
+    "--round", "round_s", type=durations.TIME, help="How long a local round takes; by default FILE's data.pace_s."
+)
+@click.option("--central", "central_s", type=durations.TIME, default="0", help="How long a central step takes.")
+@click.option("--stragglers", type=durations.STRAGGLERS, default="", help="A share of slow tasks: 10%:5x, 1%:20x.")
+@click.option("--partition", "partitions", multiple=True, metavar="GROUP|GROUP@FROM..TO", help="0,1|2,3@10s..20s")
+@click.option("--crash", "crashes", multiple=True, metavar="NODE@TIME+DOWN", help="A node dies and comes back: 3@5s+2s")
+@click.option("--pause", "pauses", multiple=True, metavar="NODE@TIME+FOR", help="A node stands still: 3@5s+2s")
+@click.option("--sim-seed", type=click.IntRange(0), default=0, show_default=True, help="What all of it is drawn from.")
+@click.option("--compare/--no-compare", default=True, help="Whether to run the other exchanges and tau beside it.")
+@click.option("--draw", type=click.Path(path_type=Path), help="Draw who did what when to this file, .png or .svg.")
+@click.option("--out", type=click.Path(path_type=Path), help="Also write a run directory.")
+@options.overrides
+@options.as_json
+@click.option("-q", "--quiet", is_flag=True, help="No progress.")
+def simulate(
+    file: Path,
+    *,
+    latency: Distribution,
+    bandwidth: float | None,
+    loss: float,
+    duplicate: float,
+    reorder: float,
+    round_s: Distribution | None,
+    central_s: Distribution,
+    stragglers: tuple[Stragglers, ...],
+    partitions: tuple[str, ...],
+    crashes: tuple[str, ...],
+    pauses: tuple[str, ...],
+    sim_seed: int,
+    compare: bool,
+    draw: Path | None,
+    out: Path | None,
+    overrides: tuple[str, ...],
+    as_json: bool,
+    quiet: bool,
+) -> int:
+    """Run FILE's cluster on a virtual clock, and tell how long it would take on such a network.
+
+    The nodes are those of the real processes, and so are the results. Everything is drawn from --sim-seed.
+
+    \b
+    Example:
+      drom-net simulate configs/ring-12.yaml --latency 50ms --loss 0.01 --round 5ms --stragglers 10%:5x
+    """
+    if draw is not None:
+        check_plot_file(draw)
+    prepared = load_and_prepare(file, overrides)
+    names = prepared.roster.tasks
+    nodes = names if prepared.graph is not None else (*names, "reducer")
+    conditions = Conditions(
+        network=NetworkSettings(
+            latency=latency,
+            bandwidth_bytes_per_s=bandwidth or math.inf,
+            loss=loss,
+            duplicate=duplicate,
+            reorder=reorder,
+            partitions=tuple(durations.read_partition(text, nodes) for text in partitions),
+        ),
+        round_s=round_s,
+        central_s=central_s,
+        stragglers=stragglers,
+        faults=(
+            *(durations.read_crash(text, nodes) for text in crashes),
+            *(durations.read_pause(text, nodes) for text in pauses),
+        ),
+        detect_s=3.0 * prepared.config.timeouts.heartbeat_s,
+        seed=sim_seed,
+    )
+    progress = choose_progress(as_json=as_json, quiet=quiet)
+    progress.start(names, prepared.rounds)
+    with progress if isinstance(progress, LiveProgress) else contextlib.nullcontext():
+        found = forecast(prepared, conditions, progress)
+        others = _others(prepared, conditions, progress) if compare else []
+        if out is not None:
+            run_prepared(prepared, driver="simulation", out=out, progress=progress, conditions=conditions)
+    if draw is not None:
+        draw_timeline(lanes_of(prepared, found.simulator), draw, _title(prepared, latency))
+    hiding = _hiding(prepared, latency.mean, conditions.local_round_s(prepared))
+    if as_json:
+        more = {"run_directory": str(out) if out else None, "picture": str(draw) if draw else None}
+        print_json(found.to_json() | {"beside": others, "hiding": hiding} | more)
+        return 0
+    _print(prepared, found, others, hiding)
+    for what, path in (("run directory", out), ("picture", draw)):
+        if path is not None:
+            click.echo(f"{what} {path}")
+    return 0
+
+
+def _others(prepared: Prepared, conditions: Conditions, progress: Progress) -> list[dict[str, Any]]:
+    """The same run with each exchange and with tau = 1; none where there is a reducer."""
+    parameters = prepared.config.algorithm.parameters
+    if prepared.graph is None:
+        return []
+    taus = [1] if parameters.tau == 1 else [1, parameters.tau]
+    beside = []
+    for tau in taus:
+        for exchange in _EXCHANGES:
+            other = with_parameters(prepared, tau=tau, exchange=exchange)
+            if other is not None:
+                progress.start(prepared.roster.tasks, prepared.rounds)
+                row = forecast(other, conditions, progress).to_json()
+                beside.append({"exchange": exchange, "tau": tau} | {key: row[key] for key in _SHOWN})
+    return beside
+
+
+_SHOWN = ("seconds", "waiting_share", "messages", "bytes_sent", "error_rate")
+
+
+def _hiding(prepared: Prepared, latency_s: float, round_s: float) -> list[dict[str, Any]]:
+    """For each exchange what it hides of the latency."""
+    parameters = prepared.config.algorithm.parameters
+    if prepared.graph is None or not round_s or not isinstance(parameters.tau, int):
+        return []
+    speeds = {"latency_s": latency_s, "round_s": round_s}
+    return [
+        {
+            "exchange": exchange,
+            "least_tau": least_tau(exchange, **speeds),
+            "least_tau_almost": least_tau(exchange, at_most=ALMOST, **speeds),
+            "waiting_share": waiting_share(exchange, parameters.tau, **speeds),
+        }
+        for exchange in _EXCHANGES
+    ]
+
+
+def hiding_lines(hiding: Sequence[dict[str, Any]], latency_s: float, round_s: float) -> list[str]:
+    """The same for people."""
+    lines = []
+    for row in hiding:
+        almost = f"waits less than {100 * ALMOST:.0f} % of its time from tau = {row['least_tau_almost']} on"
+        if row["least_tau"] is not None:
+            almost = f"hides it from tau = {row['least_tau']} on"
+        lines.append(f"{row['exchange']} {almost}")
+    return [f"latency {1000 * latency_s:g} ms, local round {1000 * round_s:g} ms: " + "; ".join(lines)] if lines else []
+
+
+def _title(prepared: Prepared, latency: Distribution) -> str:
+    parameters = prepared.config.algorithm.parameters
+    how = f", tau {parameters.tau}, {parameters.exchange}" if prepared.graph is not None else ""
+    return f"{prepared.config.name}{how}, latency {1000 * latency.mean:g} ms (simulated)"
+
+
+def _print(
+    prepared: Prepared, found: Forecast, others: Sequence[dict[str, Any]], hiding: Sequence[dict[str, Any]]
+) -> None:
+    totals = found.to_json()
+    node = "worker" if prepared.graph is None else "peer"
+    click.echo(
+        f"{prepared.config.algorithm.name}, {count_of(len(prepared.roster.tasks), node)}, "
+        f"{count_of(totals['rounds'], 'round')}: {totals['seconds']:.4g} s"
+    )
+    waits = [task["waiting_share"] or 0.0 for task in totals["tasks"]]
+    names = [task["name"] for task in totals["tasks"]]
+    least, most = min(range(len(waits)), key=waits.__getitem__), max(range(len(waits)), key=waits.__getitem__)
+    click.echo(
+        f"waiting {_percent(totals['waiting_share'])} of the time: from {_percent(waits[least])} ({names[least]}) "
+        f"to {_percent(waits[most])} ({names[most]})"
+    )
+    faults = [f"{totals[key]} {key}" for key in ("lost", "doubled", "crashes") if totals[key]]
+    click.echo(
+        f"{count_of(totals['messages'], 'message')}, {size(totals['bytes_sent'])}"
+        + (f" ({', '.join(faults)})" if faults else "")
+    )
+    click.echo(f"error rate {_percent(totals['error_rate'])}, digest {totals['digest']}")
+    if others:
+        click.echo("")
+        rows = [
+            (
+                row["exchange"],
+                str(row["tau"]) if isinstance(row["tau"], int) else "by task",
+                f"{row['seconds']:.4g} s",
+                _percent(row["waiting_share"]),
+                size(row["bytes_sent"]),
+                _percent(row["error_rate"]),
+            )
+            for row in others
+        ]
+        print_table(["exchange", "tau", "run time", "waiting", "sent", "error rate"], rows, left=1)
+    latency_s, round_s = found.conditions.network.latency.mean, found.conditions.local_round_s(prepared)
+    for line in hiding_lines(hiding, latency_s, round_s):
+        click.echo(line)
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.1f} %"
