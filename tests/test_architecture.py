@@ -16,7 +16,7 @@ import drom_net
 
 ROOT = Path(drom_net.__file__).parent
 BELOW_THE_DRIVERS = ("algorithms", "protocol", "data", "topology", "learning", "records", "metrics", "seeding")
-BELOW_THE_DRIVERS += ("neighborhood", "reference")
+BELOW_THE_DRIVERS += ("neighborhood", "reference", "timeline")
 
 
 def modules(*under: str) -> list[Path]:
@@ -167,6 +167,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "learning": ("algorithms", "data", "errors", "metrics", "records", "seeding"),
     "neighborhood": ("algorithms", "topology"),
     "reference": ("algorithms", "data", "learning", "metrics", "neighborhood", "records"),
+    "timeline": ("neighborhood",),
     "protocol": ("algorithms", "errors", "fields", "learning", "metrics", "neighborhood", "protocol", "records"),
 }
 
