@@ -11,6 +11,7 @@ import numpy as np
 
 from drom_net.algorithms.features import Matrix
 from drom_net.errors import UsageError
+from drom_net.timeline import KINDS, Lane
 from drom_net.topology import Graph
 
 if TYPE_CHECKING:
@@ -24,6 +25,20 @@ _EDGE, _FILL, _RIM, _TEXT = "0.35", "0.93", "0.15", "0.1"  # grey, as a printer 
 _CIRCLE_POINTS = 165.0  # the radius of the circle on paper; 72 points are an inch
 _GRID_POINTS = 62.0  # between two nodes of a grid, at least
 _NAME_LIMIT = 16
+
+LANES_LIMIT = 30
+"""Tasks above which a timeline shows only some of them."""
+_LANES_SHOWN = 12
+_STRETCHES_SHOWN = 14.0  # sync rounds of a task side by side: each is wide enough to be seen
+_TIME_COLORS = {"local": "#66b56b", "communication": "#a3162e", "idle": "#e3e3e3"}  # three greys on a grey printer
+_TIME_NAMES = {
+    "local": "local: gradient computation",
+    "communication": "communication: word under way",
+    "idle": "idle: word not said yet",
+}
+_LANE_POINTS, _BAR_POINTS, _TICK_POINTS = 15.0, 9.0, 13.0
+
+Window = tuple[float | None, float | None]
 
 
 def draw_graph(graph: Graph, names: Sequence[str], path: Path, title: str) -> None:
@@ -64,6 +79,59 @@ def draw_graph(graph: Graph, names: Sequence[str], path: Path, title: str) -> No
         axes.text(x, y, str(task), ha="center", va="center_baseline", fontsize=0.95 * radius, color=_TEXT, zorder=4)
         if named:
             _draw_name(axes, shown[task], x, y, radius, below=on_grid)
+    _save(figure, path)
+
+
+def draw_timeline(
+    lanes: Sequence[Lane], path: Path, title: str, *, window: Window = (None, None), shown: int = _LANES_SHOWN
+) -> None:
+    """Draw what each task did when, as Figure 2 of the paper: local work green, communication red, idle time grey.
+
+    Args:
+        path: PNG or SVG by its suffix.
+        window: (from_s, to_s), in seconds since all tasks had begun. By default from there on for so many sync
+            rounds as can be seen side by side.
+        shown: Of more than `LANES_LIMIT` tasks so many, from the slowest to the fastest.
+
+    Raises:
+        UsageError: matplotlib is missing, the suffix is another, or there is nothing in the window.
+    """
+    draw_timelines([("", lanes)], path, title, window=window, shown=shown)
+
+
+def draw_timelines(
+    panels: Sequence[tuple[str, Sequence[Lane]]],
+    path: Path,
+    title: str,
+    *,
+    window: Window = (None, None),
+    shown: int = _LANES_SHOWN,
+) -> None:
+    """Draw several runs above each other over one time axis; arguments as for `draw_timeline`.
+
+    Args:
+        panels: (title, lanes) of each run. Of the same many tasks the same ones are shown: those chosen in the first.
+    """
+    check_plot_file(path)
+    begun = [_all_begun(lanes) for _, lanes in panels]
+    from_s, to_s = _window(panels, begun, window)
+    unit, scale = ("seconds", 1.0) if to_s - from_s >= 1.0 else ("milliseconds", 1000.0)
+    chosen: dict[tuple[str, ...], list[int]] = {}
+    for _, lanes in panels:
+        chosen.setdefault(tuple(lane.name for lane in lanes), _choose_lanes(lanes, shown))
+    picked = [[lanes[task] for task in chosen[tuple(lane.name for lane in lanes)]] for _, lanes in panels]
+    longest = max(min(len(lane.name), _NAME_LIMIT) for lanes in picked for lane in lanes)
+    figure, all_axes = _stacked([len(lanes) for lanes in picked], left=14.0 + 4.6 * longest, title=title)
+    for axes, (head, lanes), some, zero in zip(all_axes, panels, picked, begun, strict=True):
+        axes.set_xlim(scale * from_s, scale * to_s)
+        _draw_lanes(axes, some, zero, from_s, to_s, scale)
+        if len(some) < len(lanes):
+            head += f"{': ' if head else ''}{len(some)} of {len(lanes)} tasks, the slowest first"
+        axes.set_title(head, loc="left", fontsize=9, color=_TEXT, pad=4.0, parse_math=False)
+        axes.set_title(_spent_in_words(lanes), loc="right", fontsize=7.5, color=_EDGE, pad=4.0)
+    all_axes[-1].set_xlabel(f"{unit} since all tasks had begun", fontsize=8, color=_TEXT)
+    for axes in all_axes[:-1]:
+        axes.tick_params(labelbottom=False)
     _save(figure, path)
 
 
@@ -205,6 +273,114 @@ def _draw_name(axes: Axes, name: str, x: float, y: float, radius: float, *, belo
     ha = "center" if abs(side) < 0.1 else "left" if side > 0 else "right"
     va = "center_baseline" if abs(side) >= 0.6 else "bottom" if y > 0 else "top"
     axes.text(x * scale, y * scale, name, ha=ha, va=va, fontsize=size, color=_TEXT, zorder=5, parse_math=False)
+
+
+def _all_begun(lanes: Sequence[Lane]) -> float:
+    """When the last task has begun."""
+    return max((float(lane.stretches["begun_s"][0]) for lane in lanes if len(lane.stretches)), default=0.0)
+
+
+def _window(
+    panels: Sequence[tuple[str, Sequence[Lane]]], begun: Sequence[float], window: Window
+) -> tuple[float, float]:
+    """What is shown, in seconds since all tasks of a panel had begun."""
+    starts, ends, lasting = [], [], []
+    for (_, lanes), zero in zip(panels, begun, strict=True):
+        learned = [lane.stretches for lane in lanes if len(lane.stretches)]
+        starts.append(min((float(rows["begun_s"][0]) - zero for rows in learned), default=0.0))
+        ends.append(max((float(rows["closed_s"][-1]) - zero for rows in learned), default=0.0))
+        lasting.append(
+            np.median([(rows["closed_s"][-1] - rows["begun_s"][0]) / len(rows) for rows in learned] or [0.0])
+        )
+    from_s = 0.0 if window[0] is None else window[0]
+    to_s = window[1]
+    if to_s is None:
+        # The geometric mean: between what suits the run of the shortest and that of the longest stretches.
+        to_s = min(max(ends), from_s + _STRETCHES_SHOWN * math.sqrt(float(min(lasting) * max(lasting))))
+    if not (math.isfinite(from_s) and math.isfinite(to_s) and max(from_s, min(starts)) < min(to_s, max(ends))):
+        raise UsageError(
+            f"cannot draw from {from_s:g} s to {to_s:g} s: the run goes from {min(starts):g} s to {max(ends):g} s"
+        )
+    return from_s, to_s
+
+
+def _choose_lanes(lanes: Sequence[Lane], shown: int) -> list[int]:
+    """All, in task order; or of many the slowest, the fastest, and evenly between."""
+    if len(lanes) <= LANES_LIMIT:
+        return list(range(len(lanes)))
+
+    def slowness(task: int) -> float:
+        rows = lanes[task].stretches
+        return -lanes[task].spent.local_s / max(1, int(rows["round"][-1])) if len(rows) else 0.0
+
+    ranking = sorted(range(len(lanes)), key=slowness)
+    return [ranking[place] for place in np.linspace(0, len(lanes) - 1, max(2, shown)).round().astype(int).tolist()]
+
+
+def _stacked(counts: Sequence[int], *, left: float, title: str) -> tuple[Figure, list[Axes]]:
+    """A figure of a page's width with axes above each other, one for each number of lanes; a legend on top."""
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    width, head, gap, foot = 520.0, 44.0 if title else 20.0, 24.0, 34.0
+    heights = [_LANE_POINTS * count + 4.0 for count in counts]
+    height = head + sum(heights) + gap * len(counts) + foot
+    figure = Figure(figsize=(width / 72.0, height / 72.0), facecolor="white")
+    top, all_axes = height - head, []
+    for count, own in zip(counts, heights, strict=True):
+        top -= gap + own
+        axes = figure.add_axes((left / width, top / height, (width - left - 12.0) / width, own / height))
+        top_lane = 0.5 + 2.0 / _LANE_POINTS
+        axes.set_ylim(count - 1.0 + top_lane, -top_lane)
+        all_axes.append(axes)
+    if title:
+        figure.text(
+            *(0.5, 1.0 - 13.0 / height), title, ha="center", va="center", fontsize=11, color=_TEXT, parse_math=False
+        )
+    handles: list[Patch | Line2D] = [
+        Patch(facecolor=_TIME_COLORS[kind], edgecolor=_RIM, linewidth=0.3, label=_TIME_NAMES[kind]) for kind in KINDS
+    ]
+    tick = Line2D([], [], color=_TEXT, linewidth=0.7, marker="|", markersize=8, linestyle="none", label="word said")
+    figure.legend(
+        handles=[*handles, tick],
+        loc="center",
+        bbox_to_anchor=(0.5, 1.0 - (head - 8.0) / height),
+        ncols=4,
+        fontsize=7.5,
+        frameon=False,
+        handlelength=1.4,
+        columnspacing=1.4,
+        handletextpad=0.5,
+    )
+    return figure, all_axes
+
+
+def _draw_lanes(axes: Axes, lanes: Sequence[Lane], zero: float, from_s: float, to_s: float, scale: float) -> None:
+    """Bars of each lane within the window; `zero` is the time of the lanes' clock at which the axis begins."""
+    bar, tick = _BAR_POINTS / _LANE_POINTS, _TICK_POINTS / _LANE_POINTS
+    for place, lane in enumerate(lanes):
+        for kind in KINDS:
+            pairs = scale * np.clip(lane.segments(kind) - zero, from_s, to_s)
+            spans = [(begin, end - begin) for begin, end in pairs.tolist() if end > begin]
+            axes.broken_barh(spans, (place - bar / 2.0, bar), facecolors=_TIME_COLORS[kind], linewidth=0.0)
+        said = lane.stretches["said_s"][:-1] - zero  # the last stretch ends with the run, not with a word
+        said = scale * said[(from_s <= said) & (said <= to_s)]
+        axes.vlines(said, place - tick / 2.0, place + tick / 2.0, colors=_TEXT, linewidths=0.6)
+    shown = [name if len(name) <= _NAME_LIMIT else f"{name[: _NAME_LIMIT - 1]}…" for name in (x.name for x in lanes)]
+    axes.set_yticks(range(len(lanes)), shown, fontsize=7.5, color=_TEXT, parse_math=False)
+    axes.tick_params(axis="y", length=0.0)
+    axes.tick_params(axis="x", labelsize=7.5, color=_EDGE, labelcolor=_TEXT, length=3.0)
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+    axes.spines["bottom"].set_color(_EDGE)
+
+
+def _spent_in_words(lanes: Sequence[Lane]) -> str:
+    """``whole run: local 71 %, communication 9 %, idle 20 %``"""
+    sums = np.sum([lane.spent for lane in lanes], axis=0)
+    shares = 100.0 * sums / (sums.sum() or 1.0)
+    return "whole run: " + ", ".join(f"{kind} {share:.0f} %" for kind, share in zip(KINDS, shares, strict=True))
 
 
 def _save(figure: Figure, path: Path) -> None:

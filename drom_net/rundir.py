@@ -8,6 +8,8 @@
     model.npz          W (a row a task), A where the algorithm has one, tasks, features, preprocessing
     records.csv        one row per task and round (or records.parquet)
     rounds.csv         one row per central step (or rounds.parquet)
+    timeline.csv       one row per task and sync round: when its word was said and until when it waited, in seconds
+                       since the first task began (or timeline.parquet); the plain loop has no clock and writes none
     logs/              what the processes said
     nodes/             while it runs, and for nodes started by hand: each node's own folder
 """
@@ -35,11 +37,13 @@ from drom_net.algorithms.features import Vector
 from drom_net.data.dataset import Dataset
 from drom_net.errors import UsageError
 from drom_net.metrics import Totals, total
+from drom_net.protocol.node import TIMES_DTYPE
 from drom_net.records import TASK_DTYPE, central_chain_of, central_dtype, peers_chain, run_digest, task_chain_of
 from drom_net.summary import TaskFigures, summarize, write_json
 
 NODES, LOGS = "nodes", "logs"
 Rows = npt.NDArray[np.void]
+_TIMELINE = TIMES_DTYPE.names or ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,8 @@ class TaskOutcome:
     bytes_sent: int = 0
     bytes_received: int = 0
     run_id: str = ""
+    times: Rows | None = None
+    """As protocol.node.TIMES_DTYPE, by one clock for all tasks; None where none was read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +137,7 @@ def read_task_outcome(folder: Path) -> TaskOutcome:
         result["bytes_sent"],
         result["bytes_received"],
         result["run_id"],
+        _read_rows(folder, TIMES_DTYPE, "times.bin") if (folder / "times.bin").exists() else None,
     )
 
 
@@ -213,7 +220,7 @@ def write_results(
     driver: str,
     file_format: str,
 ) -> dict[str, Any]:
-    """Write model, records and summary of a run that has ended, in order or by an interruption.
+    """Write model, records, timeline and summary of a run that has ended, in order or by an interruption.
 
     Args:
         centrals: The reducer's, or each peer's in task order.
@@ -226,19 +233,29 @@ def write_results(
     """
     write_model(run_dir / "model.npz", tasks, **data_facts)
     write_records(run_dir, tasks, centrals, file_format=file_format)
+    write_timeline(run_dir, tasks, file_format=file_format)
     central_chain = _central_chain([central.chain for central in centrals], peers=centrals[0].members is not None)
     finished = all(task.finished for task in tasks) and all(central.finished for central in centrals)
-    summary = summarize(
-        [TaskFigures(task.name, task.rounds, task.totals, task.bytes_sent, task.bytes_received) for task in tasks],
-        about=about | {"positive": data_facts["positive"]},
+    summary = summary_of(tasks, centrals, about=about | {"positive": data_facts["positive"]}, driver=driver)
+    write_json(run_dir / "summary.json", summary)
+    return summary
+
+
+def summary_of(
+    tasks: Sequence[TaskOutcome], centrals: Sequence[CentralOutcome], *, about: dict[str, str], driver: str
+) -> dict[str, Any]:
+    """The summary of a run that has ended; arguments as for `write_results`."""
+    central_chain = _central_chain([central.chain for central in centrals], peers=centrals[0].members is not None)
+    finished = all(task.finished for task in tasks) and all(central.finished for central in centrals)
+    return summarize(
+        [_figures(task) for task in tasks],
+        about=about,
         driver=driver,
         rounds=max(task.rounds for task in tasks),
         seconds=max(central.seconds for central in centrals),
         digest=run_digest([task.chain for task in tasks], central_chain),
         status="finished" if finished else "interrupted",
     )
-    write_json(run_dir / "summary.json", summary)
-    return summary
 
 
 def write_records(
@@ -267,6 +284,43 @@ def write_records(
         per_round = _Table(["task", "name", *columns], _peers_rounds(names, centrals))
     per_task.write(run_dir / f"records.{file_format}")
     per_round.write(run_dir / f"rounds.{file_format}")
+
+
+def write_timeline(run_dir: Path, tasks: Sequence[TaskOutcome], *, file_format: str = "csv") -> None:
+    """Write timeline.* as CSV or Parquet, in seconds since the earliest row; nothing where a task has no times."""
+    times = [task.times for task in tasks if task.times is not None]
+    if len(times) < len(tasks):
+        return
+    start = min((float(rows["said_s"].min()) for rows in times if len(rows)), default=0.0)
+    table = _Table(
+        ["task", "name", *_TIMELINE],
+        (
+            [index, task.name, t, *(round(second - start, 6) for second in seconds)]
+            for index, (task, rows) in enumerate(zip(tasks, times, strict=True))
+            for t, *seconds in rows.tolist()
+        ),
+    )
+    table.write(run_dir / f"timeline.{file_format}")
+
+
+def read_timeline(run_dir: Path, names: Sequence[str]) -> list[Rows]:
+    """Each task's rows as protocol.node.TIMES_DTYPE, in seconds since the earliest of the run.
+
+    Raises:
+        UsageError: There is no timeline, or it is damaged.
+    """
+    if not any((run_dir / f"timeline.{suffix}").exists() for suffix in ("csv", "parquet")):
+        raise UsageError(f"{run_dir} has no timeline: the plain loop has no clock, and earlier versions wrote none")
+    per_task: list[list[tuple[object, ...]]] = [[] for _ in names]
+    try:
+        columns, table = _read_table(run_dir, "timeline")
+        if columns != ["task", "name", *_TIMELINE]:
+            raise ValueError(f"its columns are {', '.join(columns)}")
+        for task, _, t, *seconds in table:
+            per_task[int(task)].append((int(t), *map(float, seconds)))
+        return [np.array(rows, dtype=TIMES_DTYPE) for rows in per_task]
+    except (ValueError, IndexError) as error:
+        raise UsageError(f"the timeline in {run_dir} is damaged: {error}") from None
 
 
 def read_records(run_dir: Path, names: Sequence[str]) -> tuple[list[Rows], list[Rows], bool]:
@@ -390,6 +444,15 @@ def write_environment(path: Path, *, blas: str) -> None:
             "byte_order": sys.byteorder,
         },
     )
+
+
+def _figures(task: TaskOutcome) -> TaskFigures:
+    waiting_s = learning_s = None
+    if task.times is not None:
+        idle, closed = task.times["idle_s"], task.times["closed_s"]
+        waiting_s = round(float((closed - idle).sum()), 6)
+        learning_s = round(float(closed[-1] - closed[0]), 6) if len(closed) else 0.0
+    return TaskFigures(task.name, task.rounds, task.totals, task.bytes_sent, task.bytes_received, waiting_s, learning_s)
 
 
 def _central_chain(chains: Sequence[bytes], *, peers: bool) -> bytes:

@@ -22,6 +22,10 @@ class TaskFigures:
     bytes_sent: int = 0
     """By the task's worker: headers and vectors, before the transport's own framing."""
     bytes_received: int = 0
+    waiting_s: float | None = None
+    """How long there was nothing to do but to wait for others; None where no clock was read."""
+    learning_s: float | None = None
+    """From the beginning of learning to its end."""
 
 
 def summarize(
@@ -60,6 +64,7 @@ def summarize(
         **asdict(sums),
         "bytes_sent": sum(task.bytes_sent for task in tasks),
         "bytes_received": sum(task.bytes_received for task in tasks),
+        "waiting_share": _waiting_share(tasks),
         "digest": digest,
         "tasks": [
             {
@@ -72,10 +77,21 @@ def summarize(
                 **asdict(task.totals),
                 "bytes_sent": task.bytes_sent,
                 "bytes_received": task.bytes_received,
+                "waiting_s": task.waiting_s,
+                "learning_s": task.learning_s,
             }
             for index, task in enumerate(tasks)
         ],
     }
+
+
+def _waiting_share(tasks: Sequence[TaskFigures]) -> float | None:
+    """Which part of all tasks' time they waited; None where that is not known of all."""
+    waited = [task.waiting_s for task in tasks if task.waiting_s is not None]
+    learned = [task.learning_s for task in tasks if task.learning_s is not None]
+    if len(waited) < len(tasks) or len(learned) < len(tasks) or sum(learned) <= 0.0:
+        return None
+    return round(sum(waited) / sum(learned), 6)
 
 
 def write_json(path: Path, document: object) -> None:

@@ -16,7 +16,7 @@ import drom_net
 
 ROOT = Path(drom_net.__file__).parent
 BELOW_THE_DRIVERS = ("algorithms", "protocol", "data", "topology", "learning", "records", "metrics", "seeding")
-BELOW_THE_DRIVERS += ("neighborhood", "reference", "simulation")
+BELOW_THE_DRIVERS += ("neighborhood", "reference", "simulation", "timeline")
 
 
 def modules(*under: str) -> list[Path]:
@@ -168,6 +168,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "neighborhood": ("algorithms", "topology"),
     "reference": ("algorithms", "data", "learning", "metrics", "neighborhood", "records"),
     "simulation": ("errors", "neighborhood", "protocol", "seeding", "simulation"),
+    "timeline": ("neighborhood",),
     "protocol": ("algorithms", "errors", "fields", "learning", "metrics", "neighborhood", "protocol", "records"),
 }
 

@@ -176,6 +176,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: 
 
 def print_result(summary: dict[str, Any]) -> None:
     """One run: a row for each task, the figures over all, the digest."""
+    waiting = summary.get("waiting_share")  # earlier versions did not know it
     seen = summary["seen_errors"] != summary["errors"]
     columns = ["task", "examples", "error rate", "F1", "outliers", "sent", "received"]
     if seen:
@@ -192,8 +193,11 @@ def print_result(summary: dict[str, Any]) -> None:
         f"\n{summary['algorithm']} on {summary['dataset']}, driver {summary['driver']}: {summary['status']} after "
         f"{summary['rounds']} rounds, {duration(summary['seconds'])}\n"
         f"error rate {percent(summary['error_rate'])} (mean over tasks {percent(summary['error_rate_macro'])}), "
-        f"F1 {fraction(summary['f1'])}" + (f" (+1 is {summary['positive']})" if "positive" in summary else "") + "\n"
-        f"digest {summary['digest']}"
+        f"F1 {fraction(summary['f1'])}"
+        + (f" (+1 is {summary['positive']})" if "positive" in summary else "")
+        + "\n"
+        + (f"waited for others {100 * waiting:.1f} % of the time\n" if waiting is not None else "")
+        + f"digest {summary['digest']}"
     )
 
 

@@ -15,25 +15,46 @@ from drom_net.algorithms.features import dot
 from drom_net.cli import options
 from drom_net.cli.output import print_comparison, print_json, print_result
 from drom_net.cluster.merge import merge_nodes
+from drom_net.cluster.plan import peer_graph
+from drom_net.config import load_config
 from drom_net.data.preprocessing import Preprocessing
 from drom_net.data.rows import read_rows
 from drom_net.data.stream import SparseRows
-from drom_net.errors import DromNetError
-from drom_net.rundir import load_model, load_summary, recompute_digest, wrong_figures
+from drom_net.errors import DromNetError, UsageError
+from drom_net.plots import check_plot_file, draw_timeline, draw_timelines
+from drom_net.rundir import load_model, load_summary, read_timeline, recompute_digest, wrong_figures
+from drom_net.timeline import Lane, make_lanes, peer_words, star_words
 
 
 @click.command()
 @click.argument("run_dirs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN_DIR...")
+@click.option(
+    "--timeline", "picture", type=click.Path(path_type=Path), help="Draw who worked and waited when: .png or .svg."
+)
+@click.option("--from", "from_s", type=float, metavar="S", help="From so many seconds after all tasks had begun.")
+@click.option("--to", "to_s", type=float, metavar="S", help="To there; by default the first sync rounds.")
 @options.as_json
-def show(run_dirs: tuple[Path, ...], as_json: bool) -> None:
+def show(
+    run_dirs: tuple[Path, ...], picture: Path | None, from_s: float | None, to_s: float | None, as_json: bool
+) -> None:
     """Print the result of a finished run, or of several runs of the same tasks side by side.
+
+    The timeline shows each task's own work, its waits for words that are under way, and its waits for words that a
+    neighbor has not said yet; of several runs above each other.
 
     \b
     Examples:
       drom-net show runs/quickstart
       drom-net show runs/quickstart runs/quickstart-local
+      drom-net show runs/blocking runs/delayed --timeline waits.png --to 0.5
     """
+    if picture is None and (from_s is not None or to_s is not None):
+        raise UsageError("--from and --to choose what --timeline draws, which is not given")
+    if picture is not None:
+        check_plot_file(picture)
     summaries = [load_summary(run_dir) for run_dir in run_dirs]
+    if picture is not None:
+        _draw(run_dirs, summaries, picture, (from_s, to_s))
     if as_json:
         print_json(summaries[0] if len(summaries) == 1 else summaries)
     elif len(summaries) == 1:
@@ -42,6 +63,37 @@ def show(run_dirs: tuple[Path, ...], as_json: bool) -> None:
         algorithms = [summary["algorithm"] for summary in summaries]
         distinct = len(set(algorithms)) == len(algorithms)
         print_comparison(summaries, algorithms if distinct else [run_dir.name for run_dir in run_dirs])
+    if picture is not None and not as_json:
+        click.echo(f"picture {picture}")
+
+
+def _draw(
+    run_dirs: tuple[Path, ...],
+    summaries: list[dict[str, Any]],
+    picture: Path,
+    window: tuple[float | None, float | None],
+) -> None:
+    panels = [
+        (run_dir.absolute().name, _lanes(run_dir, summary))
+        for run_dir, summary in zip(run_dirs, summaries, strict=True)
+    ]
+    if len(panels) == 1:
+        draw_timeline(panels[0][1], picture, f"{summaries[0]['name']}: {summaries[0]['algorithm']}", window=window)
+    else:
+        names = {summary["name"] for summary in summaries}
+        draw_timelines(panels, picture, names.pop() if len(names) == 1 else "", window=window)
+
+
+def _lanes(run_dir: Path, summary: dict[str, Any]) -> list[Lane]:
+    """What each task of a run did when; who waited for whom follows from the configuration as run."""
+    names = [task["name"] for task in summary["tasks"]]
+    rows = read_timeline(run_dir, names)
+    config = load_config(run_dir / "config.yaml")
+    graph = peer_graph(config, names)
+    if graph is None:
+        return make_lanes(names, rows, star_words(rows))
+    delayed = config.algorithm.parameters.exchange == "delayed"
+    return make_lanes(names, rows, peer_words(graph.neighborhoods, rows, rounds=config.rounds, delayed=delayed))
 
 
 @click.command()

@@ -15,6 +15,10 @@ import pytest
 from processes import CONFIGS
 
 from drom_net.cli import group, main
+from drom_net.metrics import Totals
+from drom_net.protocol.node import TIMES_DTYPE
+from drom_net.records import TASK_DTYPE
+from drom_net.rundir import TaskOutcome, write_timeline
 
 QUICK = str(CONFIGS / "quickstart.yaml")
 
@@ -192,6 +196,84 @@ def test_parquet_records_verify_too(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert call(capsys, "verify", "run")[0] == 0
 
 
+def write_times(run: Path, *, file_format: str = "csv") -> None:
+    """The timeline of a run of three tasks, by the clock of processes; the loop itself reads none."""
+    outcomes = []
+    for task, name in enumerate("abc"):
+        said, closed = 1.7e9 + 1.25 + task, 1.7e9 + 4.5
+        rows = [(0, 1.7e9, 1.7e9, 1.7e9), (1, said, said, closed), (30, closed + 1.0, closed + 1.0, closed + 1.0)]
+        no_rows = np.zeros(0, dtype=TASK_DTYPE)
+        times = np.array(rows, dtype=TIMES_DTYPE)
+        outcomes.append(TaskOutcome(name, True, 30, b"", Totals(), {}, no_rows, times=times))
+    write_timeline(run, outcomes, file_format=file_format)
+
+
+def test_the_loop_has_no_timeline_and_show_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    call(capsys, "run", str(make_sites(tmp_path)), "--driver", "reference", "--out", "run", "-q")
+    assert not (tmp_path / "run" / "timeline.csv").exists()
+    _, out, _ = call(capsys, "show", "run", "--json")
+    summary = json.loads(out)
+    assert summary["waiting_share"] is None
+    assert [(task["waiting_s"], task["learning_s"]) for task in summary["tasks"]] == [(None, None)] * 3
+    code, out, err = call(capsys, "show", "run", "--timeline", "a.png")
+    assert (code, out) == (2, "")
+    assert err == "error: run has no timeline: the plain loop has no clock, and earlier versions wrote none\n"
+    assert not (tmp_path / "a.png").exists()
+
+
+@pytest.mark.parametrize("file_format", ["csv", "parquet"])
+def test_show_draws_the_timeline(file_format: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    if file_format == "parquet":
+        pytest.importorskip("pyarrow")
+    config = str(make_sites(tmp_path))
+    ring = ("--set", "algorithm.name=drom-d", "--set", "algorithm.exchange=delayed", "--set", "topology.graph=ring")
+    for out, more in (("star", ()), ("ring", ring)):
+        assert call(capsys, "run", config, "--driver", "reference", "--out", out, "-q", *more)[0] == 0
+        write_times(tmp_path / out, file_format=file_format)
+    code, out, err = call(capsys, "show", "star", "--timeline", "a.svg")
+    assert (code, err) == (0, "")
+    assert out.rstrip().endswith("picture a.svg")
+    text = (tmp_path / "a.svg").read_text()
+    assert "sites: drom" in text
+    # All begin at 0 and say their words at 1.25, 2.25 and 3.25; the reducer answers at 4.5, and they end at 5.5.
+    assert "local 59 %, communication 23 %, idle 18 %" in text
+    code, out, err = call(capsys, "show", "star", "ring", "--timeline", "b.svg", "--to", "0.5", "--json")
+    assert (code, err) == (0, "")
+    assert [summary["algorithm"] for summary in json.loads(out)] == ["drom", "drom-d"]
+    text = (tmp_path / "b.svg").read_text()
+    assert "<!-- star -->" in text
+    assert "<!-- ring -->" in text
+    assert "local 59 %, communication 41 %, idle 0 %" in text  # delayed: the first sync round waits for no word
+    code, _, err = call(capsys, "show", "star", "--timeline", "c.png", "--from", "9")
+    assert code == 2
+    assert err == "error: cannot draw from 9 s to 5.5 s: the run goes from 0 s to 5.5 s\n"
+
+
+def test_a_damaged_timeline_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    call(capsys, "run", str(make_sites(tmp_path)), "--driver", "reference", "--out", "run", "-q")
+    for text in ("task,name\n", "task,name,round,said_s,idle_s,closed_s\n0,a,x,0,0,0\n", ""):
+        (tmp_path / "run" / "timeline.csv").write_text(text)
+        code, _, err = call(capsys, "show", "run", "--timeline", "a.png")
+        assert code == 2
+        assert err.startswith("error: the timeline in run is damaged: ")
+
+
+def test_the_summary_of_an_earlier_version_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    call(capsys, "run", str(make_sites(tmp_path)), "--driver", "reference", "--out", "run", "-q")
+    path = tmp_path / "run" / "summary.json"
+    summary = json.loads(path.read_text())
+    path.write_text(json.dumps(summary | {"waiting_share": 0.12345}))
+    assert "waited for others 12.3 % of the time\ndigest " in call(capsys, "show", "run")[1]
+    del summary["waiting_share"]
+    path.write_text(json.dumps(summary))
+    code, out, _ = call(capsys, "show", "run")
+    assert code == 0
+    assert "waited" not in out
+
+
 def test_predict_labels_rows_from_standard_input(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -336,6 +418,8 @@ def test_a_gz_that_is_none_and_a_wrong_index_are_told(
         (["run", QUICK, "--set", "reducer.endpoint=tcp://a:1", "--set", "reducer.bind=tcp://0.0.0.0:1"], "--insecure"),
         (["check", QUICK, "--set", "timeouts.resend_cap_s=0.1"], "resend_cap_s of at least resend_after_s"),
         (["predict", ".", "--task", "0"], "model.npz is missing"),
+        (["show", "a", "--to", "3"], "--from and --to choose what --timeline draws"),
+        (["show", "a", "--timeline", "b.jpg"], "b.jpg: expected a name that ends in .png or .svg"),
     ],
 )
 def test_wrong_use_is_told_with_exit_code_2(
@@ -483,7 +567,7 @@ def test_a_graph_that_changes_by_sync_round_is_described_costed_run_and_verified
         (
             "[]",
             "ring",
-            "expected a whole number of at least 1, or a list of such, one for each task, got an empty",
+            "expected a whole number of at least 1, or a list of such, one for each task, got an empty list",
         ),
         ("2.5", "ring", "expected a whole number of at least 1, or a list of such, one for each task, got 2.5"),
     ],

@@ -48,6 +48,7 @@ def test_workers_first_then_the_reducer_give_the_digest_of_the_loop(where: str, 
         assert processes.run("verify", "merged")[0] == 0
         assert json.loads((tmp_path / "merged" / "summary.json").read_text())["digest"] == expected
         assert (tmp_path / "merged" / "records.csv").read_text() == (tmp_path / "loop" / "records.csv").read_text()
+        assert len((tmp_path / "merged" / "timeline.csv").read_text().splitlines()) == 1 + 4 * (200 + 2)
 
 
 def test_a_second_worker_of_one_task_is_rejected_and_the_first_goes_on(tmp_path: Path) -> None:
@@ -231,6 +232,9 @@ def test_peers_started_by_hand_give_the_digest_of_the_loop(tmp_path: Path) -> No
         assert processes.run("merge", "hand", "--out", "merged")[0] == 0
         assert processes.run("verify", "merged")[0] == 0
         assert json.loads((tmp_path / "merged" / "summary.json").read_text())["digest"] == expected
+        assert 0.0 < json.loads((tmp_path / "merged" / "summary.json").read_text())["waiting_share"] < 1.0
+        assert len((tmp_path / "merged" / "timeline.csv").read_text().splitlines()) == 1 + 4 * (16 + 2)
+        assert not (tmp_path / "loop" / "timeline.csv").exists()
         for name in ("records.csv", "rounds.csv"):
             assert (tmp_path / "merged" / name).read_text() == (tmp_path / "loop" / name).read_text()
 
