@@ -234,8 +234,6 @@ def write_results(
     write_model(run_dir / "model.npz", tasks, **data_facts)
     write_records(run_dir, tasks, centrals, file_format=file_format)
     write_timeline(run_dir, tasks, file_format=file_format)
-    central_chain = _central_chain([central.chain for central in centrals], peers=centrals[0].members is not None)
-    finished = all(task.finished for task in tasks) and all(central.finished for central in centrals)
     summary = summary_of(tasks, centrals, about=about | {"positive": data_facts["positive"]}, driver=driver)
     write_json(run_dir / "summary.json", summary)
     return summary

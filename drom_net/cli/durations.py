@@ -15,7 +15,7 @@ from drom_net.simulation.network import Distribution, Partition, Stragglers, par
 from drom_net.simulation.simulator import Crash, Pause
 
 
-class Parsed(click.ParamType):
+class Parsed(click.ParamType):  # type: ignore[type-arg]  # click 8.1 has no type argument
     """A value that a function reads; its ValueError becomes the message."""
 
     def __init__(self, name: str, read: Callable[[str], Any]) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import resource
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
 from drom_net.algorithms.drom import PAPER, DromParameters
 from drom_net.cli import options
+from drom_net.cli.durations import FIXED_TIME
 from drom_net.cli.output import (
     LiveProgress,
     choose_progress,
@@ -20,7 +23,7 @@ from drom_net.cli.output import (
     print_table,
     size,
 )
-from drom_net.cluster.plan import cost
+from drom_net.cluster.plan import ALMOST, cost, hiding_table
 from drom_net.cluster.prepare import Prepared, prepare
 from drom_net.cluster.run import run as run_prepared
 from drom_net.config import ClusterConfig, config_digest, load_config, peer_endpoints
@@ -97,14 +100,19 @@ def run(
 
 @click.command()
 @options.config_file
+@click.option("--latency", type=FIXED_TIME, help="Also tell which tau hides this latency, one way: 20ms.")
+@click.option(
+    "--round", "round_s", type=FIXED_TIME, help="How long a local round takes; by default FILE's data.pace_s."
+)
 @options.overrides
 @options.as_json
-def check(file: Path, overrides: tuple[str, ...], as_json: bool) -> None:
+def check(file: Path, latency: float | None, round_s: float | None, overrides: tuple[str, ...], as_json: bool) -> None:
     """Check FILE and its data, print the plan, start nothing.
 
     \b
-    Example:
+    Examples:
       drom-net check configs/star-4.yaml
+      drom-net check configs/ring-12.yaml --latency 20ms --round 5ms
     """
     prepared = load_and_prepare(file, overrides)
     warn_of_paper_parameters(prepared.config)
@@ -112,6 +120,7 @@ def check(file: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     costs = cost(config, roster, prepared.graph, last_rounds=prepared.last_rounds)
     counts = [stream.num_examples for stream in prepared.streams]
     addresses = _addresses(prepared)
+    hiding = None if latency is None else _hiding(prepared, latency, round_s)
     if as_json:
         print_json(
             {
@@ -127,6 +136,7 @@ def check(file: Path, overrides: tuple[str, ...], as_json: bool) -> None:
                     for task, (name, count) in enumerate(zip(roster.tasks, counts, strict=True))
                 ],
                 **dataclasses.asdict(costs),
+                "hiding": hiding,
             }
         )
         return
@@ -149,9 +159,20 @@ def check(file: Path, overrides: tuple[str, ...], as_json: bool) -> None:
         f"{count_of(prepared.rounds, 'round')}, {costs.sync_rounds} of them sync rounds\n"
         f"{each}; all together {size(costs.bytes_per_sync_round)}, at most {size(costs.bytes_in_all)} in all\n"
         f"file descriptors: {descriptors}, `drom-net run` {costs.launcher_file_descriptors}\n"
-        f"configuration digest {config_digest(config, roster.tasks)}\n"
-        "nothing was started"
+        f"configuration digest {config_digest(config, roster.tasks)}"
     )
+    for line in hiding_lines(hiding or [], latency or 0.0, round_s or config.data.pace_s):
+        click.echo(line)
+    click.echo("nothing was started")
+
+
+def _hiding(prepared: Prepared, latency_s: float, round_s: float | None) -> list[dict[str, Any]]:
+    round_s = prepared.config.data.pace_s if round_s is None else round_s
+    if prepared.graph is None:
+        raise UsageError("--latency: a star waits for it twice in every round; only the exchange of peers can hide it")
+    if not round_s:
+        raise UsageError("--latency: expected the time of a local round beside it, as --round or data.pace_s")
+    return hiding_table(prepared.config, latency_s, round_s)
 
 
 def _addresses(prepared: Prepared) -> list[str]:
@@ -164,6 +185,21 @@ def _addresses(prepared: Prepared) -> list[str]:
         f"listens at {endpoints[task]}; neighbors {', '.join(names[other] for other in neighbors) or 'none'}"
         for task, neighbors in enumerate(graph.union.neighbors)
     ]
+
+
+def hiding_lines(hiding: Sequence[dict[str, Any]], latency_s: float, round_s: float) -> list[str]:
+    """The rows of `plan.hiding_table` for people."""
+    if not hiding:
+        return []
+    lines = [f"latency {1000 * latency_s:g} ms, local round {1000 * round_s:g} ms"]
+    for row in hiding:
+        least, almost = row["least_tau"], row["least_tau_almost"]
+        hides = f"hidden from tau = {least} on" if least else "never hidden"
+        if least != almost:
+            hides += f", less than {100 * ALMOST:.0f} % waiting from tau = {almost} on"
+        here = f"; here {100 * row['waiting_share']:.1f} % waiting" if row["waiting_share"] is not None else ""
+        lines.append(f"  {row['exchange']:<8}  {hides}{here}")
+    return lines
 
 
 def warn_of_paper_parameters(config: ClusterConfig) -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +12,14 @@ import click
 
 from drom_net.cli import durations, options
 from drom_net.cli.output import LiveProgress, choose_progress, count_of, print_json, print_table, size
-from drom_net.cli.run import load_and_prepare
-from drom_net.cluster.plan import ALMOST, least_tau, waiting_share
+from drom_net.cli.run import hiding_lines, load_and_prepare
+from drom_net.cluster.plan import EXCHANGES, hiding_table
 from drom_net.cluster.prepare import Prepared, with_parameters
-from drom_net.cluster.run import Progress
+from drom_net.cluster.progress import Progress
 from drom_net.cluster.run import run as run_prepared
 from drom_net.cluster.simulate import Conditions, Forecast, forecast, lanes_of
 from drom_net.plots import check_plot_file, draw_timeline
 from drom_net.simulation.network import Distribution, NetworkSettings, Stragglers
-
-_EXCHANGES = ("blocking", "overlap", "delayed")
 
 
 @click.command()
@@ -117,7 +114,8 @@ def simulate(
             run_prepared(prepared, driver="simulation", out=out, progress=progress, conditions=conditions)
     if draw is not None:
         draw_timeline(lanes_of(prepared, found.simulator), draw, _title(prepared, latency))
-    hiding = _hiding(prepared, latency.mean, conditions.local_round_s(prepared))
+    round_mean_s = conditions.local_round_s(prepared)
+    hiding = hiding_table(prepared.config, latency.mean, round_mean_s) if prepared.graph and round_mean_s else []
     if as_json:
         more = {"run_directory": str(out) if out else None, "picture": str(draw) if draw else None}
         print_json(found.to_json() | {"beside": others, "hiding": hiding} | more)
@@ -137,7 +135,7 @@ def _others(prepared: Prepared, conditions: Conditions, progress: Progress) -> l
     taus = [1] if parameters.tau == 1 else [1, parameters.tau]
     beside = []
     for tau in taus:
-        for exchange in _EXCHANGES:
+        for exchange in EXCHANGES:
             other = with_parameters(prepared, tau=tau, exchange=exchange)
             if other is not None:
                 progress.start(prepared.roster.tasks, prepared.rounds)
@@ -147,34 +145,6 @@ def _others(prepared: Prepared, conditions: Conditions, progress: Progress) -> l
 
 
 _SHOWN = ("seconds", "waiting_share", "messages", "bytes_sent", "error_rate")
-
-
-def _hiding(prepared: Prepared, latency_s: float, round_s: float) -> list[dict[str, Any]]:
-    """For each exchange what it hides of the latency."""
-    parameters = prepared.config.algorithm.parameters
-    if prepared.graph is None or not round_s or not isinstance(parameters.tau, int):
-        return []
-    speeds = {"latency_s": latency_s, "round_s": round_s}
-    return [
-        {
-            "exchange": exchange,
-            "least_tau": least_tau(exchange, **speeds),
-            "least_tau_almost": least_tau(exchange, at_most=ALMOST, **speeds),
-            "waiting_share": waiting_share(exchange, parameters.tau, **speeds),
-        }
-        for exchange in _EXCHANGES
-    ]
-
-
-def hiding_lines(hiding: Sequence[dict[str, Any]], latency_s: float, round_s: float) -> list[str]:
-    """The same for people."""
-    lines = []
-    for row in hiding:
-        almost = f"waits less than {100 * ALMOST:.0f} % of its time from tau = {row['least_tau_almost']} on"
-        if row["least_tau"] is not None:
-            almost = f"hides it from tau = {row['least_tau']} on"
-        lines.append(f"{row['exchange']} {almost}")
-    return [f"latency {1000 * latency_s:g} ms, local round {1000 * round_s:g} ms: " + "; ".join(lines)] if lines else []
 
 
 def _title(prepared: Prepared, latency: Distribution) -> str:
@@ -192,7 +162,7 @@ def _print(
         f"{prepared.config.algorithm.name}, {count_of(len(prepared.roster.tasks), node)}, "
         f"{count_of(totals['rounds'], 'round')}: {totals['seconds']:.4g} s"
     )
-    waits = [task["waiting_share"] or 0.0 for task in totals["tasks"]]
+    waits = [task["waiting_s"] / (task["learning_s"] or 1.0) for task in totals["tasks"]]
     names = [task["name"] for task in totals["tasks"]]
     least, most = min(range(len(waits)), key=waits.__getitem__), max(range(len(waits)), key=waits.__getitem__)
     click.echo(

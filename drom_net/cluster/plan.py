@@ -281,6 +281,7 @@ def _size(message: Push | Pull) -> int:
     return sum(memoryview(frame).nbytes for frame in encode(message))
 
 
+EXCHANGES = ("blocking", "overlap", "delayed")
 ALMOST = 0.05
 """The share of its time that a task may wait where a latency counts as almost hidden."""
 
@@ -308,3 +309,18 @@ def least_tau(exchange: str, *, latency_s: float, round_s: float, at_most: float
             return None
         tau = max(1, math.ceil(waits * (1.0 - at_most) / (at_most * round_s) - 1e-9)) if waits else 1
     return tau
+
+
+def hiding_table(config: ClusterConfig, latency_s: float, round_s: float) -> list[dict[str, Any]]:
+    """For each exchange of peers which tau hides a latency, and how much the configured tau waits."""
+    tau = config.algorithm.parameters.tau
+    speeds = {"latency_s": latency_s, "round_s": round_s}
+    return [
+        {
+            "exchange": exchange,
+            "least_tau": least_tau(exchange, **speeds),
+            "least_tau_almost": least_tau(exchange, at_most=ALMOST, **speeds),
+            "waiting_share": waiting_share(exchange, tau, **speeds) if isinstance(tau, int) else None,
+        }
+        for exchange in EXCHANGES
+    ]

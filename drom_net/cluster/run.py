@@ -8,18 +8,18 @@ import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from drom_net.blas import blas_kernel
 from drom_net.cluster.local import Interruption, run_children
 from drom_net.cluster.plan import about_run, algorithm_of, node_specs, peer_specs
-from drom_net.cluster.progress import Progress
 from drom_net.cluster.prepare import Prepared
+from drom_net.cluster.progress import Progress
 from drom_net.cluster.simulate import Conditions, build_simulator, look_at, outcomes
 from drom_net.config import ClusterConfig, peer_endpoints, to_yaml
 from drom_net.errors import StoppedError, UsageError

@@ -89,12 +89,12 @@ def build_simulator(prepared: Prepared, conditions: Conditions) -> Simulator:
     )
 
 
-def checks_of(prepared: Prepared) -> Callable[[Simulator, int], None]:
-    """What must hold after every event."""
+def checks_of(prepared: Prepared, *, sampled: bool = False) -> Callable[[Simulator, int], None]:
+    """What must hold after every event; `sampled` where not every one is looked at."""
     if prepared.graph is None:
-        return StarChecks(prepared.last_rounds, in_step=algorithm_of(prepared.config, 0).sync.tau > 0)
+        return StarChecks(prepared.last_rounds, in_step=algorithm_of(prepared.config, 0).sync.tau > 0, sampled=sampled)
     parameters = prepared.config.algorithm.parameters
-    return PeersChecks(prepared.graph.neighborhoods, delayed=parameters.exchange == "delayed")
+    return PeersChecks(prepared.graph.neighborhoods, delayed=parameters.exchange == "delayed", sampled=sampled)
 
 
 def outcomes(
@@ -148,13 +148,14 @@ class Forecast:
 
 
 def forecast(prepared: Prepared, conditions: Conditions, progress: Progress) -> Forecast:
-    """Simulate a run to its end.
+    """Simulate a run to its end. Invariants are checked on every thousandth event.
 
     Raises:
         ClusterError, DivergedError: It does not come to one.
     """
     simulator = build_simulator(prepared, conditions)
-    simulator.run(look=partial(look_at, progress, len(prepared.streams)))
+    look = partial(look_at, progress, len(prepared.streams))
+    simulator.run(check=checks_of(prepared, sampled=True), check_every=1000, look=look)
     return Forecast(prepared, conditions, simulator)
 
 

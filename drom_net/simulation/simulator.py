@@ -66,7 +66,7 @@ class Pause:
 Fault = Crash | Pause
 
 
-class StuckError(AssertionError):
+class StuckError(ClusterError):
     """Nodes have not finished, and nothing will happen any more; or more happened than was allowed."""
 
 
