@@ -70,7 +70,8 @@ class TopologySettings:
     file: str | None = option(
         Text("a file name, .csv or .npy"),
         None,
-        doc="adjacency, weights: a symmetric square matrix in task order, CSV without header or .npy. "
+        doc="adjacency, weights: a symmetric square matrix in task order, CSV without header or .npy. An .npy of "
+        "several adjacency matrices, shape (k, m, m), is a schedule: the graph of one sync round after the other. "
         "A relative name starts at the folder of the topology file.",
     )
     weights: str | None = option(
@@ -270,7 +271,7 @@ def make_schedule(settings: TopologySettings, num_tasks: int, names: Sequence[st
     if settings.graph == "one-peer-exponential":
         graphs = one_peer_exponential(num_tasks)
     elif settings.graph in ("adjacency", "weights"):
-        graphs = (_from_file(settings, num_tasks, base),)
+        graphs = _from_file(settings, num_tasks, base)
     else:
         graphs = (_MAKERS[settings.graph](settings, num_tasks, names),)
     return GraphSchedule(tuple(_weighted(graph, settings) for graph in graphs))
@@ -568,22 +569,32 @@ def _some(names: Sequence[str], limit: int = SHOWN_LIMIT) -> str:
 # Matrix files -------------------------------------------------------------------------------------
 
 
-def _from_file(settings: TopologySettings, num_tasks: int, base: Path) -> Graph:
+def _from_file(settings: TopologySettings, num_tasks: int, base: Path) -> tuple[Graph, ...]:
     assert settings.file is not None
     path = base / settings.file
-    matrix = read_matrix(path)
     weights = settings.graph == "weights"
-    if problem := _fault_of_matrix(matrix, num_tasks, weights=weights):
-        raise DataError([Problem(str(path), *problem)])
-    joined = matrix > 0.0
-    np.fill_diagonal(joined, False)
-    neighbors = tuple(tuple(np.flatnonzero(row).tolist()) for row in joined)
-    matrix.flags.writeable = False
-    return Graph(neighbors, weights=matrix if weights else None, name=f"{settings.graph} of {path.name}")
+    matrices = read_matrices(path)
+    if len(matrices) > 1 and (weights or settings.rule != "mask"):
+        expected = "one matrix, as weights that change by sync round are not supported"
+        raise DataError([Problem(str(path), expected, f"{len(matrices)} matrices")])
+    graphs = []
+    for number, matrix in enumerate(matrices):
+        if problem := _fault_of_matrix(matrix, num_tasks, weights=weights):
+            place = str(path) if len(matrices) == 1 else f"{path}[{number}]"
+            raise DataError([Problem(place, *problem)])
+        joined = matrix > 0.0
+        np.fill_diagonal(joined, False)
+        neighbors = tuple(tuple(np.flatnonzero(row).tolist()) for row in joined)
+        matrix.flags.writeable = False
+        graphs.append(Graph(neighbors, weights=matrix if weights else None, name=f"{settings.graph} of {path.name}"))
+    return tuple(graphs)
 
 
-def read_matrix(path: Path) -> Matrix:
-    """A matrix of numbers from CSV without header, or from .npy; float64, C order, shape (rows, columns).
+def read_matrices(path: Path) -> list[Matrix]:
+    """Matrices of numbers: one from CSV without header, one or several from .npy of two or three axes.
+
+    Returns:
+        Each float64, C order, shape (rows, columns); at least one.
 
     Raises:
         DataError: The file is missing, or no such matrix.
@@ -593,21 +604,22 @@ def read_matrix(path: Path) -> Matrix:
             with path.open("rb") as file:
                 return _read_npy(path, file)
         with path.open(newline="", encoding="utf-8-sig") as lines:
-            return _read_csv(path, csv.reader(lines))
+            return [_read_csv(path, csv.reader(lines))]
     except OSError as error:
         raise DataError([Problem(str(path), "a matrix file", error.strerror or str(error))]) from None
     except (csv.Error, UnicodeDecodeError):
         raise DataError([Problem(str(path), "CSV of numbers without header, or .npy", "something else")]) from None
 
 
-def _read_npy(path: Path, file: IO[bytes]) -> Matrix:
+def _read_npy(path: Path, file: IO[bytes]) -> list[Matrix]:
     try:
         array = np.lib.format.read_array(file, allow_pickle=False)
     except (ValueError, EOFError):
         raise DataError([Problem(str(path), "an array of numbers in .npy format", "something else")]) from None
-    if array.ndim != 2 or array.dtype.kind not in "biuf":
-        raise DataError([Problem(str(path), "a matrix of numbers", f"{array.dtype} of shape {array.shape}")])
-    return np.array(array, dtype=np.float64, order="C")
+    if array.ndim not in (2, 3) or not len(array) or array.dtype.kind not in "biuf":
+        expected = "a matrix of numbers, or several of shape (k, m, m)"
+        raise DataError([Problem(str(path), expected, f"{array.dtype} of shape {array.shape}")])
+    return [np.array(matrix, dtype=np.float64, order="C") for matrix in (array if array.ndim == 3 else [array])]
 
 
 def _read_csv(path: Path, lines: Any) -> Matrix:

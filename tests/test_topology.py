@@ -386,7 +386,8 @@ def test_a_file_that_is_no_matrix_is_refused(tmp_path: Path, name: str, content:
 
 def test_other_arrays_and_missing_files_are_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "m.npy", np.zeros(3), allow_pickle=False)
-    assert "expected a matrix of numbers, got float64 of shape (3,)" in refusal("adjacency", 3, tmp_path, file="m.npy")
+    said = refusal("adjacency", 3, tmp_path, file="m.npy")
+    assert "expected a matrix of numbers, or several of shape (k, m, m), got float64 of shape (3,)" in said
     assert "expected a matrix file, got No such file" in refusal("adjacency", 3, tmp_path, file="n.csv")
 
 
@@ -592,3 +593,22 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 def test_a_config_error_is_one_of_the_user() -> None:
     with pytest.raises(ConfigError):
         graph_of("hypercube", 3)
+
+
+def test_several_matrices_in_one_file_are_a_schedule(tmp_path: Path) -> None:
+    ring = np.roll(np.eye(4), 1, axis=0) + np.roll(np.eye(4), -1, axis=0)
+    pairs = np.kron(np.eye(2), 1.0 - np.eye(2))
+    np.save(tmp_path / "m.npy", np.stack([ring, pairs]), allow_pickle=False)
+    settings = TopologySettings(graph="adjacency", file="m.npy")
+    schedule = make_schedule(settings, 4, ["a", "b", "c", "d"], tmp_path)
+    assert [graph.neighbors for graph in schedule.graphs] == [
+        ((1, 3), (0, 2), (1, 3), (0, 2)),
+        ((1,), (0,), (3,), (2,)),
+    ]
+    assert schedule.union.neighbors == ((1, 3), (0, 2), (1, 3), (0, 2))
+    said = refusal("adjacency", 4, tmp_path, file="m.npy", weights="lazy")
+    assert "expected one matrix, as weights that change by sync round are not supported, got 2 matrices" in said
+    np.save(tmp_path / "m.npy", np.stack([ring, np.triu(ring)]), allow_pickle=False)
+    assert "m.npy[1]: expected a symmetric matrix" in refusal("adjacency", 4, tmp_path, file="m.npy")
+    np.save(tmp_path / "m.npy", np.zeros((0, 4, 4)), allow_pickle=False)
+    assert "shape (0, 4, 4)" in refusal("adjacency", 4, tmp_path, file="m.npy")
