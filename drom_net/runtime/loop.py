@@ -46,6 +46,14 @@ def drive(
     try:
         node.start(now)
         while True:
+            if now >= look_at:  # also in a busy stretch, but not in each of its rounds
+                look_at = now + _LOOK_EVERY_S
+                # Before timers: who was suspended must not give up what has been connected again meanwhile.
+                for address, connected in transport.connection_changes():
+                    node.on_connection(address, connected, now)
+                if look():
+                    node.stop()
+                    return False
             if node.next_timer() <= now:
                 node.on_timer(now)
                 now = clock()
@@ -53,13 +61,6 @@ def drive(
             flush(node, transport, on_event)
             if node.finished:
                 return True
-            if now >= look_at:  # also in a busy stretch, but not in each of its rounds
-                look_at = now + _LOOK_EVERY_S
-                for address, connected in transport.connection_changes():
-                    node.on_connection(address, connected, now)
-                if look():
-                    node.stop()
-                    return False
             wait_s = node.next_timer() - now
             if wait_s <= 0.0:
                 now = clock()
