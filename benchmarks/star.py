@@ -21,8 +21,6 @@ from __future__ import annotations
 import argparse
 import functools
 import json
-import os
-import resource
 import shutil
 import statistics
 import subprocess
@@ -32,30 +30,32 @@ import time
 from pathlib import Path
 
 import numpy as np
-
-from drom_net.blas import ONE_THREAD
-
-ENVIRONMENT = os.environ | ONE_THREAD
-SEED = 0
+from side_by_side import (
+    ENVIRONMENT,
+    HEADER,
+    SEED,
+    arguments,
+    common_fields,
+    contest,
+    free_ports,
+    make_examples,
+    many_rounds,
+    print_head,
+    result_seconds,
+    show,
+    start_nodes,
+    wait,
+)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--role", choices=list(ROLES))
+    parser = arguments(__doc__, tasks=[4, 12, 30], dims=[1458, 100_000], passes=5)
     parser.add_argument("--start", action="store_true", help="only the start of 30 workers and the memory of one")
-    parser.add_argument("--tasks", type=int, nargs="+", default=[4, 12, 30])
-    parser.add_argument("--dims", type=int, nargs="+", default=[1458, 100_000])
-    parser.add_argument("--passes", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=4.0, help="about how long one long run takes")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("rest", nargs="*")
     options = parser.parse_args()
     if options.role:
         ROLES[options.role](*options.rest)
         return
-    results = [start_and_memory()] if options.start else rounds(options)
-    if options.json:
-        print(json.dumps(results, indent=2))
+    show([start_and_memory()] if options.start else rounds(options), options)
 
 
 # The contest -------------------------------------------------------------------------------------
@@ -63,126 +63,53 @@ def main() -> None:
 
 def rounds(options: argparse.Namespace) -> list[dict[str, object]]:
     results = []
-    print(f"{'d':>7} {'m':>3}  {'contestant':<10} {'rounds/s':>9} {'CPU ms/round':>13} {'CPU / bare':>22}")
+    print_head()
     for dim in options.dims:
         for num_tasks in options.tasks:
-            results += contest(num_tasks, dim, options.passes, options.seconds)
+            many = many_rounds(num_tasks, dim, options.seconds)
+            with tempfile.TemporaryDirectory(prefix="drom-star-") as name:
+                of_star = (make_examples(Path(name), num_tasks, dim, many), num_tasks, dim)
+                contestants = {
+                    "drom_net": functools.partial(run_product, *of_star),
+                    "bare": functools.partial(run_star, "bare", *of_star),
+                    "one frame": functools.partial(run_star, "one", *of_star),
+                    "idle": functools.partial(run_star, "idle", *of_star),
+                }
+                if shutil.which("mpirun") and _has_mpi4py():
+                    contestants["mpi"] = functools.partial(run_mpi, *of_star)
+                results += contest(contestants, num_tasks=num_tasks, dim=dim, many=many, passes=options.passes)
     return results
 
 
-def contest(num_tasks: int, dim: int, passes: int, seconds: float) -> list[dict[str, object]]:
-    contestants = {"drom_net": run_product, "bare": run_bare, "one frame": run_one_frame, "idle": run_idle}
-    if shutil.which("mpirun") and _has_mpi4py():
-        contestants["mpi"] = run_mpi
-    few = 20
-    many = few + max(100, round(seconds * 2e7 / (num_tasks * (dim + 1500))))
-    with tempfile.TemporaryDirectory(prefix="drom-star-") as folder:
-        examples = make_examples(Path(folder), num_tasks, dim, many)
-        measured: dict[str, list[tuple[float, float]]] = {name: [] for name in contestants}
-        for number in range(passes):
-            order = list(contestants)
-            for name in order[number % len(order) :] + order[: number % len(order)]:
-                short = timed(contestants[name], examples, num_tasks, dim, few)
-                long = timed(contestants[name], examples, num_tasks, dim, many)
-                wall, cpu = (b - a for a, b in zip(short, long, strict=True))
-                measured[name].append((wall / (many - few), cpu / (many - few)))
-    rows = []
-    for name, pairs in measured.items():
-        ratios = [cpu / bare for (_, cpu), (_, bare) in zip(pairs, measured["bare"], strict=True)]
-        row = {
-            "d": dim,
-            "m": num_tasks,
-            "contestant": name,
-            "rounds_per_s": 1 / statistics.median(wall for wall, _ in pairs),
-            "cpu_ms_per_round": 1000 * statistics.median(cpu for _, cpu in pairs),
-            "cpu_over_bare": statistics.median(ratios),
-            "cpu_over_bare_range": [min(ratios), max(ratios)],
-            "rounds": many - few,
-            "passes": passes,
-        }
-        rows.append(row)
-        spread = f"{row['cpu_over_bare']:.2f} ({min(ratios):.2f} .. {max(ratios):.2f})"
-        print(
-            f"{dim:>7} {num_tasks:>3}  {name:<10} {row['rounds_per_s']:>9.1f} "
-            f"{row['cpu_ms_per_round']:>13.3f} {spread:>22}",
-            flush=True,
-        )
-    return rows
-
-
-def timed(run, examples: Path, num_tasks: int, dim: int, count: int) -> tuple[float, float]:  # type: ignore[no-untyped-def]
-    """(wall seconds, CPU seconds of the children) of one run of `count` rounds."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    wall = run(examples, num_tasks, dim, count)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-
-
-def make_examples(folder: Path, num_tasks: int, dim: int, count: int) -> Path:
-    """Streams of unit rows; for large d the same few rows come again, so that memory stays small."""
-    from drom_net.data.stream import SparseRows, TaskStream
-
-    rng = np.random.default_rng(SEED)
-    for task in range(num_tasks):
-        labels = np.where(rng.random(count) < 0.5, -1.0, 1.0)
-        nonzeros = 100  # as in text
-        indices = np.sort(rng.integers(0, dim // nonzeros, (count, nonzeros)) + np.arange(nonzeros) * (dim // nonzeros))
-        values = rng.standard_normal((count, nonzeros))
-        values /= np.linalg.norm(values, axis=1, keepdims=True)
-        indptr = np.arange(count + 1, dtype=np.int64) * nonzeros
-        rows = SparseRows(indptr, indices.astype(np.int32).ravel(), values.ravel(), dim)
-        TaskStream(rows, labels, labels).save(folder / "examples" / str(task))
-    return folder
-
-
-def run_product(folder: Path, num_tasks: int, dim: int, count: int) -> float:
-    """drom_net's node processes, as the launcher starts them. Returns wall seconds by the reducer's clock."""
+def run_product(folder: Path, num_tasks: int, dim: int, count: int, at_once: bool = False) -> float:
+    """drom_net's node processes. Returns wall seconds by the reducer's clock."""
     from drom_net.runtime.spec import NodeSpec
 
     names = tuple(f"task-{task:02}" for task in range(num_tasks))
+    common = common_fields(names, "drom", {}, rounds=count, dim=dim) | {"endpoint": free_endpoint()}
     with tempfile.TemporaryDirectory(prefix="drom-star-") as out:
-        endpoint = f"tcp://127.0.0.1:{free_port()}"
-        common = {
-            "tasks": names, "algorithm": "drom", "parameters": {}, "seed": SEED, "rounds": count, "dim": dim,
-            "run_id": "benchmark", "config_digest": "", "feature_digest": "", "endpoint": endpoint, "timeouts": {},
-            "parent": os.getpid(),
-        }  # fmt: skip
-        specs = [NodeSpec(role="reducer", name="reducer", task=-1, out=f"{out}/reducer", **common)]
-        specs += [
+        reducer = NodeSpec(role="reducer", name="reducer", task=-1, out=f"{out}/reducer", **common)
+        workers = [
             NodeSpec(
                 role="worker", name=name, task=task, out=f"{out}/{name}", examples=f"{folder}/examples/{task}", **common
             )
             for task, name in enumerate(names)
         ]
-        processes = []
-        for spec in specs:
-            Path(spec.out).mkdir()
-            spec.write(Path(spec.out) / "spec.json")
-            command = [sys.executable, "-m", "drom_net.runtime", f"{spec.out}/spec.json"]
-            processes.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, env=ENVIRONMENT))
-        wait(processes)
-        return float(json.loads((Path(out) / "reducer" / "result.json").read_text())["seconds"])
-
-
-def run_bare(folder: Path, num_tasks: int, dim: int, count: int) -> float:
-    return run_star("bare", folder, num_tasks, dim, count)
-
-
-def run_one_frame(folder: Path, num_tasks: int, dim: int, count: int) -> float:
-    return run_star("one", folder, num_tasks, dim, count)
-
-
-def run_idle(folder: Path, num_tasks: int, dim: int, count: int) -> float:
-    return run_star("idle", folder, num_tasks, dim, count)
+        wait(
+            start_nodes(
+                [reducer, *workers],
+                connects_to=lambda spec: () if at_once or spec is reducer else (spec.endpoint,),
+            )
+        )
+        return result_seconds(reducer)
 
 
 def run_star(kind: str, folder: Path, num_tasks: int, dim: int, count: int) -> float:
-    endpoint = f"tcp://127.0.0.1:{free_port()}"
-    arguments = [endpoint, str(folder), str(num_tasks), str(dim), str(count)]
+    of_star = [free_endpoint(), str(folder), str(num_tasks), str(dim), str(count)]
     here = [sys.executable, __file__, "--role"]
-    root = subprocess.Popen([*here, f"{kind}-root", *arguments], stdout=subprocess.PIPE, env=ENVIRONMENT)
+    root = subprocess.Popen([*here, f"{kind}-root", *of_star], stdout=subprocess.PIPE, env=ENVIRONMENT)
     leaves = [
-        subprocess.Popen([*here, f"{kind}-leaf", *arguments, str(task)], env=ENVIRONMENT) for task in range(num_tasks)
+        subprocess.Popen([*here, f"{kind}-leaf", *of_star, str(task)], env=ENVIRONMENT) for task in range(num_tasks)
     ]
     assert root.stdout is not None
     seconds = float(root.stdout.read())
@@ -192,25 +119,15 @@ def run_star(kind: str, folder: Path, num_tasks: int, dim: int, count: int) -> f
 
 
 def run_mpi(folder: Path, num_tasks: int, dim: int, count: int) -> float:
-    arguments = ["-", str(folder), str(num_tasks), str(dim), str(count)]
+    of_star = ["-", str(folder), str(num_tasks), str(dim), str(count)]
     command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--mca", "mpi_yield_when_idle", "1"]
-    command += ["-n", str(num_tasks + 1), sys.executable, __file__, "--role", "mpi", *arguments]
+    command += ["-n", str(num_tasks + 1), sys.executable, __file__, "--role", "mpi", *of_star]
     done = subprocess.run(command, stdout=subprocess.PIPE, env=ENVIRONMENT, check=True)
     return float(done.stdout)
 
 
-def wait(processes: list[subprocess.Popen[bytes]]) -> None:
-    codes = [process.wait() for process in processes]
-    if any(codes):
-        raise SystemExit(f"a process failed: exit codes {codes}")
-
-
-def free_port() -> int:
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def free_endpoint() -> str:
+    return f"tcp://127.0.0.1:{free_ports(1)[0]}"
 
 
 def _has_mpi4py() -> bool:
@@ -220,10 +137,6 @@ def _has_mpi4py() -> bool:
 
 
 # The contestants' own processes ------------------------------------------------------------------
-
-
-HEADER = bytes(8)
-"""As long as a header of drom_net in the hundreds of rounds."""
 
 
 def bare_root(endpoint: str, folder: str, num_tasks: str, dim: str, count: str, header: bytes = HEADER) -> None:
@@ -376,7 +289,7 @@ def start_and_memory() -> dict[str, object]:
             wait([subprocess.Popen([sys.executable, "-c", "import numpy, zmq"], env=ENVIRONMENT) for _ in range(31)])
             bare.append(time.perf_counter() - started)
             started = time.perf_counter()
-            run_product(folder, 30, 1458, 1)
+            run_product(folder, 30, 1458, 1, at_once=True)
             product.append(time.perf_counter() - started)
     extra = statistics.median(product) - statistics.median(bare)
     megabytes = worker_memory()
@@ -394,22 +307,12 @@ def worker_memory() -> float:
 
     with tempfile.TemporaryDirectory(prefix="drom-star-") as name:
         folder = make_examples(Path(name), 1, 1458, 200_000)
-        endpoint = f"ipc://{name}/meet"
-        common = {
-            "tasks": ("one",), "algorithm": "drom", "parameters": {}, "seed": SEED, "rounds": None, "dim": 1458,
-            "run_id": "benchmark", "config_digest": "", "feature_digest": "", "endpoint": endpoint, "timeouts": {},
-            "parent": os.getpid(),
-        }  # fmt: skip
+        common = common_fields(("one",), "drom", {}, rounds=None, dim=1458) | {"endpoint": f"ipc://{name}/meet"}
         reducer = NodeSpec(role="reducer", name="reducer", task=-1, out=f"{name}/reducer", **common)
         worker = NodeSpec(
             role="worker", name="one", task=0, out=f"{name}/one", examples=f"{folder}/examples/0", **common
         )
-        processes = []
-        for spec in (reducer, worker):
-            Path(spec.out).mkdir()
-            spec.write(Path(spec.out) / "spec.json")
-            command = [sys.executable, "-m", "drom_net.runtime", f"{spec.out}/spec.json"]
-            processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, env=ENVIRONMENT))
+        processes = start_nodes([reducer, worker], stdout=subprocess.PIPE)
         lines = processes[1].stdout
         assert lines is not None
         while json.loads(lines.readline()).get("round", 0) < 1000:

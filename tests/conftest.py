@@ -1,4 +1,4 @@
-"""What all tests share: where the large data sets are, and that no test is timed."""
+"""What all tests share: where shared files are, and that no test is timed."""
 
 from __future__ import annotations
 
@@ -15,15 +15,23 @@ settings.load_profile("drom_net")
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """The folder of data sets: DROM_NET_DATA, or `../shared/data` beside the project.
+    """The folder of data sets: DROM_NET_DATA, or `../shared/data` beside the project."""
+    return _shared("DROM_NET_DATA", "data", "amazon_sentiment", "the data sets are")
 
-    Without it the test is skipped, but in CI it fails: there a skipped test is a test nobody runs.
-    """
-    named = os.environ.get("DROM_NET_DATA")
-    folder = Path(named) if named else Path(__file__).parents[1] / "../shared/data"
-    if (folder / "amazon_sentiment").is_dir():
-        return folder
-    reason = "the data sets are not here; DROM_NET_DATA names their folder"
+
+@pytest.fixture(scope="session")
+def shared_labs() -> Path:
+    """The folder of emulated networks: DROM_NET_LABS, or `../shared/labs` beside the project."""
+    return _shared("DROM_NET_LABS", "labs", "netlab.py", "the emulated network is")
+
+
+def _shared(variable: str, folder: str, content: str, what: str) -> Path:
+    """Without the folder the test is skipped, but in CI it fails: there a skipped test is a test nobody runs."""
+    named = os.environ.get(variable)
+    path = Path(named) if named else Path(__file__).parents[1] / "../shared" / folder
+    if (path / content).exists():
+        return path
+    reason = f"{what} not here; {variable} names the folder"
     if os.environ.get("CI") == "true":
         pytest.fail(reason)
     pytest.skip(reason)

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -26,11 +26,13 @@ class Family:
         self._mark = f"DROM_NET_TEST_MARK={uuid.uuid4().hex}"
         self._started: list[subprocess.Popen[str]] = []
 
-    def start(self, *arguments: str, environment: dict[str, str] | None = None) -> subprocess.Popen[str]:
-        """`drom-net` with these arguments, in the test's folder."""
+    def start(
+        self, *arguments: str, environment: dict[str, str] | None = None, before: Sequence[str] = ()
+    ) -> subprocess.Popen[str]:
+        """`drom-net` with these arguments, in the test's folder; `before` is a command that runs it."""
         name, value = self._mark.split("=")
         process = subprocess.Popen(
-            [sys.executable, "-m", "drom_net", *arguments],
+            [*before, sys.executable, "-m", "drom_net", *arguments],
             cwd=self.folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""The benchmarks still run, on a star too small to say anything."""
+"""The benchmarks still run, on clusters too small to say anything."""
 
 from __future__ import annotations
 
@@ -11,15 +11,21 @@ import pytest
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
-STAR = Path(__file__).parents[1] / "benchmarks" / "star.py"
+CONTESTANTS = {
+    "star": ["drom_net", "bare", "one frame", "idle"],
+    "ring": ["blocking", "overlap", "bare", "learner", "idle"],
+}
 
 
-def test_the_star_is_measured_beside_bare_ones(tmp_path: Path) -> None:
-    arguments = ["--tasks", "2", "--dims", "200", "--passes", "1", "--seconds", "0.001", "--json"]
+@pytest.mark.parametrize("name", CONTESTANTS)
+def test_a_cluster_is_measured_beside_bare_ones(name: str, tmp_path: Path) -> None:
+    script = Path(__file__).parents[1] / "benchmarks" / f"{name}.py"
+    arguments = ["--tasks", "3", "--dims", "200", "--passes", "1", "--seconds", "0.001", "--json"]
     done = subprocess.run(
-        [sys.executable, str(STAR), *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=120
+        [sys.executable, str(script), *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout[done.stdout.index("\n[") :])
-    assert [row["contestant"] for row in rows][:4] == ["drom_net", "bare", "one frame", "idle"]
+    found = [row["contestant"] for row in rows]
+    assert found[: len(CONTESTANTS[name])] == CONTESTANTS[name]
     assert all(row["rounds"] == 100 for row in rows)

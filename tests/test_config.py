@@ -811,10 +811,12 @@ WITH_A_GRAPH = [path for path in SHIPPED if "\ntopology:" in path.read_text()]
 
 @pytest.mark.parametrize("path", WITH_A_GRAPH, ids=lambda path: path.name)
 def test_shipped_graphs_have_the_zeta_that_they_state(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (stated,) = re.findall(r"zeta (\d\.\d{3}) \(Metropolis weights\)", path.read_text())
+    ((stated, weights),) = re.findall(r"zeta (\d\.\d{3}) \((Metropolis weights|weights in use)\)", path.read_text())
     assert main(["topology", str(path)]) == 0
     printed = capsys.readouterr()
-    assert re.search(rf"^zeta, Metropolis +{re.escape(stated)}$", printed.out, re.MULTILINE)
+    assert re.search(
+        rf"^zeta, {weights.replace('weights', '').strip()} +{re.escape(stated)}$", printed.out, re.MULTILINE
+    )
     tasks = path.stem.partition("-")[2]
     assert re.search(rf"^tasks +{tasks}$", printed.out, re.MULTILINE)
     assert printed.err == ""
@@ -824,7 +826,7 @@ def test_shipped_graphs_have_the_zeta_that_they_state(path: Path, capsys: pytest
 
 def test_the_networks_of_the_paper_are_shipped() -> None:
     """decisions.md, zeta: by name and by zeta, for 4, 12 and 30 tasks."""
-    names = {"full-4", "ring-4", "path-4"}
+    names = {"full-4", "ring-4", "path-4", "zeta50-4", "zeta90-4"}
     names |= {f"{kind}-{m}" for kind in ("full", "ring", "grid", "zeta50", "zeta90") for m in (12, 30)}
     assert names == {path.stem for path in WITH_A_GRAPH}
 

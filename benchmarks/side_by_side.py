@@ -1,0 +1,197 @@
+"""What the benchmarks share: contestants interleaved in one run, ratios to the bare one, data, node processes."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import resource
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from drom_net.blas import ONE_THREAD
+
+ENVIRONMENT = os.environ | ONE_THREAD
+SEED = 0
+HEADER = bytes(8)
+"""As long as a header of drom_net in the hundreds of rounds."""
+BARE = "bare"
+"""The contestant that the others are compared with."""
+FEW = 20
+"""The rounds of a short run."""
+
+
+def arguments(description: str | None, *, tasks: list[int], dims: list[int], passes: int) -> argparse.ArgumentParser:
+    """The options of every benchmark; `--role` makes the process one of a contestant's."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--role", help=argparse.SUPPRESS)
+    parser.add_argument("--tasks", type=int, nargs="+", default=tasks)
+    parser.add_argument("--dims", type=int, nargs="+", default=dims)
+    parser.add_argument("--passes", type=int, default=passes)
+    parser.add_argument("--seconds", type=float, default=4.0, help="about how long one long run takes")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("rest", nargs="*", help=argparse.SUPPRESS)
+    return parser
+
+
+def show(results: object, options: argparse.Namespace) -> None:
+    if options.json:
+        print(json.dumps(results, indent=2))
+
+
+def print_head() -> None:
+    print(
+        f"{'d':>7} {'m':>3}  {'contestant':<10} {'rounds/s':>9} {'rounds/s / bare':>22} "
+        f"{'CPU ms/round':>13} {'CPU / bare':>22}"
+    )
+
+
+def many_rounds(num_tasks: int, dim: int, seconds: float) -> int:
+    """The rounds of a long run that is to take about so long."""
+    return FEW + max(100, round(seconds * 2e7 / (num_tasks * (dim + 1500))))
+
+
+def contest(
+    contestants: dict[str, Callable[[int], float]], *, num_tasks: int, dim: int, many: int, passes: int
+) -> list[dict[str, Any]]:
+    """Run the contestants in turn, print a row for each and return the rows.
+
+    A contestant runs so many rounds as it is given and returns the wall seconds they took. It runs twice in a
+    pass, for few and for many rounds; the difference of the two is free of start and end. CPU is that of the
+    whole process tree.
+    """
+    measured: dict[str, list[tuple[float, float]]] = {name: [] for name in contestants}
+    for number in range(passes):
+        order = list(contestants)
+        for name in order[number % len(order) :] + order[: number % len(order)]:
+            short = _timed(contestants[name], FEW)
+            long = _timed(contestants[name], many)
+            wall, cpu = (b - a for a, b in zip(short, long, strict=True))
+            measured[name].append((wall / (many - FEW), cpu / (many - FEW)))
+    rows = []
+    for name, pairs in measured.items():
+        speeds = [bare / wall for (wall, _), (bare, _) in zip(pairs, measured[BARE], strict=True)]
+        cpus = [cpu / bare for (_, cpu), (_, bare) in zip(pairs, measured[BARE], strict=True)]
+        row = {
+            "d": dim,
+            "m": num_tasks,
+            "contestant": name,
+            "rounds_per_s": 1 / statistics.median(wall for wall, _ in pairs),
+            "rounds_per_s_range": [1 / max(wall for wall, _ in pairs), 1 / min(wall for wall, _ in pairs)],
+            "rounds_per_s_over_bare": statistics.median(speeds),
+            "rounds_per_s_over_bare_range": [min(speeds), max(speeds)],
+            "cpu_ms_per_round": 1000 * statistics.median(cpu for _, cpu in pairs),
+            "cpu_over_bare": statistics.median(cpus),
+            "cpu_over_bare_range": [min(cpus), max(cpus)],
+            "rounds": many - FEW,
+            "passes": passes,
+        }
+        rows.append(row)
+        print(
+            f"{dim:>7} {num_tasks:>3}  {name:<10} {row['rounds_per_s']:>9.1f} {_spread(speeds):>22} "
+            f"{row['cpu_ms_per_round']:>13.3f} {_spread(cpus):>22}",
+            flush=True,
+        )
+    return rows
+
+
+def _spread(ratios: list[float]) -> str:
+    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} .. {max(ratios):.2f})"
+
+
+def _timed(run: Callable[[int], float], count: int) -> tuple[float, float]:
+    """(wall seconds, CPU seconds of the children) of one run of `count` rounds."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    wall = run(count)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def make_examples(folder: Path, num_tasks: int, dim: int, count: int) -> Path:
+    """Streams of `count` unit rows with 100 entries that are not zero, as in text: examples/0, examples/1, .."""
+    from drom_net.data.stream import SparseRows, TaskStream
+
+    rng = np.random.default_rng(SEED)
+    for task in range(num_tasks):
+        labels = np.where(rng.random(count) < 0.5, -1.0, 1.0)
+        nonzeros = 100
+        indices = np.sort(rng.integers(0, dim // nonzeros, (count, nonzeros)) + np.arange(nonzeros) * (dim // nonzeros))
+        values = rng.standard_normal((count, nonzeros))
+        values /= np.linalg.norm(values, axis=1, keepdims=True)
+        indptr = np.arange(count + 1, dtype=np.int64) * nonzeros
+        rows = SparseRows(indptr, indices.astype(np.int32).ravel(), values.ravel(), dim)
+        TaskStream(rows, labels, labels).save(folder / "examples" / str(task))
+    return folder
+
+
+def common_fields(
+    names: tuple[str, ...], algorithm: str, parameters: dict[str, object], *, rounds: int | None, dim: int
+) -> dict[str, Any]:
+    """What the specs of all nodes of a run say."""
+    return {
+        "tasks": names, "algorithm": algorithm, "parameters": parameters, "seed": SEED, "rounds": rounds, "dim": dim,
+        "run_id": "benchmark", "config_digest": "", "feature_digest": "", "timeouts": {}, "parent": os.getpid(),
+    }  # fmt: skip
+
+
+def start_nodes(
+    specs: Sequence[Any],
+    *,
+    connects_to: Callable[[Any], Sequence[str]] = lambda spec: (),
+    stdout: int = subprocess.DEVNULL,
+) -> list[subprocess.Popen[bytes]]:
+    """drom_net's node processes, as the launcher starts them.
+
+    Args:
+        connects_to: Endpoints that must listen before a node is started. Else it would try again in its own time, by up
+            to a second later: more noise than a short run takes.
+    """
+    processes = []
+    for spec in specs:
+        for endpoint in connects_to(spec):
+            _wait_for_listener(int(endpoint.rpartition(":")[2]))
+        Path(spec.out).mkdir()
+        spec.write(Path(spec.out) / "spec.json")
+        command = [sys.executable, "-m", "drom_net.runtime", f"{spec.out}/spec.json"]
+        processes.append(subprocess.Popen(command, stdout=stdout, env=ENVIRONMENT))
+    return processes
+
+
+def _wait_for_listener(port: int) -> None:
+    """Wait until some process listens on this port of TCP, without connecting to it."""
+    deadline = time.monotonic() + 60.0
+    while not any(
+        line.split()[1].endswith(f":{port:04X}") and line.split()[3] == "0A"  # LISTEN
+        for line in Path("/proc/net/tcp").read_text().splitlines()
+    ):
+        if time.monotonic() > deadline:
+            raise SystemExit(f"nobody listens on port {port}")
+        time.sleep(0.005)
+
+
+def result_seconds(spec: Any) -> float:
+    """The wall seconds of a node that has ended, by its own clock."""
+    return float(json.loads((Path(spec.out) / "result.json").read_text())["seconds"])
+
+
+def wait(processes: list[subprocess.Popen[bytes]]) -> None:
+    codes = [process.wait() for process in processes]
+    if any(codes):
+        raise SystemExit(f"a process failed: exit codes {codes}")
+
+
+def free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [int(probe.getsockname()[1]) for probe in probes]
