@@ -80,11 +80,12 @@ def rounds(options: argparse.Namespace) -> list[dict[str, object]]:
     return results
 
 
-def neighbors_of(task: int, num_tasks: int) -> tuple[int, ...]:
-    """On the ring 0, h, 1, h + 1, ..: peers connect to those of a lower number, so half of them can start at once."""
+def members_of(task: int, num_tasks: int) -> tuple[int, ...]:
+    """With its neighbors on the ring 0, h, 1, h + 1, ..: peers connect to those of a lower number, so that half of
+    them can start at once."""
     order = [(place // 2) + (place % 2) * ((num_tasks + 1) // 2) for place in range(num_tasks)]
     place = order.index(task)
-    return tuple(sorted((order[place - 1], order[(place + 1) % num_tasks])))
+    return tuple(sorted((task, order[place - 1], order[(place + 1) % num_tasks])))
 
 
 def run_product(folder: Path, num_tasks: int, dim: int, tau: int, exchange: str, count: int) -> float:
@@ -98,12 +99,13 @@ def run_product(folder: Path, num_tasks: int, dim: int, tau: int, exchange: str,
         specs = [
             NodeSpec(
                 role="peer", name=name, task=task, endpoint=endpoints[task], out=f"{out}/{name}",
-                examples=f"{folder}/examples/{task}", neighbors=neighbors_of(task, num_tasks),
-                neighbor_endpoints=tuple(endpoints[other] for other in neighbors_of(task, num_tasks)), **common,
+                examples=f"{folder}/examples/{task}", cycle=(members_of(task, num_tasks),),
+                taus={str(one): tau for one in members_of(task, num_tasks)},
+                neighbor_endpoints={str(one): endpoints[one] for one in members_of(task, num_tasks)}, **common,
             )
             for task, name in enumerate(names)
         ]  # fmt: skip
-        wait(start_nodes(specs, connects_to=lambda spec: [endpoints[one] for one in spec.neighbors if one < spec.task]))
+        wait(start_nodes(specs, connects_to=lambda spec: [endpoints[one] for one in spec.cycle[0] if one < spec.task]))
         return min(map(result_seconds, specs))
 
 
@@ -198,7 +200,7 @@ def learner(folder: str, task: str, num_tasks: str, dim: str, tau: str, count: s
         contribution = learner.begin(t)
         reply = NO_REPLY
         if algorithm.is_sync(t):
-            said = {me: learner.contribute(contribution)}
+            said = {me: learner.word(contribution, t).to(0)}
             for other, frame in edges.exchange(contribution.vectors[0].data).items():
                 said[other] = Contribution(ContributionKind.VECTORS, (np.frombuffer(frame),))
             reply = centre.reduce(t, {member: said[member] for member in members})[me]

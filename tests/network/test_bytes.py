@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import os
-import shutil
 from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType
@@ -31,27 +28,7 @@ COUNTED = 'ip link set lo up && "$@" >&2 && ip -s -j link show lo'
 """Run a command in a network of its own, and say what went over its loopback."""
 
 
-@pytest.fixture
-def _may_make_networks() -> None:
-    reason = "a network namespace needs Linux, root, iproute2 and unshare"
-    if os.geteuid() == 0 and shutil.which("ip") and shutil.which("unshare"):
-        return
-    if os.environ.get("CI") == "true":
-        pytest.fail(reason)
-    pytest.skip(reason)
-
-
-@pytest.fixture
-def netlab(shared_labs: Path) -> ModuleType:
-    """Hosts in network namespaces, joined by a switch: `with netlab.Lab(["a", "b"])`."""
-    spec = importlib.util.spec_from_file_location("netlab", shared_labs / "netlab.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.mark.usefixtures("_may_make_networks")
+@pytest.mark.usefixtures("may_make_networks")
 @pytest.mark.parametrize("kind", ["ring", "star"])
 def test_loopback_counts_what_the_plan_says(kind: str, tmp_path: Path) -> None:
     ports = ", ".join(f"tcp://127.0.0.1:{5581 + task}" for task in range(4))
@@ -68,7 +45,7 @@ def test_loopback_counts_what_the_plan_says(kind: str, tmp_path: Path) -> None:
     assert_as_planned(planned, counted["bytes"], counted["packets"], TCP_IP_BYTES)
 
 
-@pytest.mark.usefixtures("_may_make_networks")
+@pytest.mark.usefixtures("may_make_networks")
 def test_the_interfaces_of_four_hosts_count_what_the_plan_says(netlab: ModuleType, tmp_path: Path) -> None:
     hosts = ["a", "b", "c", "d"]
     with ExitStack() as stack:
