@@ -157,13 +157,17 @@ class Peer(Tray):
         self._central_steps = 0
         self._wanted = 0
         """The sync round whose words this state waits for."""
+        self._counting: dict[int, int] = {}
+        """By neighbor: the sync round of its word that counts then."""
+        self._missing: dict[int, int] = {}
+        """Those of them that have not come."""
         self._predicted = False
         """The next round's first half is done already (exchange: overlap)."""
         self._asking = Asking(timeouts.resend_after_s, timeouts.resend_cap_s)
         self._stall = Asking(timeouts.stall_s, math.inf)
         self._since = self._idle_since = 0.0
         self._now = 0.0
-        self._give_up_at = math.inf
+        self._give_up_at = self._first_lost_at = math.inf
         self._round_end: Snapshot | None = None
         """Our own part of a snapshot, as of the last sync round that was closed."""
         self._changed = False
@@ -283,8 +287,7 @@ class Peer(Tray):
             ready = max(self._now, self._next_example_at)
             if self.state is PeerState.STEPPING:
                 return ready
-        lost = (neighbor.give_up_at for neighbor in self._neighbors.values())
-        return min(ready, self._asking.due, self._stall.due, self._give_up_at, *lost)
+        return min(ready, self._asking.due, self._stall.due, self._give_up_at, self._first_lost_at)
 
     def on_connection(self, address: str, connected: bool, now: float) -> None:
         task = self._task_at.get(address)
@@ -297,6 +300,7 @@ class Peer(Tray):
         if connected == math.isinf(neighbor.give_up_at):
             return
         neighbor.give_up_at = math.inf if connected else now + self._timeouts.lost_s
+        self._first_lost_at = min(entry.give_up_at for entry in self._neighbors.values())
         self._events.append(ConnectionChanged(self.names[task], connected))
         if connected and task < self._task:
             self._say(task, self._hello)  # it may have been started anew
@@ -372,6 +376,7 @@ class Peer(Tray):
         if neighbor.address not in ("", sender):  # the connection of an earlier incarnation
             del self._task_at[neighbor.address]
             neighbor.give_up_at = math.inf
+            self._first_lost_at = min(entry.give_up_at for entry in self._neighbors.values())
         neighbor.address, neighbor.incarnation = sender, hello.incarnation
         self._task_at[sender] = hello.task
         self._say(hello.task, Welcome(self._identity.run_id))
@@ -413,6 +418,7 @@ class Peer(Tray):
         self._say_word(self.round, self._learner.word(contribution, self.round))
         self._wanted = self._sync.last(self.round - 1) if self._exchange == "delayed" else self.round
         self._wait(PeerState.WAITING, now)
+        self._look_for_words()
         self._idle_since = now
         if self._exchange == "overlap":
             self._await_example()
@@ -428,10 +434,13 @@ class Peer(Tray):
 
     def _say_word(self, t: int, word: Word) -> None:
         self._said[t] = word
-        self._forget_words(t)
+        if len(self._said) > WORDS_KEPT:
+            self._forget_words(t)
+        # News of this very round are news to all.
+        to_all = Push(t, word.news) if word.since >= t else None
         for task, neighbor in self._neighbors.items():
             if (neighbor.last is None or neighbor.last >= t) and self._is_told(task, t):
-                self._say(task, self._push(task, t))
+                self._say(task, to_all or self._push(task, t))
 
     def _push(self, task: int, t: int) -> Push:
         return Push(t, self._said[t].to(self.neighborhood.told_before(task, t)))
@@ -486,6 +495,9 @@ class Peer(Tray):
         neighbor.heard = max(neighbor.heard, t)
         if contribution.last:
             neighbor.last = t
+            self._look_for_words()
+        elif self._missing.get(task) == t:
+            del self._missing[task]
         self._close_round_if_complete()
 
     def _counts(self, task: int, t: int, last: int | None) -> int:
@@ -495,14 +507,17 @@ class Peer(Tray):
             s = last
         return s if s > self._neighbors[task].used else 0
 
-    def _missing(self) -> dict[int, int]:
-        """Whose words for the wanted sync round have not come, and of which of theirs."""
-        missing = {}
+    def _look_for_words(self) -> None:
+        """Which words count in the wanted sync round, and which of them have not come."""
+        self._counting.clear()
+        self._missing.clear()
+        if self.state is not PeerState.WAITING or not self._wanted:
+            return
         for task, neighbor in self._neighbors.items():
-            s = self._counts(task, self._wanted, neighbor.last)
-            if s and s not in neighbor.words:
-                missing[task] = s
-        return missing
+            if s := self._counts(task, self._wanted, neighbor.last):
+                self._counting[task] = s
+                if s not in neighbor.words:
+                    self._missing[task] = s
 
     def _not_come(self, task: int, last: int) -> list[int]:
         """A neighbor's sync rounds up to its last one whose words we will use and have not got: the first few."""
@@ -526,13 +541,13 @@ class Peer(Tray):
         if not t:  # delayed: nothing has been said before
             self._end_round(NO_REPLY)
             return
-        if self._missing():
+        if self._missing:
             return
         heard = {self._task: self._said[t].to(self.neighborhood.told_before(self._task, t))}
-        for task, neighbor in self._neighbors.items():
-            if s := self._counts(task, t, neighbor.last):
-                heard[task] = neighbor.words.pop(s)
-                neighbor.used = s
+        for task, s in self._counting.items():
+            neighbor = self._neighbors[task]
+            heard[task] = neighbor.words.pop(s)
+            neighbor.used = s
         self._closed = t
         self._central_steps += 1
         replies = self._centre.reduce(t, dict(sorted(heard.items())), self.neighborhood.members(t))
@@ -567,7 +582,7 @@ class Peer(Tray):
         self._wait(PeerState.FINISHING, now)
         self._give_up_at = now + self._timeouts.linger_s
         for task, neighbor in self._neighbors.items():
-            neighbor.give_up_at = math.inf  # this wait has a bound of its own
+            neighbor.give_up_at = self._first_lost_at = math.inf  # this wait has a bound of its own
             if not neighbor.confirmed:
                 self._say(task, self._goodbye())
         self._finish_if_all_have_confirmed()
@@ -586,6 +601,7 @@ class Peer(Tray):
             return
         neighbor.last = last
         self._changed = True  # once it is gone it cannot be asked again
+        self._look_for_words()
         neighbor.done = neighbor.confirmed = True  # who needs nothing more need not confirm our goodbye: it may be gone
         self._say(task, Farewell())
         self._close_round_if_complete()
@@ -616,14 +632,14 @@ class Peer(Tray):
             elif self.state is PeerState.FINISHING and not neighbor.confirmed:
                 self._say(task, self._goodbye())
         if self.state is PeerState.WAITING:
-            for task, s in self._missing().items():
+            for task, s in self._missing.items():
                 self._say(task, Resend(s))
 
     def _waiting_for(self) -> str:
         if self.state is PeerState.JOINING:
             return named(self.names, self._not_joined()) + " to join"
         if self.state is PeerState.WAITING:
-            return named(self.names, self._missing())
+            return named(self.names, self._missing)
         unconfirmed = [task for task, neighbor in self._neighbors.items() if not neighbor.confirmed]
         return named(self.names, unconfirmed) + " to confirm"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from typing import Protocol
@@ -43,6 +44,8 @@ def drive(
     """
     clock = time.monotonic
     now = look_at = clock()
+    due = -math.inf
+    """A lower bound of the node's next timer."""
     try:
         node.start(now)
         while True:
@@ -54,18 +57,19 @@ def drive(
                 if look():
                     node.stop()
                     return False
-            if node.next_timer() <= now:
+                due = -math.inf
+            if due <= now and node.next_timer() <= now:
                 node.on_timer(now)
                 now = clock()
                 node.took_until(now)
             flush(node, transport, on_event)
             if node.finished:
                 return True
-            wait_s = node.next_timer() - now
-            if wait_s <= 0.0:
+            due = node.next_timer()
+            if due <= now:
                 now = clock()
                 continue
-            received = transport.receive(wait_s)
+            received = transport.receive(due - now)
             now = clock()
             if received is None:
                 look_at = now
@@ -77,13 +81,17 @@ def drive(
                 on_event(Refused(sender, str(error)))
                 continue
             node.receive(sender, message, now)
+            due = -math.inf
     finally:
         flush(node, transport, on_event)
 
 
 def flush(node: Node, transport: Transport, on_event: Callable[[Event], None]) -> None:
     """Send what the node has to say, and pass on what happened in it."""
+    encoded, frames = None, []
     for address, message in node.take_outbox():
-        transport.send(address, encode(message))
+        if message is not encoded:  # one word goes to several neighbors
+            encoded, frames = message, encode(message)
+        transport.send(address, frames)
     for event in node.take_events():
         on_event(event)
