@@ -1,7 +1,8 @@
-"""Small streams of examples for tests, made from a seed."""
+"""Small streams of examples for tests, made from a seed; graphs, the plain loop, and selections of combinations."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -87,3 +88,19 @@ def run_loop(
     """The plain loop; one algorithm is for all tasks."""
     algorithms = [algorithm] * len(streams) if isinstance(algorithm, Algorithm) else algorithm
     return run_reference_peers(algorithms, streams, hoods_of(graph, algorithms), **options)
+
+
+def pairwise(*choices: Sequence) -> list[tuple]:
+    """Few combinations, in which any two values of different choices meet (greedy)."""
+
+    def pairs_of(combination: tuple[int, ...]) -> set:
+        return set(itertools.combinations(enumerate(combination), 2))
+
+    every = list(itertools.product(*(range(len(values)) for values in choices)))
+    left = set().union(*map(pairs_of, every))
+    chosen = []
+    while left:
+        best = max(every, key=lambda combination: len(left & pairs_of(combination)))
+        left -= pairs_of(best)
+        chosen.append(tuple(values[index] for values, index in zip(choices, best, strict=True)))
+    return chosen

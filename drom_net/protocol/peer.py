@@ -171,6 +171,8 @@ class Peer(Tray):
         self._round_end: Snapshot | None = None
         """Our own part of a snapshot, as of the last sync round that was closed."""
         self._changed = False
+        self._rows = bytearray()
+        """The records up to there: those of later rounds would be made again after a crash."""
         if snapshot is not None:
             self._restore(snapshot)
         if keeps_snapshots:
@@ -319,7 +321,10 @@ class Peer(Tray):
         self.state = PeerState.FINISHED
 
     def take_records(self) -> bytes:
-        return self._learner.take_records()
+        if self._round_end is None or self.finished:
+            self._rows += self._learner.take_records()
+        taken, self._rows = bytes(self._rows), bytearray()
+        return taken
 
     def take_central_records(self) -> bytes:
         """The rows of its own central steps since the last call, as records.central_dtype."""
@@ -337,6 +342,7 @@ class Peer(Tray):
 
     def _keep_round_end(self) -> None:
         self._changed = True
+        self._rows += self._learner.take_records()
         self._round_end = {
             "round": self.round,
             "closed": self._closed,

@@ -6,6 +6,7 @@ import heapq
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from helpers import hoods_of
@@ -42,11 +43,17 @@ def make_peer(
     rounds: int | None = None,
     timeouts: Timeouts | None = None,
     seed: int = 0,
+    incarnation: int = 1,
+    **life: Any,
 ) -> Peer:
+    """
+    Args:
+        life: pace, keeps_snapshots and snapshot.
+    """
     return Peer(
         TaskLearner(algorithm, stream, rounds=rounds),
         Centre(algorithm, tasks=hood.everybody, dim=DIM, seed=seed, scales=hood.scales),
-        hello(hood.task),
+        hello(hood.task, incarnation=incarnation),
         names=[f"site-{other}" for other in range(num_tasks)],
         neighborhood=hood,
         identity=Identity(RUN_ID, CONFIG, DIM, "2.0", "K", FEATURES),
@@ -54,6 +61,7 @@ def make_peer(
         exchange=exchange,
         rounds=rounds,
         timeouts=timeouts or Timeouts(),
+        **life,
     )
 
 

@@ -7,6 +7,7 @@ import itertools
 import math
 import random
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from drom_net.algorithms.base import Algorithm
 from drom_net.data.stream import TaskStream
@@ -66,9 +67,16 @@ def make_worker(
     task: int = 0,
     timeouts: Timeouts | None = None,
     rounds: int | None = None,
+    incarnation: int = 1,
+    **life: Any,
 ) -> Worker:
+    """
+    Args:
+        life: pace, keeps_snapshots and snapshot.
+    """
     learner = TaskLearner(algorithm, stream, rounds=rounds)
-    return Worker(learner, hello(task), timeouts=timeouts or Timeouts(), endpoint=ENDPOINT)
+    says = hello(task, incarnation=incarnation)
+    return Worker(learner, says, timeouts=timeouts or Timeouts(), endpoint=ENDPOINT, **life)
 
 
 def make_reducer(
@@ -79,6 +87,7 @@ def make_reducer(
     seed: int = 0,
     feature_digest: str = FEATURES,
     push_vectors: int | None = None,
+    **life: Any,
 ) -> Reducer:
     return Reducer(
         Centre(algorithm, tasks=range(num_tasks), dim=DIM, seed=seed),
@@ -86,6 +95,7 @@ def make_reducer(
         Identity(RUN_ID, CONFIG, DIM, "2.0", "K", feature_digest),
         push_vectors=algorithm.push_vectors if push_vectors is None else push_vectors,
         timeouts=timeouts or Timeouts(),
+        **life,
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers import graph_of, random_streams, run_loop, sparse_stream, spread
+from helpers import graph_of, pairwise, random_streams, run_loop, sparse_stream, spread
 from peers_harness import Peers
 from star_harness import Network, faulty, perfect
 
@@ -245,22 +245,6 @@ def test_on_a_good_network_every_message_is_said_once(exchange: str) -> None:
 
 
 # With faults
-
-
-def pairwise(*choices: Sequence) -> list[tuple]:
-    """Few combinations, in which any two values of different choices meet (greedy)."""
-
-    def pairs_of(combination: tuple[int, ...]) -> set:
-        return set(itertools.combinations(enumerate(combination), 2))
-
-    every = list(itertools.product(*(range(len(values)) for values in choices)))
-    left = set().union(*map(pairs_of, every))
-    chosen = []
-    while left:
-        best = max(every, key=lambda combination: len(left & pairs_of(combination)))
-        left -= pairs_of(best)
-        chosen.append(tuple(values[index] for values, index in zip(choices, best, strict=True)))
-    return chosen
 
 
 SELECTION = pairwise(tuple(GRAPHS), TAUS, EXCHANGES, ROUNDS, ALIGNMENTS)

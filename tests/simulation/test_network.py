@@ -13,8 +13,8 @@ from drom_net.simulation.network import (
     Network,
     NetworkSettings,
     Partition,
-    SpeedSettings,
     Stragglers,
+    draw_factors,
     parse_stragglers,
 )
 
@@ -223,10 +223,8 @@ def test_stragglers_are_at_most_all() -> None:
 
 
 def test_stragglers_are_a_share_of_the_tasks_drawn_from_the_seed() -> None:
-    speeds = SpeedSettings(stragglers=parse_stragglers("10%:5x, 20%:2x"))
-    factors = speeds.factors(range(50), 51, seed=1)
-    assert len(factors) == 51
-    assert {factor: factors.count(factor) for factor in set(factors)} == {5.0: 5, 2.0: 10, 1.0: 36}
-    assert factors[50] == 1.0  # no task
-    assert factors == speeds.factors(range(50), 51, seed=1) != speeds.factors(range(50), 51, seed=2)
-    assert SpeedSettings().factors(range(3), 4, seed=1) == [1.0] * 4
+    some = parse_stragglers("10%:5x, 20%:2x")
+    factors = draw_factors(some, 50, seed=1)
+    assert {factor: factors.count(factor) for factor in set(factors)} == {5.0: 5, 2.0: 10, 1.0: 35}
+    assert factors == draw_factors(some, 50, seed=1) != draw_factors(some, 50, seed=2)
+    assert draw_factors((), 3, seed=1) == [1.0] * 3

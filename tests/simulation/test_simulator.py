@@ -5,24 +5,39 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
-from helpers import random_streams
-from peers_harness import graph_of, make_peer
-from star_harness import DIM, make_reducer, make_worker
+from helpers import graph_of, hoods_of, random_streams, run_loop
+from peers_harness import make_peer
+from simulated_harness import (
+    BAD,
+    central,
+    coupled,
+    digest_of_peers,
+    digest_of_star,
+    every,
+    last_rounds,
+    peers,
+    star,
+    times_of,
+    waits_of,
+)
+from star_harness import DIM, RUN_ID, make_reducer, make_worker
 
-from drom_net.algorithms.base import Algorithm
+from drom_net.algorithms.base import Contribution, ContributionKind
 from drom_net.algorithms.drom import DromParameters, drom
-from drom_net.algorithms.drom_d import DromDParameters, drom_d
-from drom_net.data.stream import TaskStream
 from drom_net.errors import ClusterError, DivergedError, RejectedError
-from drom_net.protocol.messages import Message, Resend
+from drom_net.protocol.codec import encode
+from drom_net.protocol.messages import Message, Push, Resend, Welcome
 from drom_net.protocol.node import ConnectionChanged, Envelope, Event
+from drom_net.protocol.peer import PeerState
 from drom_net.protocol.settings import Timeouts
-from drom_net.records import TASK_DTYPE, central_dtype, peers_chain, run_digest
-from drom_net.reference import run_reference, run_reference_peers
+from drom_net.records import TASK_DTYPE, central_dtype
+from drom_net.reference import run_reference
 from drom_net.simulation.checks import PeersChecks, StarChecks, check_records
-from drom_net.simulation.network import Distribution, NetworkSettings, Partition, SpeedSettings, parse_stragglers
+from drom_net.simulation.network import Distribution, NetworkSettings, Partition
 from drom_net.simulation.simulator import (
     Crash,
     Fault,
@@ -30,72 +45,17 @@ from drom_net.simulation.simulator import (
     Simulator,
     StuckError,
     incoming,
-    peers_wiring,
     star_wiring,
 )
-from drom_net.topology import Graph
 
-PATIENT = Timeouts(join_s=1000.0, linger_s=1000.0)
-BAD = NetworkSettings(Distribution.parse("0..400ms"), loss=0.2, duplicate=0.2, reorder=0.2)
 LENGTHS = [30, 9, 24, 30, 13, 41]
 GRAPHS = {
     "ring": graph_of("ring", 6),
     "full": graph_of("full", 6),
     "grid": graph_of("grid", 6, rows=2, columns=3),
 }
+EXCHANGES = ("blocking", "overlap", "delayed")
 ms = Distribution.parse
-
-
-def star(algorithm: Algorithm, streams: Sequence[TaskStream], *, timeouts: Timeouts = PATIENT, **options) -> Simulator:
-    workers = len(streams)
-
-    def make(index: int, incarnation: int, snapshot: object | None):
-        if index == workers:
-            return make_reducer(algorithm, workers, timeouts=timeouts)
-        return make_worker(algorithm, streams[index], task=index, timeouts=timeouts)
-
-    return Simulator(make, star_wiring(workers), dim=DIM, max_vectors=1, **{"seed": 0, **options})
-
-
-def peers(
-    algorithm: Algorithm,
-    streams: Sequence[TaskStream],
-    graph: Graph,
-    *,
-    exchange: str = "blocking",
-    timeouts: Timeouts = PATIENT,
-    **options,
-) -> Simulator:
-    def make(index: int, incarnation: int, snapshot: object | None):
-        return make_peer(algorithm, streams[index], graph, task=index, exchange=exchange, timeouts=timeouts)
-
-    return Simulator(make, peers_wiring(graph.neighbors), dim=DIM, max_vectors=1, **{"seed": 0, **options})
-
-
-def coupled(tau: int = 1, exchange: str = "blocking") -> Algorithm:
-    return drom_d(DromDParameters(eta0=3.0, lam=0.2, rho=0.3, xi=1.0, tau=tau, exchange=exchange))
-
-
-def central() -> Algorithm:
-    return drom(DromParameters(eta0=3.0, lam=0.2, rho=0.3, xi=1.0, p=0.9))
-
-
-def nodes(simulator: Simulator, count: int) -> list:
-    return [simulator.node(index) for index in range(count)]
-
-
-def digest_of_star(simulator: Simulator, workers: int) -> str:
-    chains = [worker.result.chain for worker in nodes(simulator, workers)]
-    return run_digest(chains, simulator.node(workers).central_chain)
-
-
-def digest_of_peers(simulator: Simulator, tasks: int) -> str:
-    there = nodes(simulator, tasks)
-    return run_digest([peer.result.chain for peer in there], peers_chain([peer.central_chain for peer in there]))
-
-
-def last_rounds(streams: Sequence[TaskStream]) -> list[int]:
-    return [stream.last_round() for stream in streams]
 
 
 # The bits of the plain loop
@@ -113,30 +73,30 @@ def test_a_star_gives_the_bits_of_the_plain_loop(network: NetworkSettings, seed:
 
 
 @pytest.mark.parametrize("network", [NetworkSettings(), BAD], ids=["perfect", "bad"])
-@pytest.mark.parametrize("exchange", ["blocking", "overlap", "delayed"])
+@pytest.mark.parametrize("exchange", EXCHANGES)
 @pytest.mark.parametrize("tau", [1, 5])
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_peers_give_the_bits_of_the_plain_loop(graph: str, tau: int, exchange: str, network: NetworkSettings) -> None:
-    streams, algorithm, delayed = random_streams(LENGTHS, flip=0.2), coupled(tau, exchange), exchange == "delayed"
-    neighbors = GRAPHS[graph].neighbors
+    streams, algorithm, delayed = random_streams(LENGTHS, flip=0.2), coupled(tau), exchange == "delayed"
+    hoods = hoods_of(GRAPHS[graph], [algorithm] * 6)
     simulator = peers(algorithm, streams, GRAPHS[graph], exchange=exchange, network=network)
-    check = PeersChecks(neighbors, last_rounds(streams), algorithm.is_sync, delayed=delayed)
-    simulator.run(most_events=50_000, check=check)
-    expected = run_reference_peers(algorithm, streams, GRAPHS[graph], seed=0, delayed=delayed)
+    assert simulator.run(most_events=50_000, check=PeersChecks(hoods, delayed=delayed))
+    expected = run_loop(algorithm, streams, GRAPHS[graph], seed=0, delayed=delayed)
     assert digest_of_peers(simulator, 6) == expected.digest
     assert [bytes(rows) for rows in simulator.records] == list(expected.task_records)
     assert [bytes(rows) for rows in simulator.central_records] == list(expected.central_records)
     for task in range(6):
         check_records(simulator.records[task], TASK_DTYPE, every_round=True)
-        check_records(simulator.central_records[task], central_dtype(len(neighbors[task]) + 1), every_round=False)
+        check_records(simulator.central_records[task], central_dtype(len(hoods[task].everybody)), every_round=False)
 
 
 def test_a_seed_is_a_run_and_another_seed_another_with_the_same_bits() -> None:
-    streams, speeds = random_streams([8] * 6), SpeedSettings(ms("5ms..50ms"), ms("1ms"), parse_stragglers("20%:5x"))
+    streams, paces = random_streams([8] * 6), every(0.02, [1, 1, 5, 1, 1, 1])
 
     def trace(seed: int) -> tuple[list[tuple[float, int]], list[int], str]:
         calls: list[tuple[float, int]] = []
-        simulator = peers(coupled(2), streams, GRAPHS["ring"], network=BAD, speeds=speeds, seed=seed)
+        options = {"paces": paces, "central_s": ms("1ms..3ms"), "seed": seed}
+        simulator = peers(coupled(2), streams, GRAPHS["ring"], network=BAD, **options)
         simulator.run(check=lambda run, index: calls.append((run.now, index)))
         sizes = [simulator.totals_of(task).bytes_received for task in range(6)]
         return calls, sizes, digest_of_peers(simulator, 6)
@@ -174,13 +134,15 @@ def test_what_is_lost_and_doubled_is_counted() -> None:
 
 ROUND_S, LATENCY_S = 0.25, 0.0625
 """Powers of two: their sums are exact."""
-EXACT = {
-    "network": NetworkSettings(Distribution("constant", LATENCY_S)),
-    "speeds": SpeedSettings(Distribution("constant", ROUND_S)),
-    "timelines": True,
-}
 JOINED_S = 2 * LATENCY_S
 """A Hello, and its Welcome."""
+
+
+def link(latency_s: float = LATENCY_S, **more: object) -> NetworkSettings:
+    return NetworkSettings(Distribution("constant", latency_s), **more)  # type: ignore[arg-type]
+
+
+EXACT = {"network": link(), "paces": every(ROUND_S, [1.0] * 6)}
 
 
 def test_a_blocking_ring_takes_a_round_and_a_latency_for_each_round() -> None:
@@ -188,63 +150,169 @@ def test_a_blocking_ring_takes_a_round_and_a_latency_for_each_round() -> None:
     rounds = 8
     simulator = peers(coupled(), random_streams([rounds] * 6), GRAPHS["ring"], **EXACT)
     simulator.run()
-    totals = [simulator.totals_of(task) for task in range(6)]
-    assert [one.busy_s for one in totals] == [rounds * ROUND_S] * 6
     step_s = ROUND_S + LATENCY_S
     closed_s = JOINED_S + rounds * step_s
-    assert all(closed_s - LATENCY_S <= one.finished_at_s <= closed_s + 2 * LATENCY_S for one in totals)
+    finished = [simulator.totals_of(task).finished_at_s for task in range(6)]
+    assert all(closed_s - LATENCY_S <= at <= closed_s + 2 * LATENCY_S for at in finished)
     # Task 5 connects to 4 and 0; it, like 1 to 4, begins with its welcome, and then waits a latency in each round.
-    busy, waiting = simulator.timelines[5]
-    begins = [JOINED_S + number * step_s for number in range(rounds)]
-    assert list(busy) == [time for begin in begins for time in (begin, begin + ROUND_S)]
-    assert list(waiting) == [time for begin in begins for time in (begin + ROUND_S, begin + step_s)]
-    assert totals[5].waiting_s == rounds * LATENCY_S
+    rows = times_of(simulator, 5)
+    assert rows["round"].tolist() == list(range(1, rounds + 1))
+    said = [JOINED_S + number * step_s + ROUND_S for number in range(rounds)]
+    assert rows["said_s"].tolist() == rows["idle_s"].tolist() == said
+    assert rows["closed_s"].tolist() == [at + LATENCY_S for at in said]
     # Nobody connects later than task 0 is ready: all neighbors have said Hello. It waits once a latency longer.
-    assert simulator.timelines[0].busy[0] == LATENCY_S
-    assert totals[0].waiting_s == (rounds + 1) * LATENCY_S
+    assert times_of(simulator, 0)["said_s"][0] == LATENCY_S + ROUND_S
+    assert waits_of(simulator, 0) == [2 * LATENCY_S] + [LATENCY_S] * (rounds - 1)
 
 
-def test_local_rounds_between_two_sync_rounds_are_computed_without_a_pause() -> None:
-    simulator = peers(coupled(tau=4), random_streams([8] * 6), GRAPHS["ring"], **EXACT)
+@pytest.mark.parametrize("tau", [1, 4])
+@pytest.mark.parametrize("latency_s", [ROUND_S / 4, 1.5 * ROUND_S, 4 * ROUND_S], ids="latency {}".format)
+def test_a_blocking_exchange_costs_a_latency_in_each_sync_round(latency_s: float, tau: int) -> None:
+    """Local rounds between two sync rounds are computed without a pause."""
+    simulator = peers(
+        coupled(tau), random_streams([8] * 6), GRAPHS["ring"], network=link(latency_s), paces=EXACT["paces"]
+    )
     simulator.run()
-    busy, waiting = simulator.timelines[5]
-    first, second = JOINED_S + 4 * ROUND_S, JOINED_S + 8 * ROUND_S + LATENCY_S
-    assert list(busy) == [JOINED_S, first, first + LATENCY_S, second]
-    assert list(waiting) == [first, first + LATENCY_S, second, second + LATENCY_S]
+    rows, syncs = times_of(simulator, 5), 8 // tau
+    assert rows["round"].tolist() == list(range(tau, 9, tau))
+    step_s = tau * ROUND_S + latency_s
+    assert rows["closed_s"].tolist() == [2 * latency_s + number * step_s for number in range(1, syncs + 1)]
+    assert waits_of(simulator, 5) == [latency_s] * syncs
+
+
+@pytest.mark.parametrize("tau", [1, 4])
+@pytest.mark.parametrize("latency_s", [ROUND_S / 4, ROUND_S, 1.5 * ROUND_S, 4 * ROUND_S], ids="latency {}".format)
+def test_overlap_hides_a_latency_behind_the_next_round(latency_s: float, tau: int) -> None:
+    """From one word to the next it takes the rounds between, or their first one does not wait for the latency."""
+    simulator = peers(
+        coupled(tau),
+        random_streams([8] * 6),
+        GRAPHS["ring"],
+        exchange="overlap",
+        network=link(latency_s),
+        paces=EXACT["paces"],
+    )
+    simulator.run()
+    rows, syncs = times_of(simulator, 5), 8 // tau
+    step_s = (tau - 1) * ROUND_S + max(ROUND_S, latency_s)
+    first_s = 2 * latency_s + tau * ROUND_S
+    assert rows["said_s"].tolist() == [first_s + number * step_s for number in range(syncs)]
+    # With the last word there is no next round behind which to wait.
+    hidden = max(0.0, latency_s - ROUND_S)
+    assert waits_of(simulator, 5) == [hidden] * (syncs - 1) + [latency_s]
+
+
+@pytest.mark.parametrize("tau", [1, 4])
+@pytest.mark.parametrize("latency_s", [ROUND_S / 4, ROUND_S, 1.5 * ROUND_S, 4 * ROUND_S], ids="latency {}".format)
+def test_a_delayed_exchange_hides_a_latency_of_up_to_tau_rounds(latency_s: float, tau: int) -> None:
+    """Words are used one sync round later: whoever waited for one has the next one in time."""
+    rounds = 8 * tau
+    simulator = peers(
+        coupled(tau),
+        random_streams([rounds] * 6),
+        GRAPHS["ring"],
+        exchange="delayed",
+        network=link(latency_s),
+        paces=EXACT["paces"],
+    )
+    simulator.run()
+    rows = times_of(simulator, 5)
+    said, closed, words = [], [], []
+    now = 2 * latency_s
+    for _ in range(8):
+        said.append(now + tau * ROUND_S)
+        now = max(said[-1], words[-1] + latency_s) if words else said[-1]
+        words.append(said[-1])
+        closed.append(now)
+    assert rows["said_s"].tolist() == said
+    assert rows["closed_s"].tolist() == closed
+    if latency_s <= tau * ROUND_S:
+        assert waits_of(simulator, 5) == [0.0] * 8
+        assert closed[-1] == 2 * latency_s + rounds * ROUND_S
+    else:
+        too_long = latency_s - tau * ROUND_S
+        assert waits_of(simulator, 5) == [0.0, too_long] * 4
+        assert closed[-1] == 2 * latency_s + rounds * ROUND_S + 4 * too_long
+
+
+def test_exchanges_are_ever_faster() -> None:
+    """And none changes how much is said."""
+    took, sent = [], []
+    for exchange in EXCHANGES:
+        options = {"network": link(4 * ROUND_S), "paces": EXACT["paces"], "timeouts": Timeouts(resend_after_s=100.0)}
+        simulator = peers(coupled(4), random_streams([40] * 6), GRAPHS["grid"], exchange=exchange, **options)
+        simulator.run()
+        took.append(simulator.now)
+        sent.append(sum(simulator.totals_of(task).bytes_sent for task in range(6)))
+    assert took[0] > took[1] > took[2]
+    assert min(sent) > 0.9 * max(sent)
 
 
 def test_central_steps_take_time_too() -> None:
     """A star's round: the workers' round, a latency, the central step, a latency."""
     rounds, central_s = 5, 0.125
-    speeds = SpeedSettings(Distribution("constant", ROUND_S), Distribution("constant", central_s))
-    simulator = star(central(), random_streams([rounds] * 3), **{**EXACT, "speeds": speeds})
+    simulator = star(central(), random_streams([rounds] * 3), central_s=Distribution("constant", central_s), **EXACT)
     simulator.run()
     step_s = ROUND_S + central_s + 2 * LATENCY_S
     worker, reducer = simulator.totals_of(0), simulator.totals_of(3)
-    assert worker.busy_s == rounds * ROUND_S
-    assert reducer.busy_s == rounds * central_s
-    assert worker.waiting_s == rounds * (central_s + 2 * LATENCY_S)
+    assert (worker.central_s, reducer.central_s) == (0.0, rounds * central_s)
+    assert waits_of(simulator, 0) == [central_s + 2 * LATENCY_S] * rounds
+    assert times_of(simulator, 0)["said_s"][1] == JOINED_S + step_s + ROUND_S
     assert worker.finished_at_s == JOINED_S + rounds * step_s + 2 * LATENCY_S  # a goodbye, and its farewell
-    assert simulator.timelines[0].busy[2] == JOINED_S + step_s
-    assert reducer.waiting_s == reducer.finished_at_s - reducer.busy_s
+    assert len(simulator.times[3]) == 0
+
+
+def test_a_peer_makes_its_central_step_while_its_next_example_comes() -> None:
+    rounds, central_s, factor = 6, 0.125, 4.0
+    simulator = peers(
+        coupled(),
+        random_streams([rounds] * 6),
+        GRAPHS["full"],
+        central_s=Distribution("constant", central_s),
+        factors=[1.0] * 5 + [factor],
+        **EXACT,
+    )
+    simulator.run()
+    assert [simulator.totals_of(task).central_s for task in range(6)] == [rounds * central_s] * 5 + [
+        rounds * central_s * factor
+    ]
+    # Task 5 is busy with its step for longer than a round takes: words come meanwhile, and it waits once only.
+    step_s = factor * central_s
+    assert step_s > ROUND_S + 2 * LATENCY_S
+    said = times_of(simulator, 5)["said_s"].tolist()
+    assert said == [JOINED_S + ROUND_S, *(JOINED_S + ROUND_S + LATENCY_S + k * step_s for k in range(1, rounds))]
 
 
 def test_a_straggler_holds_up_all_of_a_star() -> None:
     rounds = 5
-    speeds = SpeedSettings(Distribution("constant", ROUND_S), stragglers=parse_stragglers("25%:4x"))
-    simulator = star(central(), random_streams([rounds] * 4), **{**EXACT, "speeds": speeds})
+    paces = every(ROUND_S, [1.0, 5.0, 1.0, 1.0])
+    simulator = star(central(), random_streams([rounds] * 4), network=link(), paces=paces)
     simulator.run()
-    totals = [simulator.totals_of(worker) for worker in range(4)]
-    assert sorted(one.busy_s for one in totals) == [rounds * ROUND_S] * 3 + [4 * rounds * ROUND_S]
-    fast = max(totals, key=lambda one: one.waiting_s)
-    slow = min(totals, key=lambda one: one.waiting_s)
-    assert slow.waiting_s == rounds * 2 * LATENCY_S
-    assert fast.waiting_s == rounds * (2 * LATENCY_S + 3 * ROUND_S)
+    assert waits_of(simulator, 1) == [2 * LATENCY_S] * rounds
+    for task in (0, 2, 3):
+        assert waits_of(simulator, task) == [2 * LATENCY_S + 4 * ROUND_S] * rounds
+    assert times_of(simulator, 0)["closed_s"][-1] == JOINED_S + rounds * (5 * ROUND_S + 2 * LATENCY_S)
+
+
+def test_a_straggler_in_a_ring_is_felt_one_neighbor_further_in_each_round() -> None:
+    rounds = 8
+    simulator = peers(
+        coupled(),
+        random_streams([rounds] * 6),
+        GRAPHS["ring"],
+        network=link(),
+        paces=every(ROUND_S, [1, 1, 5, 1, 1, 1]),
+    )
+    simulator.run()
+    waits = [waits_of(simulator, task) for task in range(6)]
+    held_up = [next(k for k, wait in enumerate(waits[task]) if wait > 2 * LATENCY_S) for task in (1, 3, 0, 4, 5)]
+    assert held_up == [0, 0, 1, 1, 2]  # by how far they are from it
+    assert waits[2][1:] == [0.0] * (rounds - 1)  # the words of all others are there before its own
 
 
 def test_a_bandwidth_holds_up_the_reducer_more_than_a_ring() -> None:
     """All words of a round share the reducer's one line; in a ring each line carries two."""
-    slow = NetworkSettings(Distribution("constant", LATENCY_S), bandwidth_bytes_per_s=500.0)
+    slow = link(bandwidth_bytes_per_s=500.0)
     took: dict[int, tuple[float, float]] = {}
     for tasks in (4, 16):
         streams = random_streams([10] * tasks)
@@ -257,18 +325,27 @@ def test_a_bandwidth_holds_up_the_reducer_more_than_a_ring() -> None:
     assert took[16][1] < 1.5 * took[4][1]
 
 
-def test_timelines_are_kept_only_where_they_are_asked_for() -> None:
-    simulator = peers(coupled(), random_streams([3] * 6), GRAPHS["ring"], **{**EXACT, "timelines": False})
-    simulator.run()
-    assert simulator.timelines == []
-    assert simulator.totals_of(0).busy_s == 3 * ROUND_S
+def test_a_word_takes_its_bytes_at_the_bandwidth_and_a_latency() -> None:
+    """A peer begins with a Hello, and its neighbor a Welcome later: it has waited for that and for a word."""
+    bytes_per_s = 1024.0
+    word = Contribution(ContributionKind.VECTORS, (np.zeros(DIM),), last=True)
+    sizes = [sum(len(bytes(frame)) for frame in encode(message)) for message in (Welcome(RUN_ID), Push(1, word))]
+    assert sizes[1] > 8 * DIM
+    for network, transfer_s in (
+        (link(), 0.0),
+        (link(bandwidth_bytes_per_s=bytes_per_s), sum(sizes) / bytes_per_s),
+    ):
+        streams, paces = random_streams([1, 1]), every(ROUND_S, [1, 1])
+        simulator = peers(coupled(), streams, graph_of("path", 2), network=network, paces=paces)
+        simulator.run()
+        assert waits_of(simulator, 0) == [pytest.approx(2 * LATENCY_S + transfer_s)]
 
 
 # Faults
 
 
 def test_a_paused_node_gets_nothing_done_and_then_all() -> None:
-    """It is stopped in the middle of its third round: that ends so much later, and so does the run."""
+    """It is stopped in the middle of its third round, and its example comes meanwhile: the run ends so much later."""
     streams = random_streams([8] * 6)
     calm = peers(coupled(), streams, GRAPHS["ring"], **EXACT)
     calm.run()
@@ -276,19 +353,31 @@ def test_a_paused_node_gets_nothing_done_and_then_all() -> None:
     calls: list[float] = []
     stopped = peers(coupled(), streams, GRAPHS["ring"], faults=[pause], **EXACT)
     stopped.run(check=lambda run, index: calls.append(run.now) if index == 5 else None)
-    assert not [now for now in calls if pause.at_s <= now < pause.at_s + 2.0]
-    assert stopped.totals_of(5).busy_s == calm.totals_of(5).busy_s
-    assert stopped.now == calm.now + 2.0
-    # The words of its neighbors have come: it goes on with the fourth round at once, and then waits for theirs.
-    assert stopped.totals_of(5).waiting_s == calm.totals_of(5).waiting_s
-    end_of_fourth = pause.at_s + 2.0 + ROUND_S / 2 + ROUND_S
-    assert list(stopped.timelines[5].busy[4:8]) == [
-        pause.at_s - ROUND_S / 2,
-        pause.at_s,
-        pause.at_s + 2.0,
-        end_of_fourth,
-    ]
+    back_s = pause.at_s + 2.0
+    assert not [now for now in calls if pause.at_s <= now < back_s]
+    assert stopped.now == calm.now + 2.0 - ROUND_S / 2
+    # The words of its neighbors have come: it closes the round at once, and then waits twice as long
+    # for their next ones: from now on it is they who have its words in time.
+    rows = times_of(stopped, 5)
+    assert rows["said_s"][2:4].tolist() == [back_s, back_s + ROUND_S]
+    assert waits_of(stopped, 5) == [LATENCY_S, LATENCY_S, *[0.0, 2 * LATENCY_S] * 3]
+    assert stopped.totals_of(5).central_s == 0.0
     assert digest_of_peers(stopped, 6) == digest_of_peers(calm, 6)
+
+
+def test_a_pause_holds_up_a_central_step() -> None:
+    """It is stopped in the middle of a step: what is left of that is done afterwards."""
+    central_s = 0.125
+    options = {"central_s": Distribution("constant", central_s), **EXACT}
+    streams = random_streams([5] * 3)
+    calm = star(central(), streams, **options)
+    calm.run()
+    pause = Pause(3, JOINED_S + ROUND_S + LATENCY_S + central_s / 2, 2.0)
+    stopped = star(central(), streams, faults=[pause], **options)
+    stopped.run()
+    assert stopped.now == calm.now + 2.0
+    assert stopped.totals_of(3).central_s == calm.totals_of(3).central_s == 5 * central_s
+    assert waits_of(stopped, 0) == [central_s + 2 * LATENCY_S + 2.0, *[central_s + 2 * LATENCY_S] * 4]
 
 
 def test_pauses_may_overlap() -> None:
@@ -297,30 +386,30 @@ def test_pauses_may_overlap() -> None:
     faults: list[Fault] = [Pause(5, at_s, 2.0), Pause(5, at_s + 1.0, 3.0), Pause(5, at_s + 1.5, 0.5)]
     stopped = peers(coupled(), streams, GRAPHS["ring"], faults=faults, **EXACT)
     stopped.run()
-    assert list(stopped.timelines[5].busy[:4]) == [JOINED_S, at_s, at_s + 4.0, at_s + 4.0 + 1.5 * ROUND_S]
+    assert times_of(stopped, 5)["said_s"][:2].tolist() == [at_s + 4.0, at_s + 4.0 + ROUND_S]
 
 
 def told(simulator_events: list[tuple[int, float, Event]], kind: type) -> list[tuple[int, float, Event]]:
     return [(index, at, event) for index, at, event in simulator_events if isinstance(event, kind)]
 
 
-@pytest.mark.parametrize("exchange", ["blocking", "overlap", "delayed"])
+@pytest.mark.parametrize("exchange", EXCHANGES)
 def test_a_partition_that_heals_only_costs_time(exchange: str) -> None:
     streams, events = random_streams([30] * 6, flip=0.2), []
     cut = Partition((frozenset({0, 1, 2}),), 1.0, 20.0)
-    network = NetworkSettings(Distribution("constant", LATENCY_S), partitions=(cut,))
+    network = link(partitions=(cut,))
     simulator = peers(
-        coupled(2, exchange),
+        coupled(2),
         streams,
         GRAPHS["ring"],
         exchange=exchange,
         network=network,
-        speeds=SpeedSettings(Distribution("constant", ROUND_S)),
+        paces=EXACT["paces"],
         detect_s=5.0,
         on_event=lambda index, now, event: events.append((index, now, event)),
     )
     simulator.run(most_events=20_000)
-    expected = run_reference_peers(coupled(2, exchange), streams, GRAPHS["ring"], seed=0, delayed=exchange == "delayed")
+    expected = run_loop(coupled(2), streams, GRAPHS["ring"], seed=0, delayed=exchange == "delayed")
     assert digest_of_peers(simulator, 6) == expected.digest
     assert simulator.now > 20.0
     assert sum(simulator.totals_of(task).lost for task in range(6)) > 0
@@ -335,12 +424,12 @@ def test_a_partition_that_heals_only_costs_time(exchange: str) -> None:
 def test_a_partition_that_is_too_short_is_not_noticed() -> None:
     events: list[tuple[int, float, Event]] = []
     cut = Partition((frozenset({0}),), 0.2, 3.0)
-    network = NetworkSettings(Distribution("constant", LATENCY_S), partitions=(cut,))
+    network = link(partitions=(cut,))
     simulator = star(
         central(),
         random_streams([9] * 3),
         network=network,
-        speeds=SpeedSettings(Distribution("constant", ROUND_S)),
+        paces=EXACT["paces"],
         on_event=lambda index, now, event: events.append((index, now, event)),
     )
     simulator.run()
@@ -351,7 +440,7 @@ def test_a_partition_that_is_too_short_is_not_noticed() -> None:
 
 def test_a_partition_that_lasts_ends_the_run_with_an_error_that_names_node_and_time() -> None:
     cut = Partition((frozenset({0}),), 0.1, math.inf)
-    network = NetworkSettings(Distribution("constant", LATENCY_S), partitions=(cut,))
+    network = link(partitions=(cut,))
     simulator = star(central(), random_streams([9] * 3), network=network, timeouts=Timeouts(lost_s=30.0))
     with pytest.raises(ClusterError, match=r"^node [03] at 36\.1 s: .*lost"):
         simulator.run()
@@ -369,7 +458,7 @@ def test_other_errors_of_a_node_keep_their_kind() -> None:
         return make_worker(central(), streams[index], task=index)
 
     with pytest.raises(RejectedError, match=r"^node [01] at 0\.002 s: .*does not let this worker in"):
-        Simulator(make, star_wiring(2), dim=DIM, max_vectors=1, seed=0).run()
+        Simulator(make, star_wiring(2), dim=DIM, seed=0).run()
 
 
 def test_a_run_without_end_is_stopped() -> None:
@@ -387,7 +476,12 @@ class State:
 
 
 class Counting:
-    """Sends its number to those it knows, and is done when it has counted to `goal` by its own clock of 1 s."""
+    """Sends its number to those it knows, and is done when it has counted to `goal` by its own clock of 1 s.
+
+    To the simulator each count is a central step.
+    """
+
+    max_vectors = 0
 
     def __init__(self, dialed: Sequence[str], goal: int, snapshot: object | None, log: Callable[..., None]) -> None:
         self.state, self.round, self._dialed, self._goal, self._log = State(), 0, dialed, goal, log
@@ -400,6 +494,10 @@ class Counting:
     @property
     def finished(self) -> bool:
         return self.round >= self._goal
+
+    @property
+    def closed_rounds(self) -> int:
+        return self.round
 
     def start(self, now: float) -> None:
         self._next = now + 1.0
@@ -432,6 +530,9 @@ class Counting:
         taken, self._rows = self._rows, b""
         return taken
 
+    def take_times(self) -> bytes:
+        return b""
+
     def take_snapshot(self) -> object | None:
         """In every third round."""
         if self.round % 3 or self.round == self._kept:
@@ -454,7 +555,7 @@ def counting(
 
     network = NetworkSettings(Distribution("constant", 0.25))
     options = {"network": network, "detect_s": 0.5, **options}
-    simulator = Simulator(make, [{}, {"zero": 0}], dim=1, max_vectors=0, seed=0, faults=faults, **options)
+    simulator = Simulator(make, [{}, {"zero": 0}], dim=1, seed=0, faults=faults, **options)
     return simulator, logs, made
 
 
@@ -498,19 +599,15 @@ def test_a_node_that_is_back_at_once_was_away_nevertheless() -> None:
 
 def test_what_was_computed_but_not_said_is_lost_with_the_node() -> None:
     """A round begins in every second and takes 0.75 s. The state after the third is kept when that is over."""
-    simulator, logs, made = counting(
-        Crash(1, 4.5, 1.0), goals=[15, 4], speeds=SpeedSettings(Distribution("constant", 0.75))
-    )
+    simulator, logs, made = counting(Crash(1, 4.5, 1.0), goals=[15, 4], central_s=Distribution("constant", 0.75))
     simulator.run()
     assert made[-1] == (1, 1, 3)
     assert [what[3] for what in logs[0] if what[0] == "receive"] == [1, 2, 3, 4]
-    simulator, logs, made = counting(
-        Crash(1, 3.5, 1.0), goals=[15, 4], speeds=SpeedSettings(Distribution("constant", 0.75))
-    )
+    simulator, logs, made = counting(Crash(1, 3.5, 1.0), goals=[15, 4], central_s=Distribution("constant", 0.75))
     simulator.run()
     assert made[-1] == (1, 1, None)
     assert [what[3] for what in logs[0] if what[0] == "receive"] == [1, 2, 1, 2, 3, 4]
-    assert simulator.totals_of(1).busy_s == 2 * 0.75 + 0.5 + 4 * 0.75
+    assert simulator.totals_of(1).central_s == 2 * 0.75 + 0.5 + 4 * 0.75
     assert list(simulator.records[1]) == [1, 2, 3, 4]
 
 
@@ -539,21 +636,19 @@ def test_crashes_and_pauses_of_both_leave_each_record_once() -> None:
 
 
 class Still:
-    """As much of a simulator as a check looks at."""
+    """As much of a simulator as a check looks at: tasks in these rounds, and a reducer that has closed so many."""
 
     now = 0.0
 
-    def __init__(self, rounds: Sequence[int], closed: int | None = None) -> None:
-        self.rounds, self.closed, self.crashed = list(rounds), closed, False
+    def __init__(self, rounds: Sequence[int], closed: int = 0) -> None:
+        self.nodes = [SimpleNamespace(round=number) for number in rounds] + [SimpleNamespace(closed_rounds=closed)]
+        self.crashed = False
 
-    def node(self, index: int):
-        peer = make_peer(coupled(), random_streams([9])[0], graph_of("path", 2), task=0)
-        peer.round = self.rounds[index] if index < len(self.rounds) else 0
-        peer.closed_rounds = self.closed  # type: ignore[attr-defined]
-        return peer
+    def node(self, index: int) -> SimpleNamespace:
+        return self.nodes[index]
 
-    def totals_of(self, index: int):
-        return type("Totals", (), {"crashes": int(self.crashed)})
+    def totals_of(self, index: int) -> SimpleNamespace:
+        return SimpleNamespace(crashes=int(self.crashed))
 
 
 @pytest.mark.parametrize(
@@ -562,48 +657,89 @@ class Still:
         ([1, 1], 0, True),
         ([2, 1], 1, True),
         ([2, 1], 0, False),
-        ([1, 3], 2, False),
         ([3, 3], 3, True),
-        ([1, 9], 9, True),
+        ([4, 3], 4, False),
+        ([9, 9], 9, True),
+        ([9, 3], 9, False),
     ],
 )
 def test_the_star_checks_see_who_is_too_far(rounds: list[int], closed: int, fine: bool) -> None:
-    check, still = StarChecks([1, 9]), Still(rounds, closed)
-    if rounds == [1, 3]:
-        check = StarChecks([9, 9])
-    for last in range(max(rounds) + 1):  # come there in steps of one
-        still.rounds = [min(last, number) for number in rounds]
-        still.closed = min(last, closed)
-        if last < max(rounds):
-            check._order.look(still, 0, still.rounds[0])  # type: ignore[arg-type]
-            check._order.look(still, 1, still.rounds[1])  # type: ignore[arg-type]
+    """No worker is ahead of the reducer, nor left behind by it."""
+
+    def look(check: StarChecks, rounds: Sequence[int], closed: int) -> None:
+        check._order._last = [*rounds, closed]
+        for index in (0, 1):
+            check(Still(rounds, closed), index)  # type: ignore[arg-type]
+
     if fine:
-        check(still, 0)  # type: ignore[arg-type]
-        check(still, 1)  # type: ignore[arg-type]
+        look(StarChecks([9, 9]), rounds, closed)
     else:
         with pytest.raises(AssertionError, match=r"^node [01] at 0 s: in round \d; \d are closed"):
-            [check(still, index) for index in (0, 1)]  # type: ignore[arg-type]
+            look(StarChecks([9, 9]), rounds, closed)
+    look(StarChecks(rounds), rounds, max(closed, *(number - 1 for number in rounds)))  # who has ended is not behind
+    look(StarChecks([9, 9], in_step=False), rounds, closed)  # without sync rounds nobody is
 
 
-def test_the_peers_checks_see_who_is_too_far_or_out_of_order() -> None:
-    def check(rounds: Sequence[int], before: int, delayed: bool = False, crashed: bool = False) -> None:
-        checks = PeersChecks([[1], [0]], [9, 9], lambda t: t % 2 == 0, delayed=delayed)
-        checks._order._last[0] = before
-        still = Still(rounds)
+def test_the_star_checks_let_one_that_was_away_lose_a_round() -> None:
+    def look(closed: int, crashed: bool) -> None:
+        check, still = StarChecks([9]), Still([3], closed)
         still.crashed = crashed
-        checks(still, 0)  # type: ignore[arg-type]
+        check._order._last = [3, closed]
+        check(still, 0)  # type: ignore[arg-type]
 
-    check([4, 3], 3)
-    check([5, 2], 4)
-    with pytest.raises(AssertionError, match="node 0 at 0 s: 2 sync rounds ahead of node 1"):
-        check([4, 1], 3)
-    check([4, 1], 3, delayed=True)
-    check([9, 9], 8)
+    look(4, crashed=True)
+    with pytest.raises(AssertionError, match="node 0 at 0 s: in round 3; 4 are closed already"):
+        look(4, crashed=False)
+    with pytest.raises(AssertionError, match="node 0 at 0 s: in round 3; 5 are closed already"):
+        look(5, crashed=True)
+
+
+def look_at_peers(
+    rounds: tuple[int, int],
+    before: int,
+    *,
+    delayed: bool = False,
+    crashed: bool = False,
+    state: PeerState = PeerState.STEPPING,
+    last: int | None = None,
+    words: int = 0,
+) -> None:
+    """Check the first of two peers (tau 2) in these rounds; it was in round `before`."""
+    hoods = hoods_of(graph_of("path", 2), [coupled(2)] * 2)
+    peer = make_peer(coupled(2), random_streams([9])[0], hoods[0], num_tasks=2)
+    peer.round, peer.state = rounds[0], state
+    peer._neighbors[1].last = last
+    peer._neighbors[1].words = dict.fromkeys(range(words))  # type: ignore[arg-type]
+    still = Still(rounds)
+    still.nodes[0], still.crashed = peer, crashed  # type: ignore[call-overload]
+    checks = PeersChecks(hoods, delayed=delayed)
+    checks._order._last[0] = before
+    checks(still, 0)  # type: ignore[arg-type]
+
+
+def test_the_peers_checks_see_who_uses_a_word_that_was_not_said() -> None:
+    look_at_peers((4, 4), 3)
+    look_at_peers((5, 4), 4)
+    with pytest.raises(AssertionError, match="node 0 at 0 s: using node 1's word of round 4"):
+        look_at_peers((4, 3), 3)
+    look_at_peers((4, 3), 3, state=PeerState.WAITING)  # for that word
+    look_at_peers((4, 2), 3, delayed=True)
+    with pytest.raises(AssertionError, match="using node 1's word of round 2"):
+        look_at_peers((4, 1), 3, delayed=True)
+    look_at_peers((4, 1), 3, last=1)  # its last word was of round 2, said when its stream had ended
+
+
+def test_the_peers_checks_see_rounds_out_of_order_and_too_many_words() -> None:
     with pytest.raises(AssertionError, match="in round 5 after 3"):
-        check([5, 5], 3)
+        look_at_peers((5, 5), 3)
     with pytest.raises(AssertionError, match="in round 2 after 3"):
-        check([2, 2], 3)
-    check([2, 2], 3, crashed=True)
+        look_at_peers((2, 2), 3)
+    look_at_peers((2, 2), 3, crashed=True)
+    with pytest.raises(AssertionError, match="back in round 5 after 3"):
+        look_at_peers((5, 5), 3, crashed=True)
+    look_at_peers((4, 4), 3, words=4)
+    with pytest.raises(AssertionError, match="keeping 5 words of node 1"):
+        look_at_peers((4, 4), 3, words=5)
 
 
 def test_records_out_of_order_are_seen() -> None:

@@ -1,0 +1,132 @@
+"""Real nodes on the simulator, and what they leave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from helpers import hoods_of
+from peers_harness import make_peer
+from star_harness import DIM, make_reducer, make_worker
+
+from drom_net.algorithms.base import Algorithm
+from drom_net.algorithms.drom import DromParameters, drom
+from drom_net.algorithms.drom_d import DromDParameters, drom_d
+from drom_net.data.stream import TaskStream
+from drom_net.protocol.node import TIMES_DTYPE, Pace, at_once
+from drom_net.protocol.settings import Timeouts
+from drom_net.records import peers_chain, run_digest
+from drom_net.simulation.network import Distribution, NetworkSettings
+from drom_net.simulation.simulator import Crash, Simulator, peers_wiring, star_wiring
+from drom_net.topology import Graph
+
+PATIENT = Timeouts(join_s=1000.0, linger_s=1000.0)
+BAD = NetworkSettings(Distribution.parse("0..400ms"), loss=0.2, duplicate=0.2, reorder=0.2)
+
+
+def central() -> Algorithm:
+    return drom(DromParameters(eta0=3.0, lam=0.2, rho=0.3, xi=1.0, p=0.9))
+
+
+def coupled(tau: int = 1) -> Algorithm:
+    return drom_d(DromDParameters(eta0=3.0, lam=0.2, rho=0.3, xi=1.0, tau=tau))
+
+
+def star(
+    algorithm: Algorithm,
+    streams: Sequence[TaskStream],
+    *,
+    timeouts: Timeouts = PATIENT,
+    paces: Sequence[Pace] | None = None,
+    **options: Any,
+) -> Simulator:
+    """Workers are the nodes from 0 on; the reducer is the last."""
+    workers = len(streams)
+    keeps = crashes(options)
+
+    def make(index: int, incarnation: int, snapshot: Any) -> Any:
+        life = {"keeps_snapshots": keeps, "snapshot": snapshot}
+        if index == workers:
+            return make_reducer(algorithm, workers, timeouts=timeouts, **life)
+        return make_worker(
+            algorithm,
+            streams[index],
+            task=index,
+            timeouts=timeouts,
+            incarnation=1 + incarnation,
+            pace=paces[index] if paces else at_once,
+            **life,
+        )
+
+    return Simulator(make, star_wiring(workers), dim=DIM, **{"seed": 0, **options})
+
+
+def peers(
+    algorithm: Algorithm,
+    streams: Sequence[TaskStream],
+    graph: Graph,
+    *,
+    exchange: str = "blocking",
+    timeouts: Timeouts = PATIENT,
+    paces: Sequence[Pace] | None = None,
+    **options: Any,
+) -> Simulator:
+    hoods = hoods_of(graph, [algorithm] * len(streams))
+    keeps = crashes(options)
+
+    def make(index: int, incarnation: int, snapshot: Any) -> Any:
+        return make_peer(
+            algorithm,
+            streams[index],
+            hoods[index],
+            num_tasks=len(streams),
+            exchange=exchange,
+            timeouts=timeouts,
+            incarnation=1 + incarnation,
+            pace=paces[index] if paces else at_once,
+            keeps_snapshots=keeps,
+            snapshot=snapshot,
+        )
+
+    return Simulator(make, peers_wiring(graph.neighbors), dim=DIM, **{"seed": 0, **options})
+
+
+def crashes(options: dict[str, Any]) -> bool:
+    return any(isinstance(fault, Crash) for fault in options.get("faults", ()))
+
+
+def every(seconds: float, factors: Sequence[float]) -> list[Pace]:
+    """For each task a pace of that many seconds, times its factor."""
+
+    def pace(factor: float) -> Callable[[int], float]:
+        return lambda t: factor * seconds
+
+    return [pace(factor) for factor in factors]
+
+
+def digest_of_star(simulator: Simulator, workers: int) -> str:
+    chains = [simulator.node(worker).result.chain for worker in range(workers)]
+    return run_digest(chains, simulator.node(workers).central_chain)
+
+
+def digest_of_peers(simulator: Simulator, tasks: int) -> str:
+    there = [simulator.node(task) for task in range(tasks)]
+    return run_digest([peer.result.chain for peer in there], peers_chain([peer.central_chain for peer in there]))
+
+
+def times_of(simulator: Simulator, task: int) -> np.ndarray:
+    """Of its sync rounds: without the first row and the last one, which are its begin and its end."""
+    rows = np.frombuffer(bytes(simulator.times[task]), dtype=TIMES_DTYPE)
+    assert rows["round"][0] == 0
+    assert rows["round"][-1] == simulator.node(task).round
+    return rows[1:-1]
+
+
+def waits_of(simulator: Simulator, task: int) -> list[float]:
+    rows = times_of(simulator, task)
+    return (rows["closed_s"] - rows["idle_s"]).tolist()
+
+
+def last_rounds(streams: Sequence[TaskStream]) -> list[int]:
+    return [stream.last_round() for stream in streams]
