@@ -138,12 +138,7 @@ def test_only_data_imports_scipy_sklearn_and_pyarrow() -> None:
 
 
 def test_only_the_command_line_imports_rich_and_click() -> None:
-    """scripts/storm and scripts/product are commands too."""
-    scripts = {"cluster/storm.py", "cluster/product.py"}
-    assert all(name.startswith("cli/") or name == "__main__.py" for name in importers("rich"))
-    assert all(name.startswith("cli/") or name == "__main__.py" for name in importers("click") - scripts)
-    of_scripts = ("drom_net.cluster.storm", "drom_net.cluster.product")
-    assert not [name for path in modules() for name in imports(path) if name.startswith(of_scripts)]
+    assert all(name.startswith("cli/") or name == "__main__.py" for name in importers("rich", "click"))
 
 
 def test_only_plots_imports_matplotlib_and_only_to_draw() -> None:

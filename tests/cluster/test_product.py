@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import product
 import pytest
 from click.testing import CliRunner
 from helpers import pairwise
+from product import EXCHANGES, GRAPHS, TAUS, Combination, combinations, digests, write_sites
 
-from drom_net.cluster import product
-from drom_net.cluster.product import EXCHANGES, GRAPHS, TAUS, Combination, combinations, digests, write_sites
 from drom_net.errors import NodeFailedError
 
 SELECTION = [Combination("star"), *(Combination(*chosen) for chosen in pairwise(GRAPHS, TAUS, EXCHANGES))]

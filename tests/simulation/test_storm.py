@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import storm
 from click.testing import CliRunner
 
-from drom_net.cluster import storm
 from drom_net.config import load_config
 from drom_net.simulation.simulator import Crash, Pause
 

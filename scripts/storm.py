@@ -9,13 +9,12 @@ partitions, the nodes' speeds, and who crashes, comes back or is paused when. In
 
 from __future__ import annotations
 
-import argparse
-import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from random import Random
+
+import click
 
 from drom_net.cluster.plan import algorithm_of
 from drom_net.cluster.prepare import Prepared, prepare
@@ -153,32 +152,35 @@ def run_seed(seed: int) -> int:
     return events
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the campaign; the exit code is 1 where a seed failed."""
-    parser = argparse.ArgumentParser(
-        prog="scripts/storm", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--seeds", type=int, default=10_000, help="how many (10000)")
-    parser.add_argument("--start", type=int, default=0, help="the first one (0)")
-    parser.add_argument("--seed", type=int, help="only this one; its scenario is printed")
-    chosen = parser.parse_args(arguments)
-    if chosen.seed is not None:
-        text, _, conditions = scenario(chosen.seed)
-        print(f"{text}{conditions}")
-        print(f"seed {chosen.seed}: {run_seed(chosen.seed)} events, the digest of the plain loop")
-        return 0
+@click.command()
+@click.option("--seeds", type=click.IntRange(1), default=10_000, show_default=True, help="How many.")
+@click.option("--start", type=click.IntRange(0), default=0, show_default=True, help="The first one.")
+@click.option("--seed", type=click.IntRange(0), help="Only this one; its scenario is printed.")
+def main(seeds: int, start: int, seed: int | None) -> None:
+    """Run many small clusters through faults on a virtual clock, and compare each with the plain loop.
+
+    \b
+    Example:
+      scripts/storm --seeds 200
+    """
+    if seed is not None:
+        text, _, conditions = scenario(seed)
+        click.echo(f"{text}{conditions}")
+        click.echo(f"seed {seed}: {run_seed(seed)} events, the digest of the plain loop")
+        return
     began, events, failed = time.monotonic(), 0, 0
-    for count, seed in enumerate(range(chosen.start, chosen.start + chosen.seeds), start=1):
+    for count, number in enumerate(range(start, start + seeds), start=1):
         try:
-            events += run_seed(seed)
+            events += run_seed(number)
         except AssertionError as error:
             failed += 1
-            print(f"seed {seed} FAILED: {error}", file=sys.stderr)
+            click.echo(f"seed {number} FAILED: {error}", err=True)
         if count % 500 == 0:
-            print(f"{count} seeds, {time.monotonic() - began:.0f} s", file=sys.stderr)
-    print(f"{chosen.seeds} seeds, {failed} failed, {events} events in {time.monotonic() - began:.1f} s")
-    return 1 if failed else 0
+            click.echo(f"{count} seeds, {time.monotonic() - began:.0f} s", err=True)
+    click.echo(f"{seeds} seeds, {failed} failed, {events} events in {time.monotonic() - began:.1f} s")
+    if failed:
+        raise SystemExit(1)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
