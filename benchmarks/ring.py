@@ -117,9 +117,9 @@ def run_bare(folder: Path, num_tasks: int, dim: int, tau: int, role: str, count:
         here = [str(folder), str(task), str(num_tasks), str(dim), str(tau), str(count)]
         command = [sys.executable, __file__, "--role", role, *here, str(ports[task - 1]), str(ports[task])]
         processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, env=ENVIRONMENT))
-    seconds = min(float(process.communicate()[0]) for process in processes)
+    told = [process.communicate()[0] for process in processes]
     wait(processes)
-    return seconds
+    return min(map(float, told))
 
 
 # The contestants' own processes ------------------------------------------------------------------
@@ -137,6 +137,8 @@ class Edges:
         before.setsockopt(zmq.RECONNECT_IVL, 10)  # ms: the other side may not listen yet
         before.connect(f"tcp://127.0.0.1:{port_before}")
         m = int(num_tasks)
+        for socket in (before, behind):
+            socket.setsockopt(zmq.RCVTIMEO, 60_000)  # ms: where one process fails the others do not wait for ever
         self.sockets = {(int(task) - 1) % m: before, (int(task) + 1) % m: behind}
         for socket in self.sockets.values():
             socket.send(b"")

@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import json
 import os
+import random
 import resource
 import socket
 import statistics
@@ -190,8 +191,14 @@ def wait(processes: list[subprocess.Popen[bytes]]) -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [int(probe.getsockname()[1]) for probe in probes]
+    """Ports of TCP on loopback that are free, below those that the system gives to outgoing connections."""
+    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    candidates = list(range(1024, first))
+    random.shuffle(candidates)
+    found: list[int] = []
+    while len(found) < count:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as libzmq does
+            probe.bind(("127.0.0.1", candidates.pop()))
+            found.append(int(probe.getsockname()[1]))
+    return found
