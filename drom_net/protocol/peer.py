@@ -52,6 +52,9 @@ WORDS_KEPT = 4
 neighbor that has its word of k may have said k + 2 already."""
 
 
+_ENDED = " ended the run: "
+
+
 class PeerState(enum.Enum):
     JOINING = "joining"
     """Not every neighbor is there yet."""
@@ -656,7 +659,8 @@ class Peer(Tray):
         if self.state is PeerState.JOINING:
             raise RejectedError(f"{self.names[task]} does not let this peer in: {reason}")
         if self.state is not PeerState.FINISHING:
-            self._end_run(f"{self.names[task]} ended the run: {reason}")
+            # Of a long way from peer to peer the first one is named.
+            self._end_run(reason if _ENDED in reason else f"{self.names[task]}{_ENDED}{reason}")
         self._neighbors[task].confirmed = True
         self._finish_if_all_have_confirmed()
 

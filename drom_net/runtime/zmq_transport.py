@@ -30,7 +30,7 @@ SLICE_S = 0.1
 _MONITOR_EVENT = struct.Struct("=Hi")  # by hand: pyzmq's own parser would import asyncio and ssl into each node
 _LINGER_MS = 1000  # long enough for the last messages on a loaded host, short enough for an exit
 _RECONNECT_MS = 50
-_RECONNECT_MAX_MS = 1000
+_RECONNECT_MAX_MS = 250  # also what a start costs where one connects before the other listens
 _HEARTBEATS_MISSED = 3
 _NO_FD = -1
 _SNDMORE, _NOBLOCK = int(zmq.SNDMORE), int(zmq.NOBLOCK)

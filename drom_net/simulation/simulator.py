@@ -231,6 +231,8 @@ class Simulator:
                 self._loop()
                 if self._unfinished:
                     self._stop()
+        except StuckError:
+            raise
         except (ClusterError, RejectedError, DivergedError) as error:
             raise type(error)(f"node {self._touched} at {self.now:.6g} s: {error}") from error
         return not self._stopped
