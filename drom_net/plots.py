@@ -32,7 +32,7 @@ _LANES_SHOWN = 12
 _STRETCHES_SHOWN = 14.0  # sync rounds of a task side by side: each is wide enough to be seen
 _TIME_COLORS = {"local": "#66b56b", "communication": "#a3162e", "idle": "#e3e3e3"}  # three greys on a grey printer
 _TIME_NAMES = {
-    "local": "local: gradient computation",
+    "local": "local: own examples",
     "communication": "communication: word under way",
     "idle": "idle: word not said yet",
 }

@@ -34,7 +34,7 @@ Exit codes:
 def group() -> None:
     """Online multi-task learning across sites that keep their own data.
 
-    Each site is a task with its own process; the processes share strength by one vector a round.
+    Each site is a task with its own process; the processes share strength by one vector in a sync round.
 
     \b
     Example:

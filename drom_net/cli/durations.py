@@ -54,18 +54,15 @@ def probability(text: str) -> float:
     return value
 
 
-_RATES = {"": 1.0, "bit": 0.125, "kbit": 125.0, "mbit": 125e3, "gbit": 125e6, "b": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9}
+_RATES = {"bit": 0.125, "kbit": 125.0, "Mbit": 125e3, "Gbit": 125e6, "B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9}
 
 
 def bytes_per_s(text: str) -> float:
     """``100Mbit`` or ``12.5MB``, a second. Raises ValueError for what is none."""
-    found = re.fullmatch(r"([0-9.]+)\s*([a-zA-Z]*)(?:/s)?", text.strip())
-    try:
-        rate = float(found[1]) * _RATES[found[2].lower()] if found else 0.0
-    except (KeyError, ValueError):
-        rate = 0.0
+    found = re.fullmatch(r"([0-9]*\.?[0-9]+)\s*([a-zA-Z]+)(?:/s)?", text.strip())
+    rate = float(found[1]) * _RATES.get(found[2], 0.0) if found else 0.0
     if not rate > 0.0:
-        raise ValueError(f'expected a bandwidth such as 100Mbit or 12MB (a second), got "{text}"')
+        raise ValueError(f'expected a bandwidth such as 100Mbit or 12.5MB (a second), got "{text}"')
     return rate
 
 

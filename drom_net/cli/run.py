@@ -51,7 +51,8 @@ def load_and_prepare(file: Path, overrides: tuple[str, ...]) -> Prepared:
     type=click.Choice(["processes", "reference", "simulation"]),
     default="processes",
     show_default=True,
-    help="Real processes and sockets, the plain loop in one process, or the processes' nodes on a virtual clock.",
+    help="Real processes and sockets, the plain loop in one process, or the processes' nodes on a virtual clock "
+    "(`drom-net simulate` chooses its network).",
 )
 @click.option("--out", type=click.Path(path_type=Path), help="The run directory; by default a new one in runs/.")
 @options.records_format
@@ -191,13 +192,14 @@ def hiding_lines(hiding: Sequence[dict[str, Any]], latency_s: float, round_s: fl
     """The rows of `plan.hiding_table` for people."""
     if not hiding:
         return []
-    lines = [f"latency {1000 * latency_s:g} ms, local round {1000 * round_s:g} ms"]
+    lines = [f"with a latency of {1000 * latency_s:.3g} ms, local rounds of {1000 * round_s:.3g} ms and no loss"]
     for row in hiding:
         least, almost = row["least_tau"], row["least_tau_almost"]
         hides = f"hidden from tau = {least} on" if least else "never hidden"
         if least != almost:
             hides += f", less than {100 * ALMOST:.0f} % waiting from tau = {almost} on"
-        here = f"; here {100 * row['waiting_share']:.1f} % waiting" if row["waiting_share"] is not None else ""
+        share = row["waiting_share"]
+        here = f"; with this tau {100 * share:.1f} % waiting" if share is not None else ""
         lines.append(f"  {row['exchange']:<8}  {hides}{here}")
     return lines
 

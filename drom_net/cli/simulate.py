@@ -32,7 +32,11 @@ from drom_net.simulation.network import Distribution, NetworkSettings, Straggler
     help="One way, drawn for each message: 50ms, 20ms..80ms, normal(50ms,10ms), lognormal(50ms,0.5) or "
     "exponential(50ms).",
 )
-@click.option("--bandwidth", type=durations.BANDWIDTH, help="Of each node's line, each direction, a second: 100Mbit.")
+@click.option(
+    "--bandwidth",
+    type=durations.BANDWIDTH,
+    help="Of each node's line, in each direction, a second: 100Mbit (bits) or 12.5MB (bytes).",
+)
 @click.option("--loss", type=durations.PROBABILITY, default="0", help="The share of messages that is lost: 0.01 or 1%.")
 @click.option("--duplicate", type=durations.PROBABILITY, default="0", help="The share that comes twice.")
 @click.option("--reorder", type=durations.PROBABILITY, default="0", help="The share that others overtake.")
@@ -41,11 +45,28 @@ from drom_net.simulation.network import Distribution, NetworkSettings, Straggler
 )
 @click.option("--central", "central_s", type=durations.TIME, default="0", help="How long a central step takes.")
 @click.option("--stragglers", type=durations.STRAGGLERS, default="", help="A share of slow tasks: 10%:5x, 1%:20x.")
-@click.option("--partition", "partitions", multiple=True, metavar="GROUP|GROUP@FROM..TO", help="0,1|2,3@10s..20s")
+@click.option(
+    "--partition",
+    "partitions",
+    multiple=True,
+    metavar="GROUP|GROUP@FROM..TO",
+    help="Groups of nodes that cannot reach each other for a while: 0,1|2,3@10s..20s. A node is a task's name or "
+    "number, or reducer; this option and the next two may be repeated.",
+)
 @click.option("--crash", "crashes", multiple=True, metavar="NODE@TIME+DOWN", help="A node dies and comes back: 3@5s+2s")
 @click.option("--pause", "pauses", multiple=True, metavar="NODE@TIME+FOR", help="A node stands still: 3@5s+2s")
-@click.option("--sim-seed", type=click.IntRange(0), default=0, show_default=True, help="What all of it is drawn from.")
-@click.option("--compare/--no-compare", default=True, help="Whether to run the other exchanges and tau beside it.")
+@click.option(
+    "--sim-seed",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="What latencies, losses, speeds and stragglers are drawn from.",
+)
+@click.option(
+    "--compare/--no-compare",
+    default=True,
+    help="Peers: whether to run each exchange beside it, with tau = 1 and with FILE's.",
+)
 @click.option("--draw", type=click.Path(path_type=Path), help="Draw who did what when to this file, .png or .svg.")
 @click.option("--out", type=click.Path(path_type=Path), help="Also write a run directory.")
 @options.overrides
@@ -112,6 +133,9 @@ def simulate(
         others = _others(prepared, conditions, progress) if compare else []
         if out is not None:
             run_prepared(prepared, driver="simulation", out=out, progress=progress, conditions=conditions)
+    for fault in conditions.faults:
+        if fault.at_s > found.simulator.now:
+            click.echo(f"warning: the run was over before {fault.at_s:g} s: {fault} did not happen", err=True)
     if draw is not None:
         draw_timeline(lanes_of(prepared, found.simulator), draw, _title(prepared, latency))
     round_mean_s = conditions.local_round_s(prepared)
@@ -150,7 +174,7 @@ _SHOWN = ("seconds", "waiting_share", "messages", "bytes_sent", "error_rate")
 def _title(prepared: Prepared, latency: Distribution) -> str:
     parameters = prepared.config.algorithm.parameters
     how = f", tau {parameters.tau}, {parameters.exchange}" if prepared.graph is not None else ""
-    return f"{prepared.config.name}{how}, latency {1000 * latency.mean:g} ms (simulated)"
+    return f"{prepared.config.name}{how}, mean latency {1000 * latency.mean:.3g} ms (simulated)"
 
 
 def _print(
@@ -169,7 +193,7 @@ def _print(
         f"waiting {_percent(totals['waiting_share'])} of the time: from {_percent(waits[least])} ({names[least]}) "
         f"to {_percent(waits[most])} ({names[most]})"
     )
-    faults = [f"{totals[key]} {key}" for key in ("lost", "doubled", "crashes") if totals[key]]
+    faults = [f"{key} {totals[key]}" for key in ("lost", "doubled", "crashes") if totals[key]]
     click.echo(
         f"{count_of(totals['messages'], 'message')}, {size(totals['bytes_sent'])}"
         + (f" ({', '.join(faults)})" if faults else "")

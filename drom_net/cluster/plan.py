@@ -290,10 +290,10 @@ def waiting_share(exchange: str, tau: int, *, latency_s: float, round_s: float) 
     """The share of its time that a peer waits where all have the same speed.
 
     In tau local rounds of `round_s` each the words travel for `latency_s`: blocking nothing goes on meanwhile, with
-    overlap one round does, delayed all tau do.
+    overlap one round does, delayed all tau do, and one wait serves two sync rounds.
     """
     hidden = {"blocking": 0.0, "overlap": round_s, "delayed": tau * round_s}[exchange]
-    waits = max(0.0, latency_s - hidden)
+    waits = max(0.0, latency_s - hidden) / (2.0 if exchange == "delayed" else 1.0)
     period = tau * round_s + waits
     return waits / period if period else 0.0
 
@@ -301,8 +301,8 @@ def waiting_share(exchange: str, tau: int, *, latency_s: float, round_s: float) 
 def least_tau(exchange: str, *, latency_s: float, round_s: float, at_most: float = 0.0) -> int | None:
     """The least tau with which a peer waits for at most this share of its time; None where there is none."""
     if exchange == "delayed":
-        # latency - tau r <= share * latency: then it is the period.
-        tau = max(1, math.ceil((1.0 - at_most) * latency_s / round_s - 1e-9))
+        # w = (latency - tau r) / 2 is at most the share of tau r + w.
+        tau = max(1, math.ceil((1.0 - at_most) / (1.0 + at_most) * latency_s / round_s - 1e-9))
     else:
         waits = max(0.0, latency_s - (round_s if exchange == "overlap" else 0.0))
         if waits and not at_most:

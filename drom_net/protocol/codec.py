@@ -58,7 +58,7 @@ def encode(message: Message) -> list[bytes | memoryview]:
             return [_packb([_RESEND, t])]
         case Hello():
             fields = [message.version, message.run_id, message.task, message.config_digest, message.dim]
-            also = [message.feature_digest, message.numpy, message.blas, message.incarnation]
+            also = [message.feature_digest, message.numpy, message.blas, message.incarnation, message.round]
             return [_packb([_HELLO, *fields, *also])]
         case Welcome(run_id=run_id):
             return [_packb([_WELCOME, run_id])]
@@ -140,9 +140,8 @@ def _decode_hello(fields: list[Any], frames: Frames, dim: int) -> Hello:
     if fields and type(fields[0]) is int and fields[0] != PROTOCOL_VERSION:
         # Only the number can be relied on, whatever else that version says: let the node name it.
         return Hello(_natural(fields[0], "version"), "", 0, "", 0, "", "", "")
-    version, run_id, task, config_digest, its_dim, feature_digest, numpy, blas, incarnation = _exactly(
-        fields, 9, "hello"
-    )
+    version, run_id, task, config_digest, its_dim, *more = _exactly(fields, 10, "hello")
+    feature_digest, numpy, blas, incarnation, t = more
     _no_vectors(frames)
     return Hello(
         _natural(version, "version"),
@@ -154,6 +153,7 @@ def _decode_hello(fields: list[Any], frames: Frames, dim: int) -> Hello:
         _text(numpy),
         _text(blas),
         _natural(incarnation, "incarnation"),
+        _natural(t, "round"),
     )
 
 

@@ -28,6 +28,8 @@ class Hello:
     """The BLAS kernel; likewise."""
     incarnation: int = 1
     """How often this node has been started: a later one takes the place of an earlier."""
+    round: int = 0
+    """The last round that it has begun."""
 
 
 @dataclass(frozen=True, slots=True)

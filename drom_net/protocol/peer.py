@@ -9,6 +9,7 @@ other runs ahead freely.
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import math
 from collections.abc import Sequence
@@ -81,6 +82,8 @@ class _Neighbor:
     joined: bool = False
     spoke_at: float = -math.inf
     """When it was last heard of."""
+    was_lost: bool = False
+    """Its connection was lost before: it may have been started anew, and not know who we are."""
     incarnation: int = 0
     """That of its Hello."""
     words: dict[int, Contribution] = field(default_factory=dict)
@@ -168,7 +171,7 @@ class Peer(Tray):
         """The next round's first half is done already (exchange: overlap)."""
         self._asking = Asking(timeouts.resend_after_s, timeouts.resend_cap_s)
         self._stall = Asking(timeouts.stall_s, math.inf)
-        self._since = self._idle_since = 0.0
+        self._since = self._idle_since = self._asked_at = 0.0
         self._now = 0.0
         self._give_up_at = self._first_lost_at = math.inf
         self._round_end: Snapshot | None = None
@@ -216,7 +219,7 @@ class Peer(Tray):
         self._give_up_at = now + self._timeouts.join_s
         for task in self._neighbors:
             if task < self._task:
-                self._say(task, self._hello)
+                self._say(task, self._introduction)
         if 0 < self.round == self._learner.last_round:  # an earlier incarnation has said goodbye: some may be gone
             self._say_goodbye(now)
         self._begin_if_all_are_here()
@@ -240,7 +243,7 @@ class Peer(Tray):
             case Resend(round=t):
                 self._say_again(task, t)
             case Introduce():
-                self._say(task, self._hello)  # it was started anew
+                self._say(task, self._introduction)  # it was started anew
             case Welcome():
                 pass
             case Goodbye(rounds=last):
@@ -296,9 +299,12 @@ class Peer(Tray):
 
     def on_connection(self, address: str, connected: bool, now: float) -> None:
         task = self._task_at.get(address)
-        if task is None or not self._neighbors[task].joined:
+        if task is None:
             return
         neighbor = self._neighbors[task]
+        neighbor.was_lost = neighbor.was_lost or not connected
+        if not neighbor.joined:
+            return
         ours_done = self.state in (PeerState.FINISHING, PeerState.FINISHED)  # this wait has a bound of its own
         if not connected and (ours_done or (neighbor.last is not None and not self._not_come(task, neighbor.last))):
             return  # we need nothing more of it, and once it is done it needs nothing more of us
@@ -308,7 +314,7 @@ class Peer(Tray):
         self._first_lost_at = min(entry.give_up_at for entry in self._neighbors.values())
         self._events.append(ConnectionChanged(self.names[task], connected))
         if connected and task < self._task:
-            self._say(task, self._hello)  # it may have been started anew
+            self._say(task, self._introduction)
 
     def stop(self) -> None:
         if self.state is PeerState.WAITING:
@@ -322,6 +328,10 @@ class Peer(Tray):
         if self.state is not PeerState.FINISHED:
             self._tell_all("it was stopped")
         self.state = PeerState.FINISHED
+
+    @property
+    def _introduction(self) -> Hello:
+        return dataclasses.replace(self._hello, round=self.round)
 
     def take_records(self) -> bytes:
         if self._round_end is None or self.finished:
@@ -376,6 +386,8 @@ class Peer(Tray):
         anew = neighbor is not None and hello.incarnation > neighbor.incarnation
         if not reason and neighbor is not None and neighbor.address not in ("", sender) and not anew:
             reason = f"{self.names[hello.task]} is already here"
+        if not reason and neighbor is not None and neighbor.address != sender:  # else it was said long ago, or again
+            reason = self._forgotten(hello)
         if not reason and self._task_at.get(sender, hello.task) != hello.task:
             reason = f"it has joined as {self.names[self._task_at[sender]]} already"
         if reason or neighbor is None:
@@ -393,6 +405,29 @@ class Peer(Tray):
         if difference and not neighbor.joined:
             self._events.append(Warned(difference))
         self._on_joined(hello.task)
+
+    def _forgotten(self, hello: Hello) -> str:
+        """Why a neighbor that says hello and this peer can't go on together; empty where they can.
+
+        One of the two was started anew without a snapshot: it would have to know, or to hear again, what is gone.
+        """
+        hood, neighbor = self.neighborhood, self._neighbors[hello.task]
+        theirs, delayed = hood.syncs[hello.task], self._exchange == "delayed"
+        rounds = f"{self.names[hello.task]} is in round {hello.round}, {self.names[self._task]} in round {self.round}"
+        used = theirs.last(hello.round - 1) if hello.round else 0  # it has closed that sync round
+        used = theirs.last(used - 1) if delayed and used else used
+        while used and len(hood.cycle) > 1 and hello.task not in hood.members(used):
+            used = theirs.last(used - 1)
+        word = min(self._sync.last(used), self._last_word or used)
+        if word > self._sync.next(self.round + 1):
+            return f"{rounds}: {self.names[self._task]} was started anew, and what it had is lost"
+        wanted = theirs.next(hello.round + 1)
+        if neighbor.done or (neighbor.last is not None and wanted > neighbor.last):
+            return ""  # it will need no word of ours
+        word = self._sync.last(wanted)  # delayed it needs an earlier one first, and then this one
+        if word and word not in self._said and word < max(self._said, default=0) and self._is_told(hello.task, word):
+            return f"{rounds}: {self.names[hello.task]} was started anew, and what it had is lost"
+        return ""
 
     def _on_joined(self, task: int) -> None:
         if self._neighbors[task].joined:
@@ -628,21 +663,22 @@ class Peer(Tray):
 
     def _wait(self, state: PeerState, now: float) -> None:
         self.state = state
-        self._since = now
+        self._since = self._asked_at = now
         self._asking.start(now)
         self._stall.start(now)
 
     def _ask(self) -> None:
         """Ask for what this state waits for."""
         for task, neighbor in self._neighbors.items():
-            silent = not neighbor.joined or neighbor.spoke_at < self._since
+            silent = not neighbor.joined or (neighbor.was_lost and neighbor.spoke_at < self._asked_at)
             if task < self._task and silent and not neighbor.done and self.state is not PeerState.FINISHING:
-                self._say(task, self._hello)  # it may have been started anew, and not know who we are
+                self._say(task, self._introduction)
             elif self.state is PeerState.FINISHING and not neighbor.confirmed:
                 self._say(task, self._goodbye())
         if self.state is PeerState.WAITING:
             for task, s in self._missing.items():
                 self._say(task, Resend(s))
+        self._asked_at = self._now
 
     def _waiting_for(self) -> str:
         if self.state is PeerState.JOINING:

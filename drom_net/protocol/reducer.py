@@ -264,9 +264,22 @@ class Reducer(Tray):
         member = self._members[hello.task]
         if member.address not in ("", sender) and hello.incarnation <= member.incarnation:
             return f"{name} is already here"
+        if member.address != sender and (why_not := self._forgotten(hello)):  # else it was said long ago, or again
+            return why_not
         known = self._task_at.get(sender, hello.task)
         if known != hello.task:
             return f"it has joined as {self.names[known]} and cannot be {name} too"
+        return ""
+
+    def _forgotten(self, hello: Hello) -> str:
+        """Why the two cannot go on together, as one was started anew without a snapshot; empty where they can."""
+        begun, name = self._round.number, self.names[hello.task]
+        rounds = f"{name} is in round {hello.round}, the reducer in round {begun}"
+        if self._push_vectors and hello.round > begun:
+            return f"{rounds}: the reducer was started anew, and what it had is lost"
+        # One that goes on from a snapshot may have lost the round before the one that is open.
+        if self._push_vectors and hello.task in self._pushing and hello.round + 2 < begun:
+            return f"{rounds}: {name} was started anew, and what it had is lost"
         return ""
 
     # Rounds

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import math
 
@@ -115,10 +116,10 @@ class Worker(Tray):
 
     def start(self, now: float) -> None:
         if 0 < self.round == self._learner.last_round:  # an earlier incarnation has said goodbye
-            self._outbox.append(Envelope(REDUCER, self._hello))
+            self._outbox.append(Envelope(REDUCER, self._introduction))
             self._say_goodbye(now)
             return
-        self._wait(WorkerState.JOINING, self._hello, now)
+        self._wait(WorkerState.JOINING, self._introduction, now)
         self._give_up_at = now + self._timeouts.join_s
 
     def receive(self, sender: str, message: Message, now: float) -> None:
@@ -131,7 +132,7 @@ class Worker(Tray):
                 if self._round_end is not None:
                     self._keep_round_end()
             case Introduce() if self.state is not WorkerState.FINISHED:
-                self._outbox.append(Envelope(REDUCER, self._hello))  # the reducer was started anew
+                self._outbox.append(Envelope(REDUCER, self._introduction))  # the reducer was started anew
             case Resend(round=t) if self.state is WorkerState.WAITING and t == self.round:
                 self._outbox.append(Envelope(REDUCER, self._said))
             case Welcome(run_id=run_id) if self.state is WorkerState.JOINING:
@@ -194,6 +195,10 @@ class Worker(Tray):
         if self.result is None:
             self.result = self._learner.result()
         self.state = WorkerState.FINISHED
+
+    @property
+    def _introduction(self) -> Hello:
+        return dataclasses.replace(self._hello, round=self.round)
 
     def take_records(self) -> bytes:
         return self._learner.take_records()

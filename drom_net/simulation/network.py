@@ -13,6 +13,7 @@ from drom_net.seeding import stream
 
 _NUMBER = r"\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?"
 _DURATION = re.compile(rf"({_NUMBER})\s*(us|ms|s|min|)")
+"""Without a unit 0 only: 20 would be taken for milliseconds by one half of its readers."""
 _CALL = re.compile(r"(\w+)\s*\(([^()]*)\)")
 _UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0, "min": 60.0}
 _EXPECTED = "a time such as 50ms, 20ms..80ms, normal(50ms,10ms), lognormal(50ms,0.5) or exponential(50ms)"
@@ -31,8 +32,8 @@ class Distribution:
     second: float = 0.0
 
     @classmethod
-    def parse(cls, text: str | float) -> Distribution:
-        """From ``0.05`` (seconds), ``50ms``, ``20ms..80ms``, or a name with its parameters: ``normal(50ms,10ms)``.
+    def parse(cls, text: str) -> Distribution:
+        """From ``50ms``, ``20ms..80ms``, or a name with its parameters: ``normal(50ms,10ms)``.
 
         Raises:
             ValueError: The text is none of these; it says what was expected and what was got.
@@ -62,7 +63,7 @@ class Distribution:
             return None
         if kind == "lognormal" and not re.fullmatch(_NUMBER, parameters[1]):
             return None  # sigma has no unit
-        second = _seconds(parameters[1])
+        second = float(parameters[1]) if kind == "lognormal" else _seconds(parameters[1])
         return None if second is None else cls(kind, first, second)
 
     def draw(self, rng: random.Random) -> float:
@@ -96,10 +97,10 @@ class Distribution:
 
 
 def _seconds(text: str) -> float | None:
-    """A finite duration of at least 0, with or without a unit."""
+    """A finite duration of at least 0."""
     found = _DURATION.fullmatch(text.strip())
     seconds = float(found[1]) * _UNITS_S[found[2]] if found else math.inf
-    return seconds if math.isfinite(seconds) else None
+    return seconds if math.isfinite(seconds) and (found[2] or not seconds) else None  # type: ignore[index]
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,7 +95,9 @@ replies = st.one_of(
     st.builds(Reply, st.sampled_from([ReplyKind.KEEP, ReplyKind.ZERO]), st.just(())),
 )
 messages: st.SearchStrategy[Message] = st.one_of(
-    st.builds(Hello, st.just(PROTOCOL_VERSION), texts, naturals, texts, naturals, texts, texts, texts, naturals),
+    st.builds(
+        Hello, st.just(PROTOCOL_VERSION), texts, naturals, texts, naturals, texts, texts, texts, naturals, naturals
+    ),
     st.builds(Welcome, texts),
     st.builds(Reject, texts),
     st.builds(Push, rounds, contributions),
@@ -107,7 +109,7 @@ messages: st.SearchStrategy[Message] = st.one_of(
 )
 
 EXAMPLES: dict[str, Message] = {
-    "hello": Hello(PROTOCOL_VERSION, "run", 3, "c" * 64, DIM, "f" * 64, "2.4.6", "Haswell", 2),
+    "hello": Hello(PROTOCOL_VERSION, "run", 3, "c" * 64, DIM, "f" * 64, "2.4.6", "Haswell", 2, 7),
     "welcome": Welcome("run"),
     "reject": Reject("no"),
     "push": Push(7, Contribution(ContributionKind.VECTORS, (np.array([1.0, -2.0, 3.0]),), True)),
@@ -184,7 +186,7 @@ def test_the_layout_of_a_push_is_this() -> None:
     assert wire(EXAMPLES["push"]) == [b"\x95\x03\x07\x01\xc3\x01", np.array([1.0, -2.0, 3.0], dtype="<f8").tobytes()]
     assert wire(EXAMPLES["zero"]) == [b"\x94\x04\x07\x02\x00"]
     assert wire(EXAMPLES["farewell"]) == [b"\x91\x07"]
-    assert wire(EXAMPLES["hello"])[0][:3] == b"\x9a\x00\x02"
+    assert wire(EXAMPLES["hello"])[0][:3] == b"\x9b\x00\x02"
 
 
 # Versions

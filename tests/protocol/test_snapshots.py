@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers import graph_of, hoods_of, random_streams, run_loop
-from peers_harness import PATIENT, incoming, make_peer
+from peers_harness import PATIENT, Peers, incoming, make_peer
 from star_harness import DIM, hello, make_reducer, make_worker, sent
 
 from drom_net.algorithms.base import IDLE
@@ -389,17 +389,16 @@ def test_introduce_is_answered_by_a_hello_whatever_is_waited_for() -> None:
     node = worker(0, incarnation=3)
     node.start(0.0)
     sent(node)
-    expected_hello = hello(0, incarnation=3)
     node.receive(REDUCER, Introduce(), 0.5)
-    assert sent(node) == [expected_hello]  # joining
+    assert sent(node) == [hello(0, incarnation=3)]  # joining
     node.receive(REDUCER, Welcome("run-1"), 1.0)
     node.receive(REDUCER, Introduce(), 1.0)
-    assert sent(node) == [expected_hello]  # stepping
+    assert sent(node) == [hello(0, incarnation=3)]  # stepping
     node.on_timer(1.0)
     sent(node)
     node.receive(REDUCER, Introduce(), 2.0)
     assert node.state is WorkerState.WAITING
-    assert sent(node) == [expected_hello]
+    assert sent(node) == [hello(0, incarnation=3, round=1)]
     node.stop()
     node.receive(REDUCER, Introduce(), 3.0)
     assert sent(node) == []  # finished
@@ -441,7 +440,7 @@ def test_a_restored_reducer_asks_who_speaks_and_goes_on_where_it_was() -> None:
     assert again.take_outbox() == []
     again.receive("in-0/1", Resend(2), 5.0)
     assert again.take_outbox() == [Envelope("in-0/1", Introduce())]
-    again.receive("in-0/1", hello(0), 5.0)
+    again.receive("in-0/1", hello(0, round=2), 5.0)
     assert again.take_outbox() == [Envelope("in-0/1", Welcome("run-1"))]
     again.receive("in-0/1", Resend(2), 5.0)
     (pull,) = sent(again)
@@ -463,10 +462,10 @@ def test_a_restored_worker_that_has_said_goodbye_says_it_again() -> None:
     again.start(5.0)
     assert again.state is WorkerState.FINISHING
     goodbye = Goodbye(3, before.result.chain, before.result.totals)
-    assert sent(again) == [hello(1, incarnation=2), goodbye]
+    assert sent(again) == [hello(1, incarnation=2, round=3), goodbye]
     assert again.take_records() == b""
     again.receive(REDUCER, Introduce(), 5.5)
-    assert sent(again) == [hello(1, incarnation=2)]
+    assert sent(again) == [hello(1, incarnation=2, round=3)]
     again.on_timer(5.5)
     assert sent(again) == [goodbye]
     again.receive(REDUCER, Farewell(), 6.0)
@@ -545,3 +544,59 @@ def test_a_task_that_learns_alone_is_kept_from_its_goodbye_on() -> None:
     assert again.result.chain == node.result.chain
     assert again.result.totals == node.result.totals
     assert len(next(iter(again.result.model.values()))) == DIM
+
+
+# Started anew without a snapshot: what is lost is noticed, and nobody waits for ever
+
+
+@pytest.mark.parametrize(("round", "lost"), [(0, False), (1, False), (2, True), (364, True)])
+def test_a_reducer_that_has_lost_what_it_had_lets_nobody_in_who_is_further(round: int, lost: bool) -> None:
+    """A worker may have begun the round that a new reducer opens; in a later one it waits for what nobody has."""
+    node = reducer()
+    node.start(0.0)
+    node.receive("w0", hello(0, round=round), 1.0)
+    (answer,) = sent(node)
+    if lost:
+        reason = (
+            f"site-0 is in round {round}, the reducer in round 1: the reducer was started anew, and what it had is lost"
+        )
+        assert answer == Reject(reason)
+    else:
+        assert answer == Welcome("run-1")
+
+
+@pytest.mark.parametrize("round", [0, 1, 2])
+def test_a_worker_that_is_behind_what_can_be_made_up_for_is_not_let_in(round: int) -> None:
+    """The reducer keeps the last pull only, so it can help who lacks one round, as after a crash with a snapshot."""
+    party = Party(None)
+    while party.nodes[3].closed_rounds < 2:
+        party.step()
+    again = reducer(party.snapshots[3])
+    again.start(5.0)
+    again.receive("new", hello(1, round=round), 5.0)
+    (answer,) = sent(again)
+    assert isinstance(answer, Reject if round == 0 else Welcome)
+
+
+@pytest.mark.parametrize("exchange", EXCHANGES)
+def test_peers_notice_who_has_lost_what_it_had(exchange: str) -> None:
+    """Two peers run on; then either comes back at its first round."""
+    streams, graph = random_streams([40, 40]), graph_of("full", 2)
+    pair = Peers([COUPLED] * 2, streams, graph, exchange=exchange)
+    for node in pair.peers:
+        node.start(pair.now)
+    for task in range(2):
+        pair._collect(task)
+    while min(node.round for node in pair.peers) < 20:
+        pair.step()
+    old = pair.peers[0]
+    old.receive("new", hello(1, incarnation=9), pair.now)
+    (answer,) = [message for message in sent(old) if isinstance(message, Reject | Welcome)]
+    assert isinstance(answer, Reject)
+    assert "site-1 was started anew, and what it had is lost" in answer.reason
+    fresh = make_peer(COUPLED, streams[0], hoods_of(graph, [COUPLED] * 2)[0], num_tasks=2, exchange=exchange)
+    fresh.start(pair.now)
+    fresh.receive(incoming(1), hello(1, round=pair.peers[1].round), pair.now)
+    (answer,) = sent(fresh)
+    assert isinstance(answer, Reject)
+    assert "site-0 was started anew, and what it had is lost" in answer.reason

@@ -32,19 +32,17 @@ def network(*, nodes: int = 4, seed: int = 0, **settings: object) -> Network:
     ("text", "expected"),
     [
         ("50ms", Distribution("constant", 0.05)),
-        ("0.05", Distribution("constant", 0.05)),
-        (0.05, Distribution("constant", 0.05)),
-        (2, Distribution("constant", 2.0)),
+        ("0", Distribution("constant", 0.0)),
         ("1e-3s", Distribution("constant", 1e-3)),
         (" 3 min ", Distribution("constant", 180.0)),
         ("20ms..80ms", Distribution("uniform", 0.02, 0.08)),
-        ("0..1.5", Distribution("uniform", 0.0, 1.5)),
+        ("0..1.5s", Distribution("uniform", 0.0, 1.5)),
         ("normal(50ms,10ms)", Distribution("normal", 0.05, 0.01)),
         ("lognormal(50ms, 0.5)", Distribution("lognormal", 0.05, 0.5)),
         ("exponential( 50ms )", Distribution("exponential", 0.05)),
     ],
 )
-def test_a_distribution_is_read_from_text(text: str | float, expected: Distribution) -> None:
+def test_a_distribution_is_read_from_text(text: str, expected: Distribution) -> None:
     read = parse(text)
     assert read.kind == expected.kind
     assert (read.first, read.second) == pytest.approx((expected.first, expected.second), rel=1e-12)
@@ -53,7 +51,23 @@ def test_a_distribution_is_read_from_text(text: str | float, expected: Distribut
 @pytest.mark.parametrize(
     "text",
     [
-        *("", "fast", "-5ms", "50 m", "nan", "inf", "1e999", "80ms..20ms", "20ms..", "..5ms", "1..2..3", "50ms,10ms"),
+        *(
+            "",
+            "fast",
+            "0.05",
+            "20",
+            "0..1",
+            "-5ms",
+            "50 m",
+            "nan",
+            "inf",
+            "1e999",
+            "80ms..20ms",
+            "20ms..",
+            "..5ms",
+            "1..2..3",
+            "50ms,10ms",
+        ),
         *("normal(50ms)", "normal(50ms,-1ms)", "lognormal(50ms,0.5ms)", "exponential(50ms,1ms)", "gamma(1,2)"),
         *("normal(50ms,10ms) ms", "exponential()", True, None),
     ],
@@ -94,7 +108,14 @@ def test_the_shape_is_the_one_that_was_named() -> None:
 
 @pytest.mark.parametrize(
     ("text", "zero"),
-    [("0", True), ("0ms..0s", True), ("lognormal(0,2)", True), ("0..1", False), ("normal(0,1)", False), ("1us", False)],
+    [
+        ("0", True),
+        ("0ms..0s", True),
+        ("lognormal(0,2)", True),
+        ("0..1s", False),
+        ("normal(0,1s)", False),
+        ("1us", False),
+    ],
 )
 def test_what_is_always_zero_is_known(text: str, zero: bool) -> None:
     assert parse(text).is_zero is zero
