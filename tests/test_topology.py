@@ -28,6 +28,7 @@ from drom_net.topology import (
     mixing_weights,
     resolve,
     schedule_zeta,
+    scheme,
     topology_facts,
     warnings_for,
     weights_for_zeta,
@@ -475,7 +476,8 @@ def test_facts_of_a_hub_by_hand() -> None:
 
 
 def test_facts_with_tau_by_task_and_by_cycle() -> None:
-    assert facts_of("ring", 4, [1, 2, 4, 8])["bytes_per_round"]["total"] == 1600 * (1 + 1 / 2 + 1 / 4 + 1 / 8)
+    # A pair exchanges words as often as the one with the larger tau uses them, both ways.
+    assert facts_of("ring", 4, [1, 2, 4, 8])["bytes_per_round"]["total"] == 1600 * (1 / 2 + 1 / 4 + 1 / 8 + 1 / 8)
     facts = facts_of("one-peer-exponential", 6)
     assert (facts["graphs_in_cycle"], facts["edges"]) == (4, 10)
     assert facts["bytes_per_sync_round"]["total"] == 800 * (6 + 6 + 4 + 4) / 4
@@ -491,6 +493,7 @@ def test_the_printed_topology(capsys: pytest.CaptureFixture[str]) -> None:
     out, err = capsys.readouterr()
     assert out.splitlines() == [
         "graph                   hub",
+        "scheme                  periodic decentralized, P(S,5)",
         "tasks                   5",
         "edges                   4",
         "degrees                 1 to 4, mean 1.6",
@@ -612,3 +615,32 @@ def test_several_matrices_in_one_file_are_a_schedule(tmp_path: Path) -> None:
     assert "m.npy[1]: expected a symmetric matrix" in refusal("adjacency", 4, tmp_path, file="m.npy")
     np.save(tmp_path / "m.npy", np.zeros((0, 4, 4)), allow_pickle=False)
     assert "shape (0, 4, 4)" in refusal("adjacency", 4, tmp_path, file="m.npy")
+
+
+@pytest.mark.parametrize(
+    ("graph", "tau", "name"),
+    [
+        ("full", 1, "fully synchronous, P(J,1)"),
+        ("full", 20, "periodic, P(J,20)"),
+        ("ring", 5, "periodic decentralized, P(S,5)"),
+        ("ring", 1, "decentralized, P(S,1)"),
+        ("ring", (1, 2, 3, 4), "periodic decentralized, P(S,tau by task)"),
+        ("one-peer-exponential", 2, "periodic decentralized, P(S,2)"),
+    ],
+)
+def test_the_special_cases_have_the_names_of_the_paper(graph: str, tau: int | tuple[int, ...], name: str) -> None:
+    schedule = make_schedule(TopologySettings(graph=graph), 4, [], HERE)
+    assert scheme(schedule, tau) == name
+    nobody = make_schedule(TopologySettings(graph="edges", edges=()), 4, [], HERE)
+    assert scheme(nobody, 1) == "independent tasks, P(I,1)"
+
+
+def test_of_unequal_taus_bytes_are_those_of_the_words_that_are_used() -> None:
+    facts = topology_facts(
+        make_schedule(TopologySettings(graph="path"), 3, [], HERE),
+        names=["a", "b", "c"],
+        dim=10,
+        tau=(1, 4, 2),
+        stream_lengths=[40] * 3,
+    )
+    assert facts["bytes_per_round"]["total"] == 4 * 80.0 / 4  # each pair at the slower one's interval

@@ -9,7 +9,8 @@ import click
 
 from drom_net.cli import options
 from drom_net.cli.output import count_of, print_json, size
-from drom_net.config import graph_schedule, load_config
+from drom_net.cluster.plan import peer_graph
+from drom_net.config import load_config
 from drom_net.data.datasets import load_dataset
 from drom_net.errors import UsageError
 from drom_net.plots import check_plot_file, draw_graph
@@ -35,8 +36,9 @@ def topology(file: Path, draw: Path | None, overrides: tuple[str, ...], as_json:
         raise UsageError(f"{file} has no topology section: its learner has a reducer, and no graph of peers")
     dataset = load_dataset(config.data, base=config.base)
     names = tuple(task.name for task in dataset.tasks)
-    schedule = graph_schedule(config, names)
-    assert schedule is not None
+    graph = peer_graph(config, names)
+    assert graph is not None
+    schedule = graph.schedule
     facts = topology_facts(
         schedule,
         names=names,
@@ -66,7 +68,12 @@ def print_topology(facts: dict[str, Any]) -> None:
     """The facts of `topology_facts` for people, on standard output; warnings on standard error."""
     cycle = facts["graphs_in_cycle"]
     graph = facts["graph"] + (f", a cycle of {cycle} sync rounds; mean degrees" if cycle > 1 else "")
-    lines = [("graph", graph), ("tasks", str(facts["tasks"])), ("edges", str(facts["edges"]))]
+    lines = [
+        ("graph", graph),
+        ("scheme", facts["scheme"]),
+        ("tasks", str(facts["tasks"])),
+        ("edges", str(facts["edges"])),
+    ]
     lines.append(("degrees", _spread(facts["degrees"], lambda degree: f"{degree:.3g}")))
     if not facts["exact"]:
         lines.append(("zeta, diameter", "not computed for so many tasks"))

@@ -576,9 +576,10 @@ def test_a_tau_for_each_task_must_fit(
     tau: str, graph: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "peers.yaml").write_text(PAIRS.replace("tau: 2", f"tau: {tau}").replace("one-peer-exponential", graph))
-    code, _, err = call(capsys, "run", "peers.yaml", "--out", "run")
-    assert code == 2
-    assert said in err
+    for command in (["run", "--out", "run"], ["check"], ["simulate"], ["topology"]):
+        code, _, err = call(capsys, command[0], "peers.yaml", *command[1:])
+        assert code == 2
+        assert said in err
     assert not (tmp_path / "run").exists()
 
 
