@@ -127,6 +127,26 @@ def test_a_worker_that_loses_its_reducer_keeps_what_it_learned(tmp_path: Path) -
         assert result["rounds"] > 0
 
 
+def test_a_reducer_that_was_killed_and_started_anew_ends_the_run_by_name(tmp_path: Path) -> None:
+    """It has no snapshot: without a word on that, all would wait for ever."""
+    meet = endpoint()
+    config = tmp_path / "slow.yaml"
+    config.write_text(
+        "algorithm: {name: drom}\ntimeouts: {join_s: 3}\n"
+        "data: {dataset: synthetic, tasks: 2, examples: 100000, dim: 5, pace_s: 0.001}\n"
+    )
+    with family(tmp_path) as processes:
+        reducer = processes.start("reducer", "slow.yaml", "--bind", meet, "--out", "hand")
+        workers = [processes.start("worker", "slow.yaml", "-k", k, "--endpoint", meet, "--out", "hand") for k in "01"]
+        read_until(reducer, "round ")
+        reducer.kill()
+        code, _, err = processes.run("reducer", "slow.yaml", "--bind", meet, "--out", "again")
+        assert code == 4, err
+        ends = [worker.communicate(timeout=30)[1] for worker in workers]
+        assert [worker.returncode for worker in workers] == [4, 4]
+        assert all("the reducer was started anew, and what it had is lost" in end for end in ends)
+
+
 def short_join(folder: Path) -> str:
     config = folder / "short.yaml"
     config.write_text(Path(STAR).read_text() + "\ntimeouts:\n  join_s: 1\n")
