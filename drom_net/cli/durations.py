@@ -11,7 +11,7 @@ import click
 
 from drom_net.cli.options import task_index
 from drom_net.errors import UsageError
-from drom_net.simulation.network import Distribution, Partition, Stragglers, parse_stragglers
+from drom_net.simulation.network import Distribution, Partition, parse_stragglers
 from drom_net.simulation.simulator import Crash, Pause
 
 
@@ -70,8 +70,7 @@ TIME = Parsed("time", Distribution.parse)
 FIXED_TIME = Parsed("time", seconds)
 PROBABILITY = Parsed("probability", probability)
 BANDWIDTH = Parsed("bandwidth", bytes_per_s)
-STRAGGLERS: Parsed = Parsed("share:factor", parse_stragglers)
-NO_STRAGGLERS: tuple[Stragglers, ...] = ()
+STRAGGLERS = Parsed("share:factor", parse_stragglers)
 
 
 def read_partition(text: str, names: Sequence[str]) -> Partition:

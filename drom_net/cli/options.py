@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 
 from drom_net.config import is_loopback
 from drom_net.errors import UsageError
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 config_file = click.argument("file", type=click.Path(path_type=Path), envvar="DROM_NET_CONFIG")
 overrides = click.option(
