@@ -9,7 +9,8 @@
     records.csv        one row per task and round (or records.parquet)
     rounds.csv         one row per central step (or rounds.parquet)
     timeline.csv       one row per task and sync round: when its word was said and until when it waited, in seconds
-                       since the first task began (or timeline.parquet); the plain loop has no clock and writes none
+                       since the first task began; one more where a node went on after a crash (or timeline.parquet);
+                       the plain loop has no clock and writes none
     logs/              what the processes said
     nodes/             while it runs, and for nodes started by hand: each node's own folder
 """
@@ -40,6 +41,7 @@ from drom_net.metrics import Totals, total
 from drom_net.protocol.node import TIMES_DTYPE
 from drom_net.records import TASK_DTYPE, central_chain_of, central_dtype, peers_chain, run_digest, task_chain_of
 from drom_net.summary import TaskFigures, summarize, write_json
+from drom_net.timeline import begun_anew
 
 NODES, LOGS = "nodes", "logs"
 Rows = npt.NDArray[np.void]
@@ -449,7 +451,8 @@ def _figures(task: TaskOutcome) -> TaskFigures:
     if task.times is not None:
         idle, closed = task.times["idle_s"], task.times["closed_s"]
         waiting_s = round(float((closed - idle).sum()), 6)
-        learning_s = round(float(closed[-1] - closed[0]), 6) if len(closed) else 0.0
+        away_s = np.diff(closed)[begun_anew(task.times)[1:]].sum()
+        learning_s = round(float(closed[-1] - closed[0] - away_s), 6) if len(closed) else 0.0
     return TaskFigures(task.name, task.rounds, task.totals, task.bytes_sent, task.bytes_received, waiting_s, learning_s)
 
 

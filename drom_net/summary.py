@@ -25,7 +25,7 @@ class TaskFigures:
     waiting_s: float | None = None
     """How long there was nothing to do but to wait for others; None where no clock was read."""
     learning_s: float | None = None
-    """From the beginning of learning to its end."""
+    """From the beginning of learning to its end, without the time that its node was down."""
 
 
 def summarize(

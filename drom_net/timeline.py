@@ -67,6 +67,16 @@ class Lane:
         return Spent(*(float((self.segments(kind) @ [-1.0, 1.0]).sum()) for kind in KINDS))
 
 
+def begun_anew(rows: Rows) -> npt.NDArray[np.bool_]:
+    """Which rows tell that a task went on after a crash, shape (n,): from the row before until then it was not there.
+
+    They repeat the round of the row before; the last row does so too, and is the end of learning.
+    """
+    anew = np.zeros(len(rows), dtype=bool)
+    anew[1:-1] = (rows["round"][1:-1] == rows["round"][:-2]) & (rows["said_s"][1:-1] == rows["closed_s"][1:-1])
+    return anew
+
+
 def make_lanes(names: Sequence[str], rows: Sequence[Rows], words_used: WordsUsed) -> list[Lane]:
     """Each task's lane.
 
@@ -83,7 +93,7 @@ def make_lanes(names: Sequence[str], rows: Sequence[Rows], words_used: WordsUsed
         stretches = np.zeros(len(ends), dtype=STRETCH_DTYPE)
         for field in ("round", "said_s", "idle_s", "closed_s"):
             stretches[field] = ends[field]
-        stretches["begun_s"] = own["closed_s"][:-1]
+        stretches["begun_s"] = np.where(begun_anew(own)[1:], ends["closed_s"], own["closed_s"][:-1])
         stretches["under_way_s"] = ends["idle_s"]
         for index in np.flatnonzero(ends["closed_s"] > ends["idle_s"]).tolist():
             t, _, idle_s, closed_s = ends[index].item()

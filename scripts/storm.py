@@ -50,7 +50,7 @@ def draw_config(draw: Random) -> str:
     graph = draw.choice(_GRAPHS)
     tau: object = draw.choice((1, 2, 5, 20))
     if graph != "one-peer-exponential" and draw.random() < 0.3:
-        tau = [draw.choice((1, 2, 3, 5, 8)) for _ in range(tasks)]
+        tau = [draw.randint(1, 8) for _ in range(tasks)]
     more = ", probability: 0.6" if graph == "erdos-renyi" else ""
     return (
         f"algorithm: {{name: drom-d, {steps}, tau: {tau}, exchange: {draw.choice(('blocking', 'overlap', 'delayed'))}, "

@@ -161,10 +161,9 @@ def _others(prepared: Prepared, conditions: Conditions, progress: Progress) -> l
     for tau in taus:
         for exchange in EXCHANGES:
             other = with_parameters(prepared, tau=tau, exchange=exchange)
-            if other is not None:
-                progress.start(prepared.roster.tasks, prepared.rounds)
-                row = forecast(other, conditions, progress).to_json()
-                beside.append({"exchange": exchange, "tau": tau} | {key: row[key] for key in _SHOWN})
+            progress.start(prepared.roster.tasks, prepared.rounds)
+            row = forecast(other, conditions, progress).to_json()
+            beside.append({"exchange": exchange, "tau": tau} | {key: row[key] for key in _SHOWN})
     return beside
 
 

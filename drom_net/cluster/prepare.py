@@ -46,8 +46,8 @@ def prepare(config: ClusterConfig, dataset: Dataset) -> Prepared:
     return Prepared(config, dataset, streams, roster, peer_graph(config, roster.tasks))
 
 
-def with_parameters(prepared: Prepared, **changes: object) -> Prepared | None:
-    """The same with other parameters of the learner; None where its graph does not allow them."""
+def with_parameters(prepared: Prepared, **changes: object) -> Prepared:
+    """The same with other parameters of the learner."""
     config = prepared.config
     parameters = dataclasses.replace(config.algorithm.parameters, **changes)
     config = dataclasses.replace(config, algorithm=dataclasses.replace(config.algorithm, parameters=parameters))

@@ -34,14 +34,14 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """The reducer lets the worker in."""
+    """The reducer, or a peer, lets one in."""
 
     run_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """The reducer does not, or no longer, work with this worker, and says why."""
+    """Whoever says it does not, or no longer, work with the other, and says why."""
 
     reason: str
 
@@ -83,7 +83,7 @@ class Goodbye:
 
 @dataclass(frozen=True, slots=True)
 class Farewell:
-    """The reducer has noted a worker's goodbye."""
+    """A goodbye has been noted."""
 
 
 Message = Hello | Welcome | Introduce | Reject | Push | Pull | Resend | Goodbye | Farewell

@@ -49,8 +49,8 @@ from drom_net.protocol.node import (
 from drom_net.protocol.settings import Timeouts
 
 WORDS_KEPT = 4
-"""Of a neighbor, at the most. With a delayed exchange a peer in sync round k waits for the words of k - 1, and a
-neighbor that has its word of k may have said k + 2 already."""
+"""Of a neighbor, at the most, beside the one that is waited for. With a delayed exchange a peer in sync round k waits
+for the words of k - 1, and a neighbor that has its word of k may have said k + 2 already."""
 
 
 _ENDED = " ended the run: "
@@ -242,6 +242,8 @@ class Peer(Tray):
                 self._on_push(task, t, contribution)
             case Resend(round=t):
                 self._say_again(task, t)
+                if self.state is PeerState.FINISHING:  # it is there, and not done: it will need more
+                    self._give_up_at = now + self._timeouts.linger_s
             case Introduce():
                 self._say(task, self._introduction)  # it was started anew
             case Welcome():
@@ -383,7 +385,8 @@ class Peer(Tray):
         neighbor = self._neighbors.get(hello.task)
         if not reason and (neighbor is None or hello.task < self._task):
             reason = f"{self.names[hello.task]} is no neighbor that connects to {me}"
-        anew = neighbor is not None and hello.incarnation > neighbor.incarnation
+        # Only where nodes come back with what they had may a later one take the place of one that is there.
+        anew = neighbor is not None and hello.incarnation > neighbor.incarnation and self._round_end is not None
         if not reason and neighbor is not None and neighbor.address not in ("", sender) and not anew:
             reason = f"{self.names[hello.task]} is already here"
         if not reason and neighbor is not None and neighbor.address != sender:  # else it was said long ago, or again
@@ -528,7 +531,7 @@ class Peer(Tray):
         if not expected or (neighbor.last is not None and t > neighbor.last):
             self._events.append(Refused(self.names[task], f"a push for round {t}, in which it has nothing to say"))
             return
-        if len(neighbor.words) >= WORDS_KEPT:
+        if len(neighbor.words) >= WORDS_KEPT and self._missing.get(task) != t:
             self._events.append(Refused(self.names[task], f"a push for round {t}; we are at round {self.round}"))
             return
         if contribution.kind is ContributionKind.VECTORS and len(contribution.vectors) != self._push_vectors:

@@ -262,7 +262,9 @@ class Reducer(Tray):
             return why_not
         name = self.names[hello.task]
         member = self._members[hello.task]
-        if member.address not in ("", sender) and hello.incarnation <= member.incarnation:
+        # Only where nodes come back with what they had may a later one take the place of one that is there.
+        anew = hello.incarnation > member.incarnation and self._round_end is not None
+        if member.address not in ("", sender) and not anew:
             return f"{name} is already here"
         if member.address != sender and (why_not := self._forgotten(hello)):  # else it was said long ago, or again
             return why_not
@@ -277,8 +279,10 @@ class Reducer(Tray):
         rounds = f"{name} is in round {hello.round}, the reducer in round {begun}"
         if self._push_vectors and hello.round > begun:
             return f"{rounds}: the reducer was started anew, and what it had is lost"
-        # One that goes on from a snapshot may have lost the round before the one that is open.
-        if self._push_vectors and hello.task in self._pushing and hello.round + 2 < begun:
+        # Who goes on from a snapshot may have lost the round of its last push: of that the pull is kept, or comes.
+        pull = self._members[hello.task].pull
+        heard = begun if hello.task in self._round.contributions else pull.round if pull else 0
+        if self._push_vectors and hello.round + 1 < heard:
             return f"{rounds}: {name} was started anew, and what it had is lost"
         return ""
 

@@ -75,7 +75,7 @@ class PeersChecks:
         closed = own.last(peer.round if peer.state is not PeerState.WAITING else peer.round - 1)
         used = own.last(closed - 1) if self._delayed else closed
         for task, words, last in kept_by(peer):
-            _must(words <= WORDS_KEPT, simulator, index, f"keeping {words} words of node {task}")
+            _must(words <= WORDS_KEPT + 1, simulator, index, f"keeping {words} words of node {task}")
             other = simulator.node(task)
             if used <= 0 or last is not None or other is None or simulator.totals_of(task).crashes:
                 continue  # last words bind nobody; who has crashed may be in an earlier round again

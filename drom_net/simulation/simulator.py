@@ -475,7 +475,7 @@ class Simulator:
         """From the last snapshot. What was recorded after it has gone with the node."""
         self._place(slot)
         for other, seen_as, dialed in self._partners(slot):
-            if not dialed:
+            if not dialed and not self._is_cut(slot.index, other):
                 self._notice(other, seen_as, True, self.now)
         self._start(slot)
 
@@ -484,8 +484,12 @@ class Simulator:
         for slot in self._slots:
             if slot.node is not None and not slot.finished:
                 for other, seen_as, _ in self._partners(slot):
-                    if cut.cuts(slot.index, other):
+                    if cut.cuts(slot.index, other) and not (connected and self._is_cut(slot.index, other)):
                         self._notice(other, seen_as, connected, self.now)
+
+    def _is_cut(self, a: int, b: int) -> bool:
+        """Whether a partition is between two nodes now."""
+        return any(cut.from_s <= self.now < cut.to_s and cut.cuts(a, b) for cut in self._settings.partitions)
 
     def _notice(self, index: int, address: str, connected: bool, at: float) -> None:
         """Tell a node that is there now of a connection."""

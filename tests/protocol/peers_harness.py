@@ -79,6 +79,7 @@ class Peers:
         network: Network = perfect,
         timeouts: Timeouts = PATIENT,
         rounds: int | None = None,
+        keeps_snapshots: bool = False,
         after_event: Callable[[Peers], None] | None = None,
     ) -> None:
         """
@@ -98,6 +99,7 @@ class Peers:
                 rounds=rounds,
                 timeouts=timeouts,
                 seed=seed,
+                keeps_snapshots=keeps_snapshots,
             )
             for algorithm, stream, hood in zip(algorithms, streams, self.hoods, strict=True)
         ]
@@ -160,11 +162,11 @@ class Peers:
             for other, entry in peer._neighbors.items():
                 if used > 0 and entry.last is None:  # last words bind nobody
                     assert hood.heard(other, used) <= self.peers[other].round, (task, other)
-                assert len(entry.words) <= WORDS_KEPT, (task, other)
+                assert len(entry.words) <= WORDS_KEPT + 1, (task, other)
             kept = sum(
                 any(hood.tells(other, t) for other in peer._neighbors) or t == peer._last_word for t in peer._said
             )
-            assert kept <= WORDS_KEPT * max(1, len(peer._neighbors)), task
+            assert kept <= (WORDS_KEPT + 1) * max(1, len(peer._neighbors)), task
 
     def _collect(self, task: int) -> None:
         peer = self.peers[task]

@@ -162,6 +162,21 @@ def test_a_postponed_word_is_a_header_and_its_vector_comes_with_the_next() -> No
     assert rows["corrected"].tolist() == [0, rows["corrected"][1]] * 3  # who postpones keeps its correction
 
 
+@pytest.mark.parametrize("exchange", EXCHANGES)
+@pytest.mark.parametrize("taus", [(4, 5), (5, 4), (7, 5), (6, 7), (8, 7), (2, 7), (1, 8)], ids=str)
+def test_any_one_word_may_be_lost_whatever_the_taus(taus: tuple[int, int], exchange: str) -> None:
+    """Also where the other side has said so much meanwhile that no more is kept of it: the one waited for is."""
+    for which in range(20):
+        count = itertools.count()
+
+        def network(
+            sender: str, receiver: str, message: Message, which: int = which, count: itertools.count = count
+        ) -> list[float]:
+            return [] if isinstance(message, Push) and next(count) == which else [0.001]
+
+        run(random_streams([43, 29]), graph_of("path", 2), tau=taus, exchange=exchange, network=network)
+
+
 CYCLES = {
     "one peer of 6": GraphSchedule(one_peer_exponential(6)),
     "one peer of 5": GraphSchedule(one_peer_exponential(5)),

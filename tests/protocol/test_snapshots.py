@@ -16,6 +16,7 @@ from drom_net.algorithms.base import IDLE
 from drom_net.algorithms.drom import DromParameters, drom
 from drom_net.algorithms.drom_d import DromDParameters, drom_d
 from drom_net.algorithms.local import local
+from drom_net.errors import ClusterError, RejectedError
 from drom_net.metrics import Totals
 from drom_net.protocol.messages import (
     Farewell,
@@ -582,7 +583,7 @@ def test_a_worker_that_is_behind_what_can_be_made_up_for_is_not_let_in(round: in
 def test_peers_notice_who_has_lost_what_it_had(exchange: str) -> None:
     """Two peers run on; then either comes back at its first round."""
     streams, graph = random_streams([40, 40]), graph_of("full", 2)
-    pair = Peers([COUPLED] * 2, streams, graph, exchange=exchange)
+    pair = Peers([COUPLED] * 2, streams, graph, exchange=exchange, keeps_snapshots=True)
     for node in pair.peers:
         node.start(pair.now)
     for task in range(2):
@@ -600,3 +601,40 @@ def test_peers_notice_who_has_lost_what_it_had(exchange: str) -> None:
     (answer,) = sent(fresh)
     assert isinstance(answer, Reject)
     assert "site-0 was started anew, and what it had is lost" in answer.reason
+
+
+def test_a_later_incarnation_takes_no_place_where_nodes_do_not_come_back() -> None:
+    """Without snapshots nobody is started anew: a stranger that says so would throw out who is there."""
+    centre = make_reducer(CENTRAL, 3)
+    centre.start(0.0)
+    centre.receive("w1", hello(1), 1.0)
+    sent(centre)
+    centre.receive("new", hello(1, incarnation=10**12), 2.0)
+    assert sent(centre) == [Reject("site-1 is already here")]
+    node = make_peer(COUPLED, STREAMS[1], HOODS[1], num_tasks=3)
+    node.start(0.0)
+    node.receive(incoming(2), hello(2), 1.0)
+    sent(node)
+    node.receive("new", hello(2, incarnation=10**12), 2.0)
+    assert sent(node) == [Reject("site-2 is already here")]
+
+
+@pytest.mark.parametrize("index", range(3))
+def test_a_worker_without_its_snapshot_is_refused_or_makes_it_up_at_every_step(index: int) -> None:
+    """Before each step of a star once: nobody waits for ever."""
+    for when in range(60):
+        party = Party(None)
+        for step in range(400):
+            if all(node.finished for node in party.nodes):
+                break
+            if step == when and not party.nodes[index].finished:
+                party.snapshots[index] = None
+                party.records[index] = b""
+                party.replace(index)
+            try:
+                party.step()
+            except (RejectedError, ClusterError) as error:
+                assert "was started anew, and what it had is lost" in str(error) or "no reducer answered" in str(error)
+                break
+        else:
+            pytest.fail(f"no end after it was replaced before step {when}")

@@ -737,9 +737,9 @@ def test_the_peers_checks_see_rounds_out_of_order_and_too_many_words() -> None:
     look_at_peers((2, 2), 3, crashed=True)
     with pytest.raises(AssertionError, match="back in round 5 after 3"):
         look_at_peers((5, 5), 3, crashed=True)
-    look_at_peers((4, 4), 3, words=4)
-    with pytest.raises(AssertionError, match="keeping 5 words of node 1"):
-        look_at_peers((4, 4), 3, words=5)
+    look_at_peers((4, 4), 3, words=5)
+    with pytest.raises(AssertionError, match="keeping 6 words of node 1"):
+        look_at_peers((4, 4), 3, words=6)
 
 
 def test_records_out_of_order_are_seen() -> None:
