@@ -196,15 +196,6 @@ class TaskLearner:
         )
 
 
-def final_sync(learner: TaskLearner, *, rounds: int | None) -> int | None:
-    """The sync round at which a task says its last word: that of its last example, or the next one after it.
-
-    None where the run ends before. For algorithms with sync rounds.
-    """
-    t = learner.algorithm.sync.next(learner.last_round)
-    return t if rounds is None or t <= rounds else None
-
-
 class Centre:
     """The central half of every sync round: the reducer's, or a peer's own over its neighborhood."""
 

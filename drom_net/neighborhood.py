@@ -42,9 +42,16 @@ class Neighborhood:
             return self.cycle[0]
         return self.cycle[(self.syncs[self.task].count(t) - 1) % len(self.cycle)]
 
-    def heard(self, neighbor: int, t: int) -> int:
-        """The sync round of the neighbor's word that counts in this task's sync round t; 0 where none does."""
-        return self.syncs[neighbor].last(t) if neighbor in self.members(t) else 0
+    def heard(self, neighbor: int, t: int, last: int | None = None) -> int:
+        """The sync round of the neighbor's word that counts in this task's sync round t; 0 where none does.
+
+        Args:
+            last: That of the neighbor's last word, where it is known to have one.
+        """
+        if neighbor not in self.members(t):
+            return 0
+        s = self.syncs[neighbor].last(t)
+        return s if last is None else min(s, last)
 
     def tells(self, neighbor: int, t: int) -> bool:
         """Whether its word of its sync round t is one that the neighbor will use. (The last one is for all.)"""

@@ -9,9 +9,12 @@ import numpy as np
 
 from drom_net.algorithms.base import IDLE, NO_REPLY, Algorithm, Reply
 from drom_net.data.stream import TaskStream
-from drom_net.learning import Centre, TaskLearner, TaskResult, Word, final_sync
+from drom_net.learning import Centre, TaskLearner, TaskResult, Word
 from drom_net.neighborhood import Neighborhood
 from drom_net.records import peers_chain, run_digest
+
+AfterRound = Callable[[int, Sequence[TaskLearner], float | None], bool]
+"""Called with the round, the tasks and sigma_1 (None outside sync rounds); returns False to stop there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,7 @@ def run_reference(
     *,
     seed: int,
     rounds: int | None = None,
-    after_round: Callable[[int, Sequence[TaskLearner], float | None], bool] | None = None,
+    after_round: AfterRound | None = None,
 ) -> ReferenceResult:
     """Run all tasks through all rounds.
 
@@ -98,7 +101,7 @@ def run_reference_peers(
     seed: int,
     delayed: bool = False,
     rounds: int | None = None,
-    after_round: Callable[[int, Sequence[TaskLearner], float | None], bool] | None = None,
+    after_round: AfterRound | None = None,
 ) -> PeersResult:
     """Run Algorithm 2: each task is the centre of its own neighborhood.
 
@@ -116,7 +119,7 @@ def run_reference_peers(
         Centre(algorithm, tasks=hood.everybody, dim=streams[0].dim, seed=seed, scales=hood.scales)
         for algorithm, hood in zip(algorithms, neighborhoods, strict=True)
     ]
-    last_words = [final_sync(learner, rounds=rounds) for learner in learners]
+    last_words = [learner.algorithm.sync.last_word(learner.last_round, rounds) for learner in learners]
     words: list[dict[int, Word]] = [{} for _ in learners]
     """By task and sync round: what was said and may still be used."""
     used = [dict.fromkeys(hood.everybody, 0) for hood in neighborhoods]
@@ -127,9 +130,7 @@ def run_reference_peers(
         hood = neighborhoods[task]
         heard = {}
         for member in hood.members(t):
-            s = hood.heard(member, t)
-            last = last_words[member]
-            s = s if last is None else min(s, last)
+            s = hood.heard(member, t, last_words[member])
             if s > used[task][member]:
                 used[task][member] = s
                 heard[member] = words[member][s].to(neighborhoods[member].told_before(task, s))

@@ -125,21 +125,18 @@ def peer_words(
     Args:
         rounds: The run's limit, if it has one.
     """
-    last_words = []
-    for task, last in enumerate(_last_rounds(rows)):
-        word = neighborhoods[task].syncs[task].next(last)
-        last_words.append(word if rounds is None or word <= rounds else None)
+    last_words = [
+        hood.syncs[hood.task].last_word(last, rounds)
+        for hood, last in zip(neighborhoods, _last_rounds(rows), strict=True)
+    ]
 
     def words(task: int, t: int) -> list[tuple[int, int]]:
         hood = neighborhoods[task]
         wanted = hood.syncs[task].last(t - 1) if delayed else t
-        used = []
-        for other in hood.members(wanted) if wanted else ():
-            s, last = hood.heard(other, wanted), last_words[other]
-            s = s if last is None else min(s, last)
-            if s and other != task:
-                used.append((other, s))
-        return used
+        if not wanted:
+            return []
+        counting = ((other, hood.heard(other, wanted, last_words[other])) for other in hood.members(wanted))
+        return [(other, s) for other, s in counting if s and other != task]
 
     return words
 

@@ -20,6 +20,7 @@ from pathlib import Path
 import click
 import numpy as np
 
+from drom_net.algorithms.drom_d import EXCHANGES
 from drom_net.cluster.prepare import prepare
 from drom_net.cluster.run import run
 from drom_net.cluster.simulate import Conditions
@@ -32,7 +33,6 @@ from drom_net.simulation.network import Distribution, NetworkSettings
 
 GRAPHS = ("full", "ring", "grid")
 TAUS = (1, 5, 20)
-EXCHANGES = ("blocking", "overlap", "delayed")
 DRIVERS = ("reference", "simulation", "processes")
 LENGTHS = (45, 12, 30, 45, 7, 38)
 """Of the sites' streams: not multiples of any tau, and most end before the last."""

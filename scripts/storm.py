@@ -16,13 +16,12 @@ from random import Random
 
 import click
 
-from drom_net.cluster.plan import algorithm_of
 from drom_net.cluster.prepare import Prepared, prepare
-from drom_net.cluster.simulate import Conditions, build_simulator, checks_of
+from drom_net.cluster.run import run_loop
+from drom_net.cluster.simulate import Conditions, build_simulator, checks_of, outcomes
 from drom_net.config import load_config
 from drom_net.data.datasets import load_dataset
-from drom_net.records import peers_chain, run_digest
-from drom_net.reference import run_reference, run_reference_peers
+from drom_net.rundir import summary_of
 from drom_net.simulation.network import Distribution, NetworkSettings, Partition, Stragglers, generator
 from drom_net.simulation.simulator import Crash, Fault, Pause
 
@@ -109,29 +108,15 @@ def scenario(seed: int) -> tuple[str, Prepared, Conditions]:
 
 def expected_digest(prepared: Prepared) -> str:
     """The plain loop's."""
-    config, streams = prepared.config, prepared.streams
-    if prepared.graph is None:
-        return run_reference(algorithm_of(config, 0), streams, seed=config.seed, rounds=config.rounds).digest
-    return run_reference_peers(
-        [algorithm_of(config, task) for task in range(len(streams))],
-        streams,
-        prepared.graph.neighborhoods,
-        seed=config.seed,
-        rounds=config.rounds,
-        delayed=config.algorithm.parameters.exchange == "delayed",
-    ).digest
+    return run_loop(prepared).digest
 
 
 def simulated_digest(prepared: Prepared, conditions: Conditions) -> tuple[str, int]:
     """(the simulation's digest, how many events it took), with all invariants checked after each."""
     simulator = build_simulator(prepared, conditions)
     simulator.run(most_events=_MOST_EVENTS, check=checks_of(prepared))
-    nodes = [simulator.node(task) for task in range(len(prepared.streams))]
-    if prepared.graph is None:
-        central = simulator.node(len(nodes)).central_chain
-    else:
-        central = peers_chain([node.central_chain for node in nodes])
-    return run_digest([node.result.chain for node in nodes], central), simulator.events
+    tasks, centrals = outcomes(prepared, simulator, finished=True)
+    return str(summary_of(tasks, centrals, about={}, driver="simulation")["digest"]), simulator.events
 
 
 def run_seed(seed: int) -> int:

@@ -55,6 +55,14 @@ class SyncRounds:
             raise ValueError("there are no sync rounds")
         return t + -t % self.tau
 
+    def last_word(self, last_round: int, limit: int | None) -> int | None:
+        """The one in which a task says its last word: that of its last example, or the next one after it.
+
+        None where the run, whose limit this is, ends before. Raises ValueError where there is none.
+        """
+        t = self.next(last_round)
+        return t if limit is None or t <= limit else None
+
     def count(self, t: int) -> int:
         """How many there are up to round t."""
         return t // self.tau if self.tau else 0

@@ -19,6 +19,8 @@ from drom_net.algorithms.drom import DromParameters, DromState, drom
 from drom_net.algorithms.features import add_scaled
 from drom_net.fields import Choice, Integer, IntegerOrList, option
 
+EXCHANGES = ("blocking", "overlap", "delayed")
+
 
 @dataclass(frozen=True, slots=True)
 class DromDParameters(DromParameters):
@@ -37,7 +39,7 @@ class DromDParameters(DromParameters):
         "'postponed', a header only: its last vector counts. 0 never postpones.",
     )
     exchange: str = option(
-        Choice(("blocking", "overlap", "delayed")),
+        Choice(EXCHANGES),
         "overlap",
         doc="blocking waits for the neighbors at once; overlap takes the next primal step meanwhile, with the same "
         "bits; delayed uses what was sent in one sync round from the next one on, so that nobody waits.",
@@ -47,6 +49,11 @@ class DromDParameters(DromParameters):
         "regularise",
         doc="An example of weight 0: regularise still takes both steps without its gradient (as printed), skip none.",
     )
+
+    @property
+    def delayed(self) -> bool:
+        """Whether what is sent in a sync round takes effect at the next one."""
+        return self.exchange == "delayed"
 
     def of(self, task: int) -> DromDParameters:
         """The same with the one tau of a task."""

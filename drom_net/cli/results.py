@@ -15,7 +15,7 @@ from drom_net.algorithms.features import dot
 from drom_net.cli import options
 from drom_net.cli.output import print_comparison, print_json, print_result
 from drom_net.cluster.merge import merge_nodes
-from drom_net.cluster.plan import peer_graph
+from drom_net.cluster.plan import lanes, peer_graph
 from drom_net.config import load_config
 from drom_net.data.preprocessing import Preprocessing
 from drom_net.data.rows import read_rows
@@ -23,7 +23,7 @@ from drom_net.data.stream import SparseRows
 from drom_net.errors import DromNetError, UsageError
 from drom_net.plots import check_plot_file, draw_timeline, draw_timelines
 from drom_net.rundir import load_model, load_summary, read_timeline, recompute_digest, wrong_figures
-from drom_net.timeline import Lane, make_lanes, peer_words, star_words
+from drom_net.timeline import Lane
 
 
 @click.command()
@@ -89,11 +89,7 @@ def _lanes(run_dir: Path, summary: dict[str, Any]) -> list[Lane]:
     names = [task["name"] for task in summary["tasks"]]
     rows = read_timeline(run_dir, names)
     config = load_config(run_dir / "config.yaml")
-    graph = peer_graph(config, names)
-    if graph is None:
-        return make_lanes(names, rows, star_words(rows))
-    delayed = config.algorithm.parameters.exchange == "delayed"
-    return make_lanes(names, rows, peer_words(graph.neighborhoods, rows, rounds=config.rounds, delayed=delayed))
+    return lanes(config, peer_graph(config, names), names, rows)
 
 
 @click.command()

@@ -10,14 +10,15 @@ from typing import Any
 
 import click
 
+from drom_net.algorithms.drom_d import EXCHANGES
 from drom_net.cli import durations, options
 from drom_net.cli.output import LiveProgress, choose_progress, count_of, print_json, print_table, size
 from drom_net.cli.run import hiding_lines, load_and_prepare
-from drom_net.cluster.plan import EXCHANGES, hiding_table
+from drom_net.cluster.plan import hiding_table, lanes
 from drom_net.cluster.prepare import Prepared, with_parameters
 from drom_net.cluster.progress import Progress
-from drom_net.cluster.run import run as run_prepared
-from drom_net.cluster.simulate import Conditions, Forecast, forecast, lanes_of
+from drom_net.cluster.run import begin_run_directory, end_run_directory
+from drom_net.cluster.simulate import Conditions, forecast
 from drom_net.plots import check_plot_file, draw_timeline
 from drom_net.simulation.network import Distribution, NetworkSettings, Stragglers
 
@@ -131,20 +132,24 @@ def simulate(
     with progress if isinstance(progress, LiveProgress) else contextlib.nullcontext():
         found = forecast(prepared, conditions, progress)
         others = _others(prepared, conditions, progress) if compare else []
-        if out is not None:
-            run_prepared(prepared, driver="simulation", out=out, progress=progress, conditions=conditions)
+    if out is not None:
+        begin_run_directory(prepared, out)
+        end_run_directory(prepared, out, found.tasks, found.centrals, driver="simulation")
     for fault in conditions.faults:
-        if fault.at_s > found.simulator.now:
+        if fault.at_s > found.figures["seconds"]:
             click.echo(f"warning: the run was over before {fault.at_s:g} s: {fault} did not happen", err=True)
     if draw is not None:
-        draw_timeline(lanes_of(prepared, found.simulator), draw, _title(prepared, latency))
+        rows = [task.times for task in found.tasks if task.times is not None]
+        draw_timeline(lanes(prepared.config, prepared.graph, names, rows), draw, _title(prepared, latency))
     round_mean_s = conditions.local_round_s(prepared)
     hiding = hiding_table(prepared.config, latency.mean, round_mean_s) if prepared.graph and round_mean_s else []
     if as_json:
         more = {"run_directory": str(out) if out else None, "picture": str(draw) if draw else None}
-        print_json(found.to_json() | {"beside": others, "hiding": hiding} | more)
+        print_json(found.figures | {"beside": others, "hiding": hiding} | more)
         return 0
-    _print(prepared, found, others, hiding)
+    _print(prepared, found.figures, others)
+    for line in hiding_lines(hiding, latency.mean, round_mean_s):
+        click.echo(line)
     for what, path in (("run directory", out), ("picture", draw)):
         if path is not None:
             click.echo(f"{what} {path}")
@@ -162,7 +167,7 @@ def _others(prepared: Prepared, conditions: Conditions, progress: Progress) -> l
         for exchange in EXCHANGES:
             other = with_parameters(prepared, tau=tau, exchange=exchange)
             progress.start(prepared.roster.tasks, prepared.rounds)
-            row = forecast(other, conditions, progress).to_json()
+            row = forecast(other, conditions, progress).figures
             beside.append({"exchange": exchange, "tau": tau} | {key: row[key] for key in _SHOWN})
     return beside
 
@@ -176,10 +181,7 @@ def _title(prepared: Prepared, latency: Distribution) -> str:
     return f"{prepared.config.name}{how}, mean latency {1000 * latency.mean:.3g} ms (simulated)"
 
 
-def _print(
-    prepared: Prepared, found: Forecast, others: Sequence[dict[str, Any]], hiding: Sequence[dict[str, Any]]
-) -> None:
-    totals = found.to_json()
+def _print(prepared: Prepared, totals: dict[str, Any], others: Sequence[dict[str, Any]]) -> None:
     node = "worker" if prepared.graph is None else "peer"
     click.echo(
         f"{prepared.config.algorithm.name}, {count_of(len(prepared.roster.tasks), node)}, "
@@ -212,9 +214,6 @@ def _print(
             for row in others
         ]
         print_table(["exchange", "tau", "run time", "waiting", "sent", "error rate"], rows, left=1)
-    latency_s, round_s = found.conditions.network.latency.mean, found.conditions.local_round_s(prepared)
-    for line in hiding_lines(hiding, latency_s, round_s):
-        click.echo(line)
 
 
 def _percent(value: float | None) -> str:

@@ -12,13 +12,14 @@ import numpy as np
 
 from drom_net.algorithms import ALGORITHMS, Algorithm
 from drom_net.algorithms.base import Contribution, ContributionKind, Reply, ReplyKind
-from drom_net.algorithms.drom_d import DromDParameters
+from drom_net.algorithms.drom_d import EXCHANGES, DromDParameters
 from drom_net.config import ClusterConfig, config_digest, graph_schedule
 from drom_net.errors import ConfigError, Problem
 from drom_net.neighborhood import Neighborhood, neighborhoods
 from drom_net.protocol.codec import encode
 from drom_net.protocol.messages import Pull, Push
 from drom_net.runtime.spec import NodeSpec
+from drom_net.timeline import Lane, Rows, make_lanes, peer_words, star_words
 from drom_net.topology import Graph, GraphSchedule
 
 _NODE_FDS = 16  # standard streams, records, and libzmq's own: epoll, event and signal descriptors
@@ -262,6 +263,20 @@ def cost(config: ClusterConfig, roster: Roster, graph: PeerGraph | None, *, last
     )
 
 
+def lanes(config: ClusterConfig, graph: PeerGraph | None, names: Sequence[str], rows: Sequence[Rows]) -> list[Lane]:
+    """What each task of a run did when, for a picture.
+
+    Args:
+        graph: The configuration's, over these tasks.
+        names: All tasks', in order.
+        rows: Each task's, as protocol.node.TIMES_DTYPE, by one clock.
+    """
+    if graph is None:
+        return make_lanes(names, rows, star_words(rows))
+    delayed = config.algorithm.parameters.delayed
+    return make_lanes(names, rows, peer_words(graph.neighborhoods, rows, rounds=config.rounds, delayed=delayed))
+
+
 def _sync_rounds(hood: Neighborhood, last: int) -> range:
     """A task's own, up to its last round."""
     tau = hood.syncs[hood.task].tau
@@ -270,10 +285,10 @@ def _sync_rounds(hood: Neighborhood, last: int) -> range:
 
 def _words(hood: Neighborhood, last: int, limit: int | None) -> int:
     """How many words a task says to its neighbors, its last one included."""
-    last_word = hood.syncs[hood.task].next(last)
-    told = sum(hood.tells(neighbor, t) for t in _sync_rounds(hood, last) for neighbor in hood.neighbors)
-    if last and (limit is None or last_word <= limit):
-        told += sum(not (last_word <= last and hood.tells(neighbor, last_word)) for neighbor in hood.neighbors)
+    neighbors, last_word = hood.neighbors, hood.syncs[hood.task].last_word(last, limit)
+    told = sum(hood.tells(neighbor, t) for t in _sync_rounds(hood, last) for neighbor in neighbors)
+    if last and last_word is not None:
+        told += sum(not (last_word <= last and hood.tells(neighbor, last_word)) for neighbor in neighbors)
     return told
 
 
@@ -281,7 +296,6 @@ def _size(message: Push | Pull) -> int:
     return sum(memoryview(frame).nbytes for frame in encode(message))
 
 
-EXCHANGES = ("blocking", "overlap", "delayed")
 ALMOST = 0.05
 """The share of its time that a task may wait where a latency counts as almost hidden."""
 

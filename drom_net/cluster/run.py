@@ -26,7 +26,7 @@ from drom_net.errors import StoppedError, UsageError
 from drom_net.learning import TaskLearner
 from drom_net.metrics import Totals
 from drom_net.records import TASK_DTYPE, central_dtype
-from drom_net.reference import run_reference, run_reference_peers
+from drom_net.reference import AfterRound, PeersResult, ReferenceResult, run_reference, run_reference_peers
 from drom_net.rundir import (
     LOGS,
     NODES,
@@ -72,12 +72,7 @@ def run(
     Raises:
         NodeFailedError: A node ended with an error.
     """
-    create_run_directory(out)
-    config = prepared.config
-    if config.topology is not None and prepared.graph is not None:  # a random graph is written out as it was drawn
-        config = dataclasses.replace(config, topology=resolve(config.topology, prepared.graph.union))
-    (out / "config.yaml").write_text(to_yaml(config))
-    write_environment(out / "environment.json", blas=blas_kernel())
+    begin_run_directory(prepared, out)
     progress.start(prepared.roster.tasks, prepared.rounds)
     with Interruption() as interruption:
         if driver == "simulation":
@@ -86,17 +81,45 @@ def run(
             tasks, centrals = _run_as_loop(prepared, progress, interruption)
         else:
             tasks, centrals = _run_as_processes(prepared, out, progress, interruption)
+    summary = end_run_directory(prepared, out, tasks, centrals, driver=driver, file_format=file_format)
+    return summary, interruption.exit_code
+
+
+def begin_run_directory(prepared: Prepared, out: Path) -> None:
+    """Make the run directory, with what is known before the run.
+
+    Raises:
+        UsageError: There is something already.
+    """
+    create_run_directory(out)
+    config = prepared.config
+    if config.topology is not None and prepared.graph is not None:  # a random graph is written out as it was drawn
+        config = dataclasses.replace(config, topology=resolve(config.topology, prepared.graph.union))
+    (out / "config.yaml").write_text(to_yaml(config))
+    write_environment(out / "environment.json", blas=blas_kernel())
+
+
+def end_run_directory(
+    prepared: Prepared,
+    out: Path,
+    tasks: Sequence[TaskOutcome],
+    centrals: Sequence[CentralOutcome],
+    *,
+    driver: str,
+    file_format: str = "csv",
+) -> dict[str, Any]:
+    """Write what came out of the run, and return the summary."""
     summary = write_results(
         out,
         tasks,
         centrals,
         data_facts=data_facts(prepared.dataset),
-        about=about_run(config),
+        about=about_run(prepared.config),
         driver=driver,
         file_format=file_format,
     )
     shutil.rmtree(out / NODES, ignore_errors=True)
-    return summary, interruption.exit_code
+    return summary
 
 
 def _run_as_simulation(
@@ -117,32 +140,19 @@ def _run_as_loop(
         progress.update(t, lambda: [learner.totals for learner in learners], sigma)
         return interruption.exit_code == 0
 
-    config, graph = prepared.config, prepared.graph
     started = time.monotonic()
-    if graph is None:
-        star = run_reference(
-            algorithm_of(config, 0), prepared.streams, seed=config.seed, rounds=config.rounds, after_round=after_round
-        )
-        results, records = star.tasks, star.task_records
-        chains, central_records = [star.central_chain], [star.central_records]
-        members: list[tuple[int, ...] | None] = [None]
-    else:
-        peers = run_reference_peers(
-            [algorithm_of(config, task) for task in range(len(prepared.streams))],
-            prepared.streams,
-            graph.neighborhoods,
-            seed=config.seed,
-            rounds=config.rounds,
-            delayed=config.algorithm.parameters.exchange == "delayed",
-            after_round=after_round,
-        )
-        results, records = peers.tasks, peers.task_records
-        chains, central_records = list(peers.central_chains), list(peers.central_records)
-        members = [hood.everybody for hood in graph.neighborhoods]
+    result = run_loop(prepared, after_round)
     seconds = time.monotonic() - started
+    members: list[tuple[int, ...] | None] = [None]
+    if isinstance(result, ReferenceResult):
+        chains, central_records = [result.central_chain], [result.central_records]
+    else:
+        assert prepared.graph is not None
+        chains, central_records = list(result.central_chains), list(result.central_records)
+        members = [hood.everybody for hood in prepared.graph.neighborhoods]
     finished = interruption.exit_code == 0
     tasks = []
-    for name, task, its_records in zip(prepared.roster.tasks, results, records, strict=True):
+    for name, task, its_records in zip(prepared.roster.tasks, result.tasks, result.task_records, strict=True):
         rows = np.frombuffer(its_records, dtype=TASK_DTYPE)
         tasks.append(TaskOutcome(name, finished, len(rows), task.chain, task.totals, task.model, rows))
     centrals = []
@@ -150,6 +160,17 @@ def _run_as_loop(
         rows = np.frombuffer(its_records, dtype=central_dtype(len(its_members or tasks)))
         centrals.append(CentralOutcome(finished, chain, rows, seconds, members=its_members))
     return tasks, centrals
+
+
+def run_loop(prepared: Prepared, after_round: AfterRound | None = None) -> ReferenceResult | PeersResult:
+    """The plain loop of a configuration; with a graph that of peers."""
+    config, streams = prepared.config, prepared.streams
+    common: dict[str, Any] = {"seed": config.seed, "rounds": config.rounds, "after_round": after_round}
+    if prepared.graph is None:
+        return run_reference(algorithm_of(config, 0), streams, **common)
+    algorithms = [algorithm_of(config, task) for task in range(len(streams))]
+    delayed = config.algorithm.parameters.delayed
+    return run_reference_peers(algorithms, streams, prepared.graph.neighborhoods, delayed=delayed, **common)
 
 
 def _run_as_processes(

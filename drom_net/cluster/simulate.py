@@ -16,11 +16,10 @@ from drom_net.metrics import Totals
 from drom_net.protocol.node import TIMES_DTYPE, Node, Pace
 from drom_net.records import TASK_DTYPE, central_dtype
 from drom_net.rundir import CentralOutcome, TaskOutcome, summary_of
-from drom_net.runtime.build import build_peer, build_reducer, build_worker
+from drom_net.runtime.build import Life, build_peer, build_reducer, build_worker
 from drom_net.simulation.checks import PeersChecks, StarChecks
 from drom_net.simulation.network import Distribution, NetworkSettings, Stragglers, draw_factors, generator
-from drom_net.simulation.simulator import Fault, Simulator, peers_wiring, star_wiring
-from drom_net.timeline import Lane, make_lanes, peer_words, star_words
+from drom_net.simulation.simulator import Crash, Fault, Simulator, peers_wiring, star_wiring
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,7 @@ def build_simulator(prepared: Prepared, conditions: Conditions) -> Simulator:
     factors = draw_factors(conditions.stragglers, len(names), conditions.seed)
     round_s = conditions.round_s or Distribution("constant", config.data.pace_s)
     paces = [_pace(round_s, factor, conditions.seed, task) for task, factor in enumerate(factors)]
-    keeps = any(hasattr(fault, "back_after_s") for fault in conditions.faults)
+    keeps = any(isinstance(fault, Crash) for fault in conditions.faults)
     if prepared.graph is None:
         about = about_run(config)
         reducer, *specs = node_specs(config, roster, endpoint="the reducer", bind="", about=about, **common)
@@ -64,17 +63,10 @@ def build_simulator(prepared: Prepared, conditions: Conditions) -> Simulator:
         wiring = peers_wiring(prepared.graph.union.neighbors)
 
     def make(index: int, incarnation: int, snapshot: Any) -> Node:
+        life = Life(1 + incarnation, None if index == len(names) else paces[index], keeps, snapshot)
         if index == len(names):
-            return build_reducer(reducer, run_id, keeps_snapshots=keeps, snapshot=snapshot)
-        build = build_worker if prepared.graph is None else build_peer
-        return build(
-            specs[index],
-            streams[index],
-            pace=paces[index],
-            incarnation=1 + incarnation,
-            keeps_snapshots=keeps,
-            snapshot=snapshot,
-        )
+            return build_reducer(reducer, run_id, life)
+        return (build_worker if prepared.graph is None else build_peer)(specs[index], streams[index], life)
 
     return Simulator(
         make,
@@ -93,8 +85,8 @@ def checks_of(prepared: Prepared, *, sampled: bool = False) -> Callable[[Simulat
     """What must hold after every event; `sampled` where not every one is looked at."""
     if prepared.graph is None:
         return StarChecks(prepared.last_rounds, in_step=algorithm_of(prepared.config, 0).sync.tau > 0, sampled=sampled)
-    parameters = prepared.config.algorithm.parameters
-    return PeersChecks(prepared.graph.neighborhoods, delayed=parameters.exchange == "delayed", sampled=sampled)
+    delayed = prepared.config.algorithm.parameters.delayed
+    return PeersChecks(prepared.graph.neighborhoods, delayed=delayed, sampled=sampled)
 
 
 def outcomes(
@@ -127,24 +119,10 @@ def outcomes(
 class Forecast:
     """A simulated run that has finished."""
 
-    prepared: Prepared
-    conditions: Conditions
-    simulator: Simulator
-
-    def to_json(self) -> dict[str, Any]:
-        """The summary, and what the network did, as plain JSON types."""
-        prepared, simulator = self.prepared, self.simulator
-        tasks, centrals = outcomes(prepared, simulator, finished=True)
-        summary = summary_of(tasks, centrals, about=about_run(prepared.config), driver="simulation")
-        nodes = [simulator.totals_of(index) for index in range(simulator.num_nodes)]
-        return summary | {
-            "messages": sum(node.messages_sent for node in nodes),
-            "bytes_sent": sum(node.bytes_sent for node in nodes),
-            "lost": sum(node.lost for node in nodes),
-            "doubled": sum(node.doubled for node in nodes),
-            "crashes": sum(node.crashes for node in nodes),
-            "events": simulator.events,
-        }
+    tasks: list[TaskOutcome]
+    centrals: list[CentralOutcome]
+    figures: dict[str, Any]
+    """The summary, and what the network did, as plain JSON types."""
 
 
 def forecast(prepared: Prepared, conditions: Conditions, progress: Progress) -> Forecast:
@@ -156,7 +134,18 @@ def forecast(prepared: Prepared, conditions: Conditions, progress: Progress) -> 
     simulator = build_simulator(prepared, conditions)
     look = partial(look_at, progress, len(prepared.streams))
     simulator.run(check=checks_of(prepared, sampled=True), check_every=1000, look=look)
-    return Forecast(prepared, conditions, simulator)
+    tasks, centrals = outcomes(prepared, simulator, finished=True)
+    summary = summary_of(tasks, centrals, about=about_run(prepared.config), driver="simulation")
+    nodes = [simulator.totals_of(index) for index in range(simulator.num_nodes)]
+    network = {
+        "messages": sum(node.messages_sent for node in nodes),
+        "bytes_sent": sum(node.bytes_sent for node in nodes),
+        "lost": sum(node.lost for node in nodes),
+        "doubled": sum(node.doubled for node in nodes),
+        "crashes": sum(node.crashes for node in nodes),
+        "events": simulator.events,
+    }
+    return Forecast(tasks, centrals, summary | network)
 
 
 def look_at(progress: Progress, num_tasks: int, simulator: Simulator) -> bool:
@@ -165,17 +154,6 @@ def look_at(progress: Progress, num_tasks: int, simulator: Simulator) -> bool:
     rounds = max((node.round for node in nodes if node is not None), default=0)
     progress.update(rounds, lambda: [Totals() if node is None else node.totals for node in nodes], None)
     return True
-
-
-def lanes_of(prepared: Prepared, simulator: Simulator) -> list[Lane]:
-    """What each task did when, for a picture."""
-    rows = [np.frombuffer(bytes(times), dtype=TIMES_DTYPE) for times in simulator.times[: len(prepared.streams)]]
-    if prepared.graph is None:
-        words = star_words(rows)
-    else:
-        delayed = prepared.config.algorithm.parameters.exchange == "delayed"
-        words = peer_words(prepared.graph.neighborhoods, rows, rounds=prepared.config.rounds, delayed=delayed)
-    return make_lanes(prepared.roster.tasks, rows, words)
 
 
 def _pace(round_s: Distribution, factor: float, seed: int, task: int) -> Pace:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from drom_net.algorithms.base import IDLE, NO_REPLY, Contribution, ContributionKind, Reply
 from drom_net.errors import ClusterError, RejectedError
-from drom_net.learning import Centre, TaskLearner, TaskResult, Word, final_sync
+from drom_net.learning import Centre, TaskLearner, TaskResult, Word
 from drom_net.metrics import Totals
 from drom_net.neighborhood import Neighborhood
 from drom_net.protocol.handshake import Identity
@@ -148,7 +148,7 @@ class Peer(Tray):
         self._exchange = exchange
         self.neighborhood = neighborhood
         self._sync = learner.algorithm.sync
-        self._last_word = final_sync(learner, rounds=rounds)
+        self._last_word = self._sync.last_word(learner.last_round, rounds)
         self._timeouts = timeouts
         self._pace = pace
         self._next_example_at = -math.inf
@@ -549,9 +549,7 @@ class Peer(Tray):
 
     def _counts(self, task: int, t: int, last: int | None) -> int:
         """The sync round of a neighbor's word that is new, and counts in our sync round t; 0 where none is."""
-        s = self.neighborhood.heard(task, t)
-        if last is not None and s > last:
-            s = last
+        s = self.neighborhood.heard(task, t, last)
         return s if s > self._neighbors[task].used else 0
 
     def _look_for_words(self) -> None:

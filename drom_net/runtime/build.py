@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,31 +18,41 @@ from drom_net.protocol.worker import Worker
 from drom_net.runtime.spec import NodeSpec
 
 
-def build_worker(spec: NodeSpec, stream: TaskStream, **life: Any) -> Worker:
-    """The worker of a task.
+@dataclass(frozen=True, slots=True)
+class Life:
+    """What differs from one start of a node to the next, and from driver to driver."""
 
-    Args:
-        life: pace, incarnation, keeps_snapshots and snapshot, as `_life` has them.
-    """
-    incarnation, more = _life(spec, **life)
+    incarnation: int = 1
+    pace: Pace | None = None
+    """None is the spec's."""
+    keeps_snapshots: bool = False
+    snapshot: Snapshot | None = None
+
+
+ONLY_ONE = Life()
+
+
+def build_worker(spec: NodeSpec, stream: TaskStream, life: Life = ONLY_ONE) -> Worker:
+    """The worker of a task."""
     return Worker(
         TaskLearner(spec.build_algorithm(), stream, rounds=spec.rounds),
-        _hello(spec, spec.run_id, incarnation),
+        _hello(spec, spec.run_id, life),
         timeouts=spec.build_timeouts(),
         endpoint=spec.endpoint,
-        **more,
+        pace=life.pace or (lambda t: spec.pace_s),
+        keeps_snapshots=life.keeps_snapshots,
+        snapshot=life.snapshot,
     )
 
 
-def build_peer(spec: NodeSpec, stream: TaskStream, **life: Any) -> Peer:
-    """The peer of a task; arguments as for `build_worker`."""
+def build_peer(spec: NodeSpec, stream: TaskStream, life: Life = ONLY_ONE) -> Peer:
+    """The peer of a task."""
     algorithm, hood = spec.build_algorithm(), spec.build_neighborhood()
     run_id = spec.run_id or spec.config_digest[:16]  # without a launcher and a centre, the configuration is the run
-    incarnation, more = _life(spec, **life)
     return Peer(
         TaskLearner(algorithm, stream, rounds=spec.rounds),
         Centre(algorithm, tasks=hood.everybody, dim=spec.dim, seed=spec.seed, scales=hood.scales),
-        _hello(spec, run_id, incarnation),
+        _hello(spec, run_id, life),
         names=spec.tasks,
         neighborhood=hood,
         identity=_identity(spec, run_id),
@@ -50,13 +60,13 @@ def build_peer(spec: NodeSpec, stream: TaskStream, **life: Any) -> Peer:
         exchange=str(spec.parameters["exchange"]),
         rounds=spec.rounds,
         timeouts=spec.build_timeouts(),
-        **more,
+        pace=life.pace or (lambda t: spec.pace_s),
+        keeps_snapshots=life.keeps_snapshots,
+        snapshot=life.snapshot,
     )
 
 
-def build_reducer(
-    spec: NodeSpec, run_id: str, *, keeps_snapshots: bool = False, snapshot: Snapshot | None = None
-) -> Reducer:
+def build_reducer(spec: NodeSpec, run_id: str, life: Life = ONLY_ONE) -> Reducer:
     """The reducer of all tasks."""
     algorithm = spec.build_algorithm()
     return Reducer(
@@ -65,24 +75,12 @@ def build_reducer(
         _identity(spec, run_id),
         push_vectors=algorithm.push_vectors,
         timeouts=spec.build_timeouts(),
-        keeps_snapshots=keeps_snapshots,
-        snapshot=snapshot,
+        keeps_snapshots=life.keeps_snapshots,
+        snapshot=life.snapshot,
     )
 
 
-def _life(
-    spec: NodeSpec,
-    *,
-    pace: Pace | None = None,
-    incarnation: int = 1,
-    keeps_snapshots: bool = False,
-    snapshot: Snapshot | None = None,
-) -> tuple[int, dict[str, Any]]:
-    more = {"pace": pace or (lambda t: spec.pace_s), "keeps_snapshots": keeps_snapshots, "snapshot": snapshot}
-    return incarnation, more
-
-
-def _hello(spec: NodeSpec, run_id: str, incarnation: int) -> Hello:
+def _hello(spec: NodeSpec, run_id: str, life: Life) -> Hello:
     return Hello(
         version=PROTOCOL_VERSION,
         run_id=run_id,
@@ -92,7 +90,7 @@ def _hello(spec: NodeSpec, run_id: str, incarnation: int) -> Hello:
         feature_digest=spec.feature_digest,
         numpy=np.__version__,
         blas=blas_kernel(),
-        incarnation=incarnation,
+        incarnation=life.incarnation,
     )
 
 

@@ -20,9 +20,11 @@ from drom_net.protocol.codec import decode, encode
 from drom_net.protocol.handshake import Identity
 from drom_net.protocol.messages import Message
 from drom_net.protocol.node import Envelope, Event
-from drom_net.protocol.peer import WORDS_KEPT, Peer, PeerState, address_of
+from drom_net.protocol.peer import Peer, address_of
 from drom_net.protocol.settings import Timeouts
 from drom_net.records import TASK_DTYPE, central_dtype, peers_chain, run_digest
+from drom_net.simulation.checks import PeersChecks
+from drom_net.simulation.simulator import NodeTotals
 from drom_net.topology import Graph, GraphSchedule
 
 PATIENT = Timeouts(linger_s=300.0, join_s=300.0)
@@ -88,7 +90,6 @@ class Peers:
         """
         self.now = 0.0
         self.hoods = hoods_of(graph, algorithms)
-        self.exchange = exchange
         self.peers = [
             make_peer(
                 algorithm,
@@ -109,6 +110,7 @@ class Peers:
         """What each peer has recorded, taken after every event."""
         self.said: list[tuple[int, int, Message]] = []
         """(sender, receiver, message) of all that was sent, also what was lost."""
+        self._checks = PeersChecks(self.hoods, delayed=exchange == "delayed")
         self._max_vectors = algorithms[0].push_vectors
         self._network = network
         self._after_event = after_event or Peers.check
@@ -153,20 +155,15 @@ class Peers:
         self._collect(timed)
 
     def check(self) -> None:
-        """What holds at every moment of a run."""
-        for task, (peer, hood) in enumerate(zip(self.peers, self.hoods, strict=True)):
-            own = hood.syncs[task]
-            # The last sync round that was closed needed a word of every neighbor then: they have said it.
-            closed = own.last(peer.round) if peer.state is not PeerState.WAITING else own.last(peer.round - 1)
-            used = own.last(closed - 1) if self.exchange == "delayed" else closed
-            for other, entry in peer._neighbors.items():
-                if used > 0 and entry.last is None:  # last words bind nobody
-                    assert hood.heard(other, used) <= self.peers[other].round, (task, other)
-                assert len(entry.words) <= WORDS_KEPT + 1, (task, other)
-            kept = sum(
-                any(hood.tells(other, t) for other in peer._neighbors) or t == peer._last_word for t in peer._said
-            )
-            assert kept <= (WORDS_KEPT + 1) * max(1, len(peer._neighbors)), task
+        """What holds at every moment of a run, of every peer."""
+        for task in range(len(self.peers)):
+            self._checks(self, task)  # type: ignore[arg-type]  # it has what they look at
+
+    def node(self, index: int) -> Peer:
+        return self.peers[index]
+
+    def totals_of(self, index: int) -> NodeTotals:
+        return NodeTotals()
 
     def _collect(self, task: int) -> None:
         peer = self.peers[task]
