@@ -22,7 +22,7 @@ from typing import Any
 from drom_net.algorithms import PARAMETERS, PRESETS
 from drom_net.data.settings import DATA_SECTIONS, NAME, FileData, StreamSettings
 from drom_net.errors import ConfigError, Problem, did_you_mean
-from drom_net.fields import REQUIRED, Choice, Endpoint, Endpoints, Integer, Setting, option, settings_of
+from drom_net.fields import REQUIRED, Choice, Endpoint, Endpoints, Flag, Integer, Setting, option, settings_of
 from drom_net.protocol.settings import Timeouts
 from drom_net.section import Section
 from drom_net.topology import GraphSchedule, TopologySettings, check_settings, make_schedule
@@ -97,6 +97,11 @@ class ClusterConfig:
         Integer(1), None, doc="At most so many rounds; by default until the longest stream ends."
     )
     seed: int = option(Integer(0), 0, doc="What every random draw of the run is made from.")
+    allow_sharing_examples: bool = option(
+        Flag(),
+        False,
+        doc="Whether nodes may run a learner that sends the examples themselves to other sites (osmtl, pooled).",
+    )
     reducer: ReducerSettings
     """Without effect where there are peers."""
     peers: PeerSettings = PeerSettings()
@@ -146,7 +151,10 @@ _DATASET = Setting(
     "The kind of data; it may be left out where `files` is given.",
 )
 SECTIONS = ("algorithm", "topology", "data", "reducer", "peers", "timeouts")
-TOP_LEVEL = ("name", "algorithm", "topology", "data", "rounds", "seed", "reducer", "peers", "timeouts")
+TOP_LEVEL = (
+    *("name", "algorithm", "topology", "data", "rounds", "seed", "allow_sharing_examples"),
+    *("reducer", "peers", "timeouts"),
+)
 """All keys at the top, in the order in which they are written."""
 PEERS = ("drom-d",)
 """The learners without a reducer, whose nodes are each other's peers."""
@@ -346,7 +354,9 @@ def where_it_belongs(key: str, here: str) -> str:
     """A hint where another section, or another kind of this one, has a key that was found `here`."""
     homes = [(section, kind) for section, kind, keys in _homes() if key in keys]
     if kinds := [kind for section, kind in homes if section == here]:
-        return f"it belongs to {'dataset' if here == 'data' else here} {' and '.join(kinds)}"
+        *others, last = kinds
+        listed = f"{', '.join(others)} and {last}" if others else last
+        return f"it belongs to {'dataset' if here == 'data' else here} {listed}"
     if key in SECTIONS or ("", "") in homes:
         return "it belongs at the top"
     sections = dict.fromkeys(section for section, _ in homes)
@@ -557,6 +567,7 @@ def _explicit(config: ClusterConfig) -> dict[str, object]:
         "data": kind | _values(config.data),
         "rounds": config.rounds,
         "seed": config.seed,
+        "allow_sharing_examples": config.allow_sharing_examples,
         "reducer": _values(config.reducer),
         "peers": _values(config.peers),
         "timeouts": _values(config.timeouts),

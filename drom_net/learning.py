@@ -145,7 +145,10 @@ class TaskLearner:
         score, label, gamma, clean, loss = self._row
         contribution, kind = self._kind, reply.kind
         if kind is not ReplyKind.NONE and kind is not ReplyKind.KEEP:
-            self._reply = reply  # KEEP leaves it: an idle task has not used its last one yet
+            if self.algorithm.receive is None:
+                self._reply = reply  # KEEP leaves it: an idle task has not used its last one yet
+            else:
+                self._state = self.algorithm.receive(self._state, reply, t)
         self._log.add((t, self._row_active, score, label, gamma, kind, clean, loss, contribution))
 
     def snapshot(self) -> dict[str, Any]:

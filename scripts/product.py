@@ -20,11 +20,12 @@ from pathlib import Path
 import click
 import numpy as np
 
+from drom_net.algorithms import ALGORITHMS
 from drom_net.algorithms.drom_d import EXCHANGES
 from drom_net.cluster.prepare import prepare
 from drom_net.cluster.run import run
 from drom_net.cluster.simulate import Conditions
-from drom_net.config import load_config
+from drom_net.config import PEERS, load_config
 from drom_net.data.datasets import load_dataset
 from drom_net.data.settings import Synthetic
 from drom_net.errors import DromNetError, StoppedError
@@ -41,6 +42,7 @@ _STAR = """\
 algorithm: {name: drom, eta0: 3.0, lambda: 0.2, rho: 0.3}
 data: {files: "site-{task}.csv", label: label, flip: 0.1}
 timeouts: {join_s: 600, linger_s: 60}
+allow_sharing_examples: true
 """
 _PEERS = _STAR.replace("name: drom,", "name: drom-d,") + "topology: {graph: ring}\n"
 _BAD = NetworkSettings(Distribution("uniform", 0.0, 0.1), loss=0.2, duplicate=0.2, reorder=0.2)
@@ -48,25 +50,27 @@ _BAD = NetworkSettings(Distribution("uniform", 0.0, 0.1), loss=0.2, duplicate=0.
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Combination:
-    """DROM-D on a graph; or, of the graph "star", DROM, which has neither tau nor an exchange."""
+    """DROM-D on a graph; or, of the graph "star", another learner, which has neither tau nor an exchange."""
 
     graph: str
     tau: int = 1
     exchange: str = "none"
+    learner: str = "drom-d"
 
     def __str__(self) -> str:
-        return "star" if self.graph == "star" else f"{self.graph} tau={self.tau} {self.exchange}"
+        return f"star {self.learner}" if self.graph == "star" else f"{self.graph} tau={self.tau} {self.exchange}"
 
     @property
     def overrides(self) -> tuple[str, ...]:
         if self.graph == "star":
-            return ()
+            return (f"algorithm.name={self.learner}",)
         return (f"topology.graph={self.graph}", f"algorithm.tau={self.tau}", f"algorithm.exchange={self.exchange}")
 
 
 def combinations() -> list[Combination]:
     """All of them."""
-    return [Combination("star"), *itertools.starmap(Combination, itertools.product(GRAPHS, TAUS, EXCHANGES))]
+    stars = [Combination("star", learner=name) for name in ALGORITHMS if name not in PEERS]
+    return [*stars, *itertools.starmap(Combination, itertools.product(GRAPHS, TAUS, EXCHANGES))]
 
 
 def write_sites(folder: Path) -> None:

@@ -44,6 +44,7 @@ from drom_net.topology import TopologySettings, resolve
 
 ROOT = Path(__file__).parents[1]
 SHIPPED = sorted((ROOT / "configs").glob("*.yaml"))
+LEARNERS = ", ".join(PARAMETERS)
 DROM = "algorithm: {name: drom}\n"
 DIGITS = "data: {dataset: digits-sites}\n"
 GOOD = DROM + DIGITS
@@ -217,7 +218,7 @@ BAD: dict[str, tuple[str | bytes, list[str]]] = {
     "nothing but a key": (
         "seed: 1\n",
         [
-            "c.yaml: algorithm.name: expected one of drom, drom-d, local, got nothing",
+            f"c.yaml: algorithm.name: expected one of {LEARNERS}, got nothing",
             "c.yaml: data.dataset: expected one of files, digits-sites, synthetic, got nothing",
         ],
     ),
@@ -232,7 +233,7 @@ BAD: dict[str, tuple[str | bytes, list[str]]] = {
     "unknown algorithm": (
         "algorithm: {name: dorm, eta0: 1, eta: 2}\n" + DIGITS,
         [
-            'c.yaml:1: algorithm.name: expected one of drom, drom-d, local, got "dorm"; did you mean "drom"?',
+            f'c.yaml:1: algorithm.name: expected one of {LEARNERS}, got "dorm"; did you mean "drom"?',
             'c.yaml:1: algorithm.eta: expected a key of algorithm, got "eta"; did you mean "eta0"?',
         ],
     ),
@@ -268,7 +269,7 @@ BAD: dict[str, tuple[str | bytes, list[str]]] = {
         "algorithm: {name: local, rho: 1}\ndata: {dataset: synthetic, zero_based: true}\n",
         [
             'c.yaml:1: algorithm.rho: expected one of the keys name, preset, eta0, loss, got "rho"; '
-            "it belongs to algorithm drom and drom-d",
+            "it belongs to algorithm drom, drom-d and d-admm",
             'c.yaml:2: data.zero_based: expected a key of data (synthetic), got "zero_based"; '
             "it belongs to dataset files",
         ],
@@ -600,7 +601,7 @@ def test_another_algorithm_drops_what_only_the_former_one_knows(tmp_path: Path) 
     ]
     assert messages(tmp_path, text, "algorithm.name=local", "algorithm.lambda=1") == [
         '--set algorithm.lambda: expected one of the keys name, preset, eta0, loss, got "lambda"; '
-        "it belongs to algorithm drom and drom-d"
+        "it belongs to algorithm drom, drom-d, d-admm and prox-gd"
     ]
     text = text.replace("kappa: 9", "preset: paper")
     assert messages(tmp_path, text, "algorithm.name=local") == [

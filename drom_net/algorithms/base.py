@@ -173,8 +173,15 @@ class Algorithm(NamedTuple):
     """The vectors that are the task's result, in the order of the digest: w first."""
     push_vectors: int
     """How many d-vectors a contribution carries."""
-    pull_vectors: int
-    """How many d-vectors a reply carries."""
+    pull_vectors: Callable[[int], int]
+    """How many d-vectors a reply carries in a run of so many tasks."""
+    receive: Callable[[LocalState, Reply, int], LocalState] | None = None
+    """(state, reply, t): what a task does with the reply of round t before it predicts again, also where it was idle.
+
+    None where the reply waits for the next dual step, so that an exchange can overlap a primal step.
+    """
+    shares_examples: bool = False
+    """Whether its contributions are the examples themselves, which then leave their site."""
     postpone_below: int = 0
     """A task that has seen fewer examples since its last vector answers a sync round with `POSTPONED`."""
 

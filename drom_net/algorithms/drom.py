@@ -205,5 +205,5 @@ def drom(parameters: DromParameters | None = None) -> Algorithm:
         predict=lambda state, x: dot(state.w, x),
         model=lambda state: {"w": state.w, "a": state.a},
         push_vectors=1,
-        pull_vectors=1,
+        pull_vectors=lambda num_tasks: 1,
     )

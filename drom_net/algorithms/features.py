@@ -28,6 +28,15 @@ def dot(w: Vector, x: Features) -> float:
     return float(np.dot(w, x))
 
 
+def scaled(c: float, x: Features, dim: int) -> Vector:
+    """c * x as a new dense vector of shape (d,)."""
+    if isinstance(x, SparseVector):
+        dense = np.zeros(dim)
+        dense[x.indices] = c * x.values
+        return dense
+    return c * x
+
+
 def add_scaled(target: Vector, c: float, x: Features) -> None:
     """target += c * x, in place; a sparse x costs its non-zeros."""
     if isinstance(x, SparseVector):

@@ -1,4 +1,4 @@
-"""The leading singular triple of the stacked dual vectors: by power iteration, or exactly from the Gram matrix."""
+"""Singular values of the stacked vectors: the leading triple, by power iteration or exactly, and shrinking them all."""
 
 from __future__ import annotations
 
@@ -77,6 +77,38 @@ def leading_pair_by_gram(A: Matrix, v: Vector) -> SingularPair:
         return SingularPair(0.0, np.zeros(A.shape[1]), v, 0.0)
     u /= sigma
     return _with_sign(SingularPair(sigma, u, leading, _length(A @ u - sigma * leading)))
+
+
+def shrink(A: Matrix, c: float) -> tuple[Matrix, SingularPair]:
+    """Every singular value of A lowered by c, to 0 at the least: the proximal step of c times the nuclear norm.
+
+    By the eigenvectors of the smaller Gram matrix, O(m d min(m, d)): a singular value s is good to about
+    1e-16 sigma_1^2 / s. U max(S - c, 0) V^T.
+
+    Args:
+        A: Shape (m, d). It is not written to.
+        c: >= 0.
+
+    Returns:
+        The new matrix, and the leading triple of A.
+    """
+    wide = A.shape[0] <= A.shape[1]
+    squares, vectors = np.linalg.eigh(A @ A.T if wide else A.T @ A)
+    values = np.sqrt(np.maximum(squares, 0.0))
+    factors = np.divide(np.maximum(values - c, 0.0), values, out=np.zeros_like(values), where=values > 0.0)
+    if wide:
+        shrunk = (vectors * factors) @ (vectors.T @ A)
+        v = vectors[:, -1]
+    else:
+        shrunk = ((A @ vectors) * factors) @ vectors.T
+        v = A @ vectors[:, -1]
+        v /= _length(v) or 1.0
+    u = v @ A
+    sigma = _length(u)
+    if sigma == 0.0:
+        return np.zeros_like(A), SingularPair(0.0, u, np.zeros(A.shape[0]), 0.0)
+    u /= sigma
+    return shrunk, _with_sign(SingularPair(sigma, u, np.ascontiguousarray(v), _length(A @ u - sigma * v)))
 
 
 def _length(x: Vector) -> float:

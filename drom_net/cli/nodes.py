@@ -10,7 +10,7 @@ import click
 
 from drom_net.blas import blas_kernel
 from drom_net.cli import options
-from drom_net.cli.run import warn_of_paper_parameters
+from drom_net.cli.run import warn_of_paper_parameters, warn_of_sharing
 from drom_net.cluster.local import node_command, node_environment
 from drom_net.cluster.plan import Roster, about_run, node_specs, peer_graph, peer_specs
 from drom_net.config import ClusterConfig, load_config, peer_endpoints, to_yaml
@@ -137,6 +137,7 @@ def _load_star(file: Path) -> ClusterConfig:
     config = load_config(file)
     if config.topology is not None:
         raise UsageError(f"{file} describes peers without a reducer; start each with `drom-net peer`")
+    warn_of_sharing(config)
     return config
 
 

@@ -23,7 +23,7 @@ from drom_net.cli.output import (
     print_table,
     size,
 )
-from drom_net.cluster.plan import ALMOST, cost, hiding_table
+from drom_net.cluster.plan import ALMOST, check_sharing, cost, hiding_table
 from drom_net.cluster.prepare import Prepared, prepare
 from drom_net.cluster.run import run as run_prepared
 from drom_net.config import ClusterConfig, config_digest, load_config, peer_endpoints
@@ -82,6 +82,7 @@ def run(
     prepared = load_and_prepare(file, overrides)
     warn_of_paper_parameters(prepared.config)
     if driver == "processes":
+        warn_of_sharing(prepared.config)
         for listens in (prepared.config.reducer.listens_at, *(prepared.config.peers.listens_at or ())):
             options.require_loopback(listens, insecure=insecure)
         check_file_descriptors(prepared)
@@ -117,6 +118,7 @@ def check(file: Path, latency: float | None, round_s: float | None, overrides: t
     """
     prepared = load_and_prepare(file, overrides)
     warn_of_paper_parameters(prepared.config)
+    warn_of_sharing(prepared.config)
     config, roster = prepared.config, prepared.roster
     costs = cost(config, roster, prepared.graph, last_rounds=prepared.last_rounds)
     counts = [stream.num_examples for stream in prepared.streams]
@@ -219,6 +221,19 @@ def warn_of_paper_parameters(config: ClusterConfig) -> None:
         click.echo(
             "warning: these are the paper's literal parameters (preset paper); with them DROM predicts at chance, "
             "see docs/algorithms.md",
+            err=True,
+        )
+
+
+def warn_of_sharing(config: ClusterConfig) -> None:
+    """Say that examples leave their site.
+
+    Raises:
+        ConfigError: They would, and the configuration does not allow it.
+    """
+    if check_sharing(config):
+        click.echo(
+            f"warning: {config.algorithm.name} sends every example to other sites (allow_sharing_examples: true)",
             err=True,
         )
 

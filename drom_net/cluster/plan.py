@@ -90,6 +90,23 @@ def algorithm_of(config: ClusterConfig, task: int) -> Algorithm:
     return ALGORITHMS[config.algorithm.name](parameters_of(config, task))
 
 
+def check_sharing(config: ClusterConfig) -> bool:
+    """Whether the learner sends the examples themselves to other sites.
+
+    Raises:
+        ConfigError: It does, and the configuration does not allow it.
+    """
+    if not algorithm_of(config, 0).shares_examples:
+        return False
+    if not config.allow_sharing_examples:
+        place = f"{config.path}: allow_sharing_examples"
+        expected = f"true, for {config.algorithm.name} sends every example to other sites"
+        raise ConfigError(
+            [Problem(place, expected, "false", "the plain loop (--driver reference) needs no permission")]
+        )
+    return True
+
+
 def node_specs(
     config: ClusterConfig,
     roster: Roster,
@@ -230,14 +247,14 @@ def cost(config: ClusterConfig, roster: Roster, graph: PeerGraph | None, *, last
         last_rounds: The last round of each task.
     """
     algorithm = algorithm_of(config, 0)
+    num_tasks = len(roster.tasks)
     push = pull = 0
     if algorithm.push_vectors:
         vector = np.zeros(roster.dim)
         contribution = Contribution(ContributionKind.VECTORS, (vector,) * algorithm.push_vectors, last=True)
         push = _size(Push(_LATE_ROUND, contribution))
         if graph is None:
-            pull = _size(Pull(_LATE_ROUND, Reply(ReplyKind.VECTORS, (vector,) * algorithm.pull_vectors)))
-    num_tasks = len(roster.tasks)
+            pull = _size(Pull(_LATE_ROUND, Reply(ReplyKind.VECTORS, (vector,) * algorithm.pull_vectors(num_tasks))))
     if graph is None:
         sync_rounds = algorithm.sync.count(max(last_rounds))
         per_sync_round = num_tasks * (push + pull)

@@ -17,7 +17,7 @@ import numpy as np
 
 from drom_net.blas import blas_kernel
 from drom_net.cluster.local import Interruption, run_children
-from drom_net.cluster.plan import about_run, algorithm_of, node_specs, peer_specs
+from drom_net.cluster.plan import about_run, algorithm_of, check_sharing, node_specs, peer_specs
 from drom_net.cluster.prepare import Prepared
 from drom_net.cluster.progress import Progress
 from drom_net.cluster.simulate import Conditions, build_simulator, look_at, outcomes
@@ -71,7 +71,10 @@ def run(
 
     Raises:
         NodeFailedError: A node ended with an error.
+        ConfigError: The learner sends examples to other sites, and the configuration does not allow it.
     """
+    if driver == "processes":
+        check_sharing(prepared.config)
     begin_run_directory(prepared, out)
     progress.start(prepared.roster.tasks, prepared.rounds)
     with Interruption() as interruption:

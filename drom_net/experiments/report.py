@@ -1,4 +1,4 @@
-"""What a reproduction makes: numbers as tables, pictures as data, and a page of text. Pure values; others draw and write."""
+"""What a reproduction makes: numbers as tables, pictures as data, and a page. Pure values; others draw and write."""
 
 from __future__ import annotations
 

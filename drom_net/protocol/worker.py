@@ -6,6 +6,7 @@ import dataclasses
 import enum
 import math
 
+from drom_net.algorithms.base import Reply
 from drom_net.errors import ClusterError, RejectedError
 from drom_net.learning import TaskLearner, TaskResult
 from drom_net.metrics import Totals
@@ -60,6 +61,7 @@ class Worker(Tray):
         *,
         timeouts: Timeouts,
         endpoint: str,
+        pull_vectors: int,
         pace: Pace = at_once,
         keeps_snapshots: bool = False,
         snapshot: Snapshot | None = None,
@@ -69,6 +71,7 @@ class Worker(Tray):
             learner: The task; its `begin` and `end` are called in turn.
             hello: What this worker says of itself.
             endpoint: Where the reducer is looked for; only for messages to people.
+            pull_vectors: How many vectors a reply carries.
             pace: How long each example takes to come.
             snapshot: What an earlier incarnation has left, to go on from.
         """
@@ -82,6 +85,7 @@ class Worker(Tray):
         self._hello = hello
         self._timeouts = timeouts
         self._endpoint = endpoint
+        self._pull_vectors = pull_vectors
         self._said: Message = hello
         """What was said last: the message that this state waits for an answer to."""
         self._asking = Asking(timeouts.resend_after_s, timeouts.resend_cap_s)
@@ -107,7 +111,7 @@ class Worker(Tray):
 
     @property
     def max_vectors(self) -> int:
-        return self._learner.algorithm.pull_vectors
+        return self._pull_vectors
 
     @property
     def totals(self) -> Totals:
@@ -125,6 +129,9 @@ class Worker(Tray):
     def receive(self, sender: str, message: Message, now: float) -> None:
         self._now = now
         match message:
+            case Pull(reply=Reply(vectors=vectors)) if vectors and len(vectors) != self._pull_vectors:
+                what = f"a pull of {len(vectors)} vectors; expected {self._pull_vectors}"
+                self._events.append(Refused(sender, what))
             case Pull(round=t, reply=reply) if self.state is WorkerState.WAITING and t == self.round:
                 self._learner.end(t, reply)
                 self._note_times(t, self._since, self._since, now)

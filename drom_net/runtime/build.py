@@ -34,11 +34,13 @@ ONLY_ONE = Life()
 
 def build_worker(spec: NodeSpec, stream: TaskStream, life: Life = ONLY_ONE) -> Worker:
     """The worker of a task."""
+    algorithm = spec.build_algorithm()
     return Worker(
-        TaskLearner(spec.build_algorithm(), stream, rounds=spec.rounds),
+        TaskLearner(algorithm, stream, rounds=spec.rounds),
         _hello(spec, spec.run_id, life),
         timeouts=spec.build_timeouts(),
         endpoint=spec.endpoint,
+        pull_vectors=algorithm.pull_vectors(len(spec.tasks)),
         pace=life.pace or (lambda t: spec.pace_s),
         keeps_snapshots=life.keeps_snapshots,
         snapshot=life.snapshot,

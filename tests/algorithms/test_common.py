@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import numpy as np
 import pytest
@@ -45,6 +46,13 @@ def frozen_vectors(value: Contribution | Reply) -> Contribution | Reply:
     return value
 
 
+def received(algorithm: Algorithm, state: Any, reply: Reply, t: int) -> Any:
+    """The state after the reply of round t has come, as `learning.TaskLearner` does it."""
+    if algorithm.receive is None or reply.kind in (ReplyKind.NONE, ReplyKind.KEEP):
+        return state
+    return algorithm.receive(state, reply, t)
+
+
 def bits(result: ReferenceResult) -> list[bytes]:
     models = [vector.tobytes() for task in result.tasks for vector in task.model.values()]
     return [result.digest.encode(), *models, *result.task_records, result.central_records]
@@ -81,6 +89,7 @@ def test_examples_contributions_and_replies_are_never_written_to(name: str, kind
         for value in (*contributions.values(), *replies.values()):
             frozen_vectors(value)
             kept += [(vector, vector.tobytes()) for vector in value.vectors]
+        states = [received(algorithm, state, replies[task], t) for task, state in enumerate(states)]
     assert all(vector.tobytes() == before for vector, before in kept)
 
 
@@ -187,11 +196,12 @@ def test_messages_carry_as_many_vectors_as_are_declared(name: str) -> None:
         central, replies, info = algorithm.central_step(central, contributions)
         assert sorted(replies) == [0, 1, 2]
         assert info.sigma >= 0.0
+        states = [received(algorithm, state, replies[task], t) for task, state in enumerate(states)]
         for reply in replies.values():
             seen.add(reply.kind)
             assert reply.kind is not ReplyKind.NONE
-            assert len(reply.vectors) == (algorithm.pull_vectors if reply.kind is ReplyKind.VECTORS else 0)
-    assert (ReplyKind.VECTORS in seen) == (algorithm.pull_vectors > 0)
+            assert len(reply.vectors) == (algorithm.pull_vectors(3) if reply.kind is ReplyKind.VECTORS else 0)
+    assert (ReplyKind.VECTORS in seen) == (algorithm.pull_vectors(3) > 0)
 
 
 @NAMES

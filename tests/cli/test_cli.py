@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from processes import CONFIGS
 
+from drom_net.algorithms import PARAMETERS
 from drom_net.cli import group, main
 from drom_net.metrics import Totals
 from drom_net.protocol.node import TIMES_DTYPE
@@ -21,6 +22,7 @@ from drom_net.records import TASK_DTYPE
 from drom_net.rundir import TaskOutcome, write_timeline
 
 QUICK = str(CONFIGS / "quickstart.yaml")
+LEARNERS = ", ".join(PARAMETERS)
 
 
 @pytest.fixture(autouse=True)
@@ -321,7 +323,7 @@ def test_predict_tells_what_is_wrong_with_the_rows(
     [
         (
             "algorithm: {name: drum}",
-            'algorithm.name: expected one of drom, drom-d, local, got "drum"; did you mean "drom"?',
+            f'algorithm.name: expected one of {LEARNERS}, got "drum"; did you mean "drom"?',
         ),
         ("algorithm: {name: drom, eta: 3}", "algorithm.eta: expected"),
         ("algorithm: {name: drom, eta0: fast}", 'algorithm.eta0: expected a number above 0, got "fast"'),
@@ -448,6 +450,34 @@ def test_too_many_tasks_for_this_process_are_refused_before_the_start(
     assert code == 2
     assert "12 tasks need about" in err and "ulimit -n" in err
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["osmtl", "pooled"])
+@pytest.mark.parametrize("command", ["run", "check", "reducer", "worker"])
+def test_a_learner_that_sends_examples_needs_a_permission(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str, command: str
+) -> None:
+    """decisions.md: "`run --driver processes` refuses them unless the file says `allow_sharing_examples: true`"."""
+    config = make_sites(tmp_path)
+    config.write_text(config.read_text().replace("drom", name))
+    before = sorted(tmp_path.iterdir())
+    code, out, err = call(capsys, command, str(config), *(["--task", "a"] if command == "worker" else []))
+    assert (code, out) == (2, "")
+    expected = f"expected true, for {name} sends every example to other sites, got false; the plain loop"
+    assert err.startswith(f"error: {config}: allow_sharing_examples: {expected}")
+    assert sorted(tmp_path.iterdir()) == before
+    assert call(capsys, "run", str(config), "--driver", "reference", "--quiet")[0] == 0
+
+
+@pytest.mark.process
+def test_a_learner_that_may_send_examples_says_so(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    config = make_sites(tmp_path)
+    config.write_text(config.read_text().replace("drom", "pooled") + "allow_sharing_examples: true\n")
+    for arguments in (["check", str(config)], ["run", str(config), "--out", "run"]):
+        code, _, err = call(capsys, *arguments)
+        assert code == 0
+        assert "warning: pooled sends every example to other sites (allow_sharing_examples: true)\n" in err
+    assert main(["verify", "run"]) == 0
 
 
 @pytest.mark.parametrize("name", ["reducer", "Reducer"])

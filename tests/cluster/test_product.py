@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -11,9 +12,13 @@ from click.testing import CliRunner
 from helpers import pairwise
 from product import EXCHANGES, GRAPHS, TAUS, Combination, combinations, digests, write_sites
 
+from drom_net.algorithms import ALGORITHMS
 from drom_net.errors import NodeFailedError
 
-SELECTION = [Combination("star"), *(Combination(*chosen) for chosen in pairwise(GRAPHS, TAUS, EXCHANGES))]
+SELECTION = [
+    *(Combination("star", learner=name) for name in ("drom", "osmtl", "d-admm")),  # 1 + 1, 1 + m - 1, 2 + 1 vectors
+    *(Combination(*chosen) for chosen in pairwise(GRAPHS, TAUS, EXCHANGES)),
+]
 
 
 @pytest.fixture(scope="module")
@@ -46,9 +51,9 @@ def test_all_drivers_give_one_digest(combination: Combination, sites: Path) -> N
 
 
 def test_the_selection_has_every_pair() -> None:
-    assert 9 <= len(SELECTION) <= 12
+    assert 12 <= len(SELECTION) <= 14
     assert set(SELECTION) <= set(combinations())
-    for one in combinations()[1:]:
+    for one in (each for each in combinations() if each.graph != "star"):
         for left, right in (("graph", "tau"), ("graph", "exchange"), ("tau", "exchange")):
             wanted = getattr(one, left), getattr(one, right)
             assert any((getattr(chosen, left), getattr(chosen, right)) == wanted for chosen in SELECTION), wanted
@@ -57,8 +62,8 @@ def test_the_selection_has_every_pair() -> None:
 def test_blocking_and_overlap_are_one_sequence_and_all_else_differs(sites: Path) -> None:
     """Were all digests the same, equal ones would show nothing."""
     found = {one: digests(one, sites, ["reference"])["reference"] for one in combinations()}
-    sequences = {(one.graph, one.tau, one.exchange.replace("overlap", "blocking")) for one in found}
-    assert len(set(found.values())) == len(sequences) == 1 + 3 * 3 * 2
+    sequences = {dataclasses.replace(one, exchange=one.exchange.replace("overlap", "blocking")) for one in found}
+    assert len(set(found.values())) == len(sequences) == len(ALGORITHMS) - 1 + 3 * 3 * 2
 
 
 # The command
@@ -66,7 +71,9 @@ def test_blocking_and_overlap_are_one_sequence_and_all_else_differs(sites: Path)
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(product, "combinations", lambda: [Combination("star"), Combination("ring", 5, "delayed")])
+    monkeypatch.setattr(
+        product, "combinations", lambda: [Combination("star", learner="drom"), Combination("ring", 5, "delayed")]
+    )
 
 
 @pytest.mark.usefixtures("few")

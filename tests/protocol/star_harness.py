@@ -68,15 +68,24 @@ def make_worker(
     timeouts: Timeouts | None = None,
     rounds: int | None = None,
     incarnation: int = 1,
+    num_tasks: int = 2,
     **life: Any,
 ) -> Worker:
     """
     Args:
+        num_tasks: Of the run, which decides how many vectors a reply carries.
         life: pace, keeps_snapshots and snapshot.
     """
     learner = TaskLearner(algorithm, stream, rounds=rounds)
     says = hello(task, incarnation=incarnation)
-    return Worker(learner, says, timeouts=timeouts or Timeouts(), endpoint=ENDPOINT, **life)
+    return Worker(
+        learner,
+        says,
+        timeouts=timeouts or Timeouts(),
+        endpoint=ENDPOINT,
+        pull_vectors=algorithm.pull_vectors(num_tasks),
+        **life,
+    )
 
 
 def make_reducer(
@@ -126,7 +135,7 @@ class Star:
         self.now = 0.0
         self.reducer = make_reducer(algorithm, len(streams), timeouts=timeouts, seed=seed)
         self.workers = [
-            make_worker(algorithm, stream, task=task, timeouts=timeouts, rounds=rounds)
+            make_worker(algorithm, stream, task=task, timeouts=timeouts, rounds=rounds, num_tasks=len(streams))
             for task, stream in enumerate(streams)
         ]
         self.nodes: dict[str, Node] = {REDUCER: self.reducer}
@@ -136,7 +145,7 @@ class Star:
         """What each node has recorded, taken after every event."""
         self.said: list[tuple[str, str, Message, list[bytes]]] = []
         """(sender, receiver, message, frames) of all that was sent, also what was lost."""
-        self._max_vectors = dict.fromkeys(self.nodes, algorithm.pull_vectors)
+        self._max_vectors = dict.fromkeys(self.nodes, algorithm.pull_vectors(len(streams)))
         self._max_vectors[REDUCER] = algorithm.push_vectors
         self._network = network
         self._queue: list[tuple[float, int, str, str, list[bytes]]] = []

@@ -1,0 +1,140 @@
+"""D-OFW: online Frank-Wolfe in a ball of the nuclear norm; like DROM it needs only the leading singular pair."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from drom_net.algorithms.base import (
+    Algorithm,
+    CentralInfo,
+    Contribution,
+    ContributionKind,
+    Example,
+    Prediction,
+    Reply,
+    ReplyKind,
+    SyncRounds,
+)
+from drom_net.algorithms.features import Matrix, Vector, dot, scaled
+from drom_net.algorithms.losses import LOSSES
+from drom_net.algorithms.spectral import leading_pair_by_gram, leading_pair_by_power
+from drom_net.fields import Choice, Integer, Number, option
+
+
+@dataclass(frozen=True, slots=True)
+class DOFWParameters:
+    """D-OFW's parameters."""
+
+    eta0: float = option(Number(above=0.0), 10.0, doc="The weight of the gradients: eta = eta0 r / T^(3/4).")
+    radius: float = option(Number(above=0.0), 60.0, doc="r: the models together stay within nuclear norm r.")
+    horizon: int | None = option(
+        Integer(1),
+        None,
+        doc="T, the number of rounds, where it is known beforehand; else round t takes t for it.",
+    )
+    loss: str = option(Choice(tuple(LOSSES)), "logistic", doc="The loss of the margin.")
+    solver: str = option(
+        Choice(("power", "gram")),
+        "power",
+        doc="The leading singular pair by warm-started power iteration, O(dm) an iteration, "
+        "or exactly from the Gram matrix, O(dm^2).",
+    )
+    power_iterations: int = option(Integer(1, 1_000_000), 10, doc="Power iterations a round.")
+
+
+@dataclass(slots=True)
+class DOFWState:
+    """One task: w of shape (d,), and the gradient at the example of its round."""
+
+    w: Vector
+    gradient: Vector | None = None
+
+
+@dataclass(slots=True)
+class DOFWCentral:
+    """The centre: the models W and the sum of gradients Z, a row for each task, the last v, and the round."""
+
+    row_of: dict[int, int]
+    W: Matrix
+    Z: Matrix
+    v: Vector
+    t: int = 0
+
+
+def mixing(t: int) -> float:
+    """s_t = min(1, 2/sqrt(t)), how far round t moves to the vertex."""
+    return min(1.0, 2.0 / math.sqrt(t))
+
+
+def d_ofw(parameters: DOFWParameters | None = None) -> Algorithm:
+    """W <- (1 - s_t) W - s_t r u v^T, the leading pair of eta Z + 2 W (Hazan and Kale 2012; section 4).
+
+    A task sends its gradient and gets v_i u, from which it makes the step by itself. The models of idle tasks move
+    too: the ball is that of all models together.
+    """
+    q = parameters or DOFWParameters()
+    loss = LOSSES[q.loss]
+
+    def primal_step(state: DOFWState, example: Example, t: int) -> tuple[DOFWState, Prediction]:
+        x, y = example
+        score = dot(state.w, x)
+        z = y * score
+        state.gradient = scaled(loss.slope(z) * y, x, len(state.w))
+        return state, Prediction(score, loss.value(z), 1.0)
+
+    def dual_step(state: DOFWState, reply: Reply, t: int) -> tuple[DOFWState, Contribution]:
+        assert state.gradient is not None
+        gradient, state.gradient = state.gradient, None
+        return state, Contribution(ContributionKind.VECTORS, (gradient,))
+
+    def step(W: Matrix, R: Matrix, t: int) -> Matrix:
+        s = mixing(t)
+        return (1.0 - s) * W - (s * q.radius) * R
+
+    def receive(state: DOFWState, reply: Reply, t: int) -> DOFWState:
+        state.w = step(state.w, reply.vectors[0], t)
+        return state
+
+    def central_step(
+        state: DOFWCentral, contributions: Mapping[int, Contribution], members: Sequence[int] | None = None
+    ) -> tuple[DOFWCentral, dict[int, Reply], CentralInfo]:
+        state.t += 1
+        for task, contribution in contributions.items():
+            if contribution.kind is ContributionKind.VECTORS:
+                state.Z[state.row_of[task]] += contribution.vectors[0]
+        eta = q.eta0 * q.radius / (q.horizon or state.t) ** 0.75
+        surrogate = eta * state.Z + 2.0 * state.W
+        if q.solver == "power":
+            pair = leading_pair_by_power(surrogate, state.v, iterations=q.power_iterations)
+        else:
+            pair = leading_pair_by_gram(surrogate, state.v)
+        state.v = pair.v
+        R = np.outer(pair.v, pair.u)  # zero where the surrogate is
+        state.W = step(state.W, R, state.t)
+        replies = {task: Reply(ReplyKind.VECTORS, (R[state.row_of[task]],)) for task in sorted(contributions)}
+        return state, replies, CentralInfo(pair.sigma, pair.v, pair.residual)
+
+    def init_central(tasks: tuple[int, ...], dim: int, rng: np.random.Generator) -> DOFWCentral:
+        v = rng.standard_normal(len(tasks))
+        v /= math.sqrt(float(np.dot(v, v)))
+        shape = (len(tasks), dim)
+        return DOFWCentral({task: row for row, task in enumerate(tasks)}, np.zeros(shape), np.zeros(shape), v)
+
+    return Algorithm(
+        name="d-ofw",
+        init_local=lambda dim: DOFWState(np.zeros(dim)),
+        primal_step=primal_step,
+        dual_step=dual_step,
+        init_central=init_central,
+        central_step=central_step,
+        sync=SyncRounds(1),
+        predict=lambda state, x: dot(state.w, x),
+        model=lambda state: {"w": state.w},
+        push_vectors=1,
+        pull_vectors=lambda num_tasks: 1,
+        receive=receive,
+    )

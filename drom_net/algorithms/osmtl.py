@@ -1,0 +1,156 @@
+"""OSMTL: each task also learns from the examples of the others, by how well its own model explains them.
+
+It sends the examples themselves to all other sites. Label and features travel as one vector y x, which is all that
+a loss of the margin needs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from drom_net.algorithms.base import (
+    KEEP,
+    Algorithm,
+    CentralInfo,
+    Contribution,
+    ContributionKind,
+    Example,
+    Prediction,
+    Reply,
+    ReplyKind,
+    SyncRounds,
+)
+from drom_net.algorithms.features import Features, Vector, dot, scaled
+from drom_net.algorithms.losses import LOSSES
+from drom_net.fields import Choice, Number, option
+
+RELATIONS = ("fixed", "exponential", "truncated")
+
+
+@dataclass(frozen=True, slots=True)
+class OSMTLParameters:
+    """OSMTL's parameters."""
+
+    eta0: float = option(Number(above=0.0), 10.0, doc="The first step size; round t steps by eta0/sqrt(t).")
+    alpha: float = option(
+        Number(at_least=0.0, at_most=1.0), 0.5, doc="The weight of a task's own example; the others share the rest."
+    )
+    relation: str = option(
+        Choice(RELATIONS),
+        "exponential",
+        doc="How the weights of the other tasks are learned: fixed and uniform, by exponential weights (OSMTL-e), or "
+        "by gradient steps truncated to the simplex (OSMTL-t).",
+    )
+    s: float = option(Number(above=0.0), 0.1, doc="The step size of these weights.")
+    loss: str = option(Choice(tuple(LOSSES)), "logistic", doc="The loss of the margin.")
+
+
+@dataclass(slots=True)
+class OSMTLState:
+    """One task: w of shape (d,), its weights of the others, and the example of its round."""
+
+    w: Vector
+    P: Vector | None = None
+    """Shape (m - 1,), >= 0, sums to 1: the others in task order; None before the first exchange."""
+    x: Features | None = None
+    slope: float = 0.0
+    """df/dz * y at the example."""
+    y: float = 0.0
+
+
+@dataclass(slots=True)
+class OSMTLCentral:
+    """The centre: it only passes on."""
+
+    tasks: tuple[int, ...]
+    nothing: Vector
+    """What stands for a task without an example, shape (d,)."""
+
+
+def project_on_simplex(p: Vector) -> Vector:
+    """The nearest point, in the Euclidean sense, with entries >= 0 that sum to 1."""
+    falling = np.sort(p)[::-1]
+    excess = (np.cumsum(falling) - 1.0) / np.arange(1, len(p) + 1)
+    kept = int(np.count_nonzero(falling > excess))
+    projected: Vector = np.maximum(p - excess[kept - 1], 0.0)
+    return projected
+
+
+def osmtl(parameters: OSMTLParameters | None = None) -> Algorithm:
+    """Smoothed online multi-task learning (Murugesan et al. 2016; our rendition of section 4).
+
+    w^k -= eta_t (alpha g(k's example) + (1 - alpha) sum_j P_kj g(j's example)), all gradients at w^k_t. Then P_kj is
+    multiplied by exp(-s f_kj), or lowered by s f_kj, with f_kj the loss of w^k_t on j's example, and normalised. A task
+    without an example in this round counts with the mean loss of the others, so that its weight stays; a task that is
+    alone in a round takes its whole step from its own example.
+    """
+    q = parameters or OSMTLParameters()
+    loss = LOSSES[q.loss]
+
+    def primal_step(state: OSMTLState, example: Example, t: int) -> tuple[OSMTLState, Prediction]:
+        x, y = example
+        score = dot(state.w, x)
+        z = y * score
+        state.x, state.y, state.slope = x, y, loss.slope(z) * y
+        return state, Prediction(score, loss.value(z), 1.0)
+
+    def dual_step(state: OSMTLState, reply: Reply, t: int) -> tuple[OSMTLState, Contribution]:
+        assert state.x is not None
+        return state, Contribution(ContributionKind.VECTORS, (scaled(state.y, state.x, len(state.w)),))
+
+    def receive(state: OSMTLState, reply: Reply, t: int) -> OSMTLState:
+        others = reply.vectors
+        w, eta = state.w, q.eta0 / math.sqrt(t)
+        P = np.full(len(others), 1.0 / len(others)) if state.P is None else state.P
+        margins = [float(np.dot(w, other)) for other in others]
+        present = [z != 0.0 or bool(other.any()) for z, other in zip(margins, others, strict=True)]
+        assert state.x is not None
+        own = q.alpha if any(present) else 1.0
+        step = scaled(eta * own * state.slope, state.x, len(w))
+        for j, other in enumerate(others):
+            c = eta * (1.0 - own) * P[j] * loss.slope(margins[j])
+            if present[j] and c != 0.0:
+                step += c * other
+        state.w = w - step
+        state.x = None
+        state.P = P
+        if q.relation != "fixed" and any(present):
+            losses = np.array([loss.value(z) for z in margins])
+            losses[~np.array(present)] = np.mean(losses[present])
+            if q.relation == "exponential":
+                state.P = P * np.exp(-q.s * (losses - losses.min()))
+                state.P /= state.P.sum()
+            else:
+                state.P = project_on_simplex(P - q.s * losses)
+        return state
+
+    def central_step(
+        state: OSMTLCentral, contributions: Mapping[int, Contribution], members: Sequence[int] | None = None
+    ) -> tuple[OSMTLCentral, dict[int, Reply], CentralInfo]:
+        came = {task: c.vectors[0] for task, c in contributions.items() if c.kind is ContributionKind.VECTORS}
+        replies = {}
+        for task in sorted(contributions):
+            others = tuple([came.get(other, state.nothing) for other in state.tasks if other != task])
+            # The step waits for a reply, also where there are no others.
+            replies[task] = Reply(ReplyKind.VECTORS, others or (state.nothing,)) if task in came else KEEP
+        return state, replies, CentralInfo(0.0, np.zeros(len(state.tasks)), 0.0)
+
+    return Algorithm(
+        name="osmtl",
+        init_local=lambda dim: OSMTLState(np.zeros(dim)),
+        primal_step=primal_step,
+        dual_step=dual_step,
+        init_central=lambda tasks, dim, rng: OSMTLCentral(tasks, np.zeros(dim)),
+        central_step=central_step,
+        sync=SyncRounds(1),
+        predict=lambda state, x: dot(state.w, x),
+        model=lambda state: {"w": state.w},
+        push_vectors=1,
+        pull_vectors=lambda num_tasks: max(1, num_tasks - 1),
+        receive=receive,
+        shares_examples=True,
+    )

@@ -1,0 +1,103 @@
+"""Pooled: one model for all tasks, made where all their examples come together. A yardstick; nothing stays private."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from drom_net.algorithms.base import (
+    Algorithm,
+    CentralInfo,
+    Contribution,
+    ContributionKind,
+    Example,
+    Prediction,
+    Reply,
+    ReplyKind,
+    SyncRounds,
+)
+from drom_net.algorithms.features import Vector, dot, scaled
+from drom_net.algorithms.losses import LOSSES
+from drom_net.fields import Choice, Number, option
+
+
+@dataclass(frozen=True, slots=True)
+class PooledParameters:
+    """Pooled's parameters."""
+
+    eta0: float = option(Number(above=0.0), 10.0, doc="The first step size; round t steps by eta0/sqrt(t).")
+    loss: str = option(Choice(tuple(LOSSES)), "logistic", doc="The loss of the margin.")
+
+
+@dataclass(slots=True)
+class PooledState:
+    """One task: the common w of shape (d,), and the example of its round as y x."""
+
+    w: Vector
+    yx: Vector | None = None
+
+
+@dataclass(slots=True)
+class PooledCentral:
+    """The centre: the common model, how many rounds it has seen, and for how many tasks."""
+
+    w: Vector
+    num_tasks: int
+    t: int = 0
+
+
+def pooled(parameters: PooledParameters | None = None) -> Algorithm:
+    """w -= eta0/sqrt(t) times the mean gradient of the examples of round t, of whichever task.
+
+    A task sends its example as y x, which is all that a loss of the margin needs, and gets w.
+    """
+    q = parameters or PooledParameters()
+    loss = LOSSES[q.loss]
+
+    def primal_step(state: PooledState, example: Example, t: int) -> tuple[PooledState, Prediction]:
+        x, y = example
+        score = dot(state.w, x)
+        state.yx = scaled(y, x, len(state.w))
+        return state, Prediction(score, loss.value(y * score), 1.0)
+
+    def dual_step(state: PooledState, reply: Reply, t: int) -> tuple[PooledState, Contribution]:
+        assert state.yx is not None
+        yx, state.yx = state.yx, None
+        return state, Contribution(ContributionKind.VECTORS, (yx,))
+
+    def receive(state: PooledState, reply: Reply, t: int) -> PooledState:
+        (state.w,) = reply.vectors
+        return state
+
+    def central_step(
+        state: PooledCentral, contributions: Mapping[int, Contribution], members: Sequence[int] | None = None
+    ) -> tuple[PooledCentral, dict[int, Reply], CentralInfo]:
+        state.t += 1
+        tasks = sorted(contributions)
+        came = [contributions[task].vectors[0] for task in tasks if contributions[task].vectors]
+        step = np.zeros(len(state.w))
+        for yx in came:
+            step += loss.slope(float(np.dot(state.w, yx))) * yx
+        if came:
+            state.w = state.w - q.eta0 / math.sqrt(state.t) / len(came) * step
+        replies = {task: Reply(ReplyKind.VECTORS, (state.w,)) for task in tasks}
+        return state, replies, CentralInfo(0.0, np.zeros(state.num_tasks), 0.0)
+
+    return Algorithm(
+        name="pooled",
+        init_local=lambda dim: PooledState(np.zeros(dim)),
+        primal_step=primal_step,
+        dual_step=dual_step,
+        init_central=lambda tasks, dim, rng: PooledCentral(np.zeros(dim), len(tasks)),
+        central_step=central_step,
+        sync=SyncRounds(1),
+        predict=lambda state, x: dot(state.w, x),
+        model=lambda state: {"w": state.w},
+        push_vectors=1,
+        pull_vectors=lambda num_tasks: 1,
+        receive=receive,
+        shares_examples=True,
+    )
