@@ -218,7 +218,7 @@ BAD: dict[str, tuple[str | bytes, list[str]]] = {
         "seed: 1\n",
         [
             "c.yaml: algorithm.name: expected one of drom, drom-d, local, got nothing",
-            "c.yaml: data.dataset: expected one of files, digits-sites, synthetic, got nothing",
+            f"c.yaml: data.dataset: expected one of {', '.join(DATA_SECTIONS)}, got nothing",
         ],
     ),
     "sections of the wrong kind": (
