@@ -20,6 +20,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from drom_net.algorithms import PARAMETERS, PRESETS
+from drom_net.data.public.places import DATA_FOLDER_VARIABLE
 from drom_net.data.settings import DATA_SECTIONS, NAME, FileData, StreamSettings
 from drom_net.errors import ConfigError, Problem, did_you_mean
 from drom_net.fields import REQUIRED, Choice, Endpoint, Endpoints, Flag, Integer, Setting, option, settings_of
@@ -27,8 +28,6 @@ from drom_net.protocol.settings import Timeouts
 from drom_net.section import Section
 from drom_net.topology import GraphSchedule, TopologySettings, check_settings, make_schedule
 from drom_net.yamlfile import Item, Mark, Problems, failure, quoted, read_option, read_yaml, write_yaml
-
-DATA_FOLDER_VARIABLE = "DROM_NET_DATA"
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,10 @@ class UsageError(DromNetError):
     exit_code = 2
 
 
+class DownloadError(DromNetError):
+    """A file could not be fetched from its publisher, or is not what it should be."""
+
+
 class DivergedError(DromNetError):
     """The learner left the finite numbers; its parameters do not suit the data."""
 

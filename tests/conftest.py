@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,20 @@ from hypothesis import settings
 settings.register_profile("drom_net", deadline=None, print_blob=True)
 settings.load_profile("drom_net")
 
+NAMED = dict(os.environ)
+"""As the session found it: a test may take a variable away."""
+
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """The folder of data sets: DROM_NET_DATA, or `../shared/data` beside the project."""
     return _shared("DROM_NET_DATA", "data", "amazon_sentiment", "the data sets are")
+
+
+@pytest.fixture(scope="session")
+def shared_set() -> Callable[[str], Path]:
+    """A function from a data set's sub-folder to the folder of data sets; without it the test is skipped."""
+    return lambda folder: _shared("DROM_NET_DATA", "data", folder, f"the data set {folder} is")
 
 
 @pytest.fixture(scope="session")
@@ -27,7 +37,7 @@ def shared_labs() -> Path:
 
 def _shared(variable: str, folder: str, content: str, what: str) -> Path:
     """Without the folder the test is skipped, but in CI it fails: there a skipped test is a test nobody runs."""
-    named = os.environ.get(variable)
+    named = NAMED.get(variable)
     path = Path(named) if named else Path(__file__).parents[1] / "../shared" / folder
     if (path / content).exists():
         return path

@@ -219,7 +219,7 @@ BAD: dict[str, tuple[str | bytes, list[str]]] = {
         "seed: 1\n",
         [
             f"c.yaml: algorithm.name: expected one of {LEARNERS}, got nothing",
-            "c.yaml: data.dataset: expected one of files, digits-sites, synthetic, got nothing",
+            f"c.yaml: data.dataset: expected one of {', '.join(DATA_SECTIONS)}, got nothing",
         ],
     ),
     "sections of the wrong kind": (

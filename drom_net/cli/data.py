@@ -1,76 +1,258 @@
-"""drom-net data: what there is to learn from."""
+"""drom-net data: what there is to learn from, and how to get it."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import click
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from drom_net.cli import options
-from drom_net.cli.output import print_json, print_table
+from drom_net.cli.output import console, print_json, print_table, tell
 from drom_net.config import load_config
+from drom_net.data.dataset import Dataset
 from drom_net.data.dataset import describe as describe_dataset
-from drom_net.data.datasets import load_dataset
+from drom_net.data.datasets import load_dataset, task_names
+from drom_net.data.public.catalog import PUBLIC_SETS, PaperRow, PublicSet
+from drom_net.data.public.places import cache_folder, check_file, find
 from drom_net.data.settings import DATA_SECTIONS, FileData
+from drom_net.data.stats import stats as stats_of
+from drom_net.download import copy_set, fetch_set
 from drom_net.errors import UsageError, did_you_mean
+
+_from = click.option(
+    "--from",
+    "home",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="A folder that has the files already, in a sub-folder for each set (spam_pu, mhci, ..).",
+)
 
 
 @click.group()
 def data() -> None:
-    """List and describe data sets."""
+    """List, get and describe data sets."""
 
 
 @data.command("list")
+@_from
 @options.as_json
-def list_datasets(as_json: bool) -> None:
+def list_datasets(home: Path | None, as_json: bool) -> None:
     """List what the `data` section of a file may name.
 
     \b
     Example:
       drom-net data list
     """
-    rows = [(name, " ".join((section.__doc__ or "").split())) for name, section in DATA_SECTIONS.items()]
+    entries = []
+    for name, section in DATA_SECTIONS.items():
+        entry = PUBLIC_SETS.get(name)
+        entries.append(
+            {
+                "dataset": name,
+                "description": " ".join((section.__doc__ or "").split()),
+                "tasks": None if section is FileData else len(task_names(section(), Path())),
+                "measure": entry.measure if entry else "error_rate",
+                "licence": entry.terms if entry else {"files": "your own", "digits-sites": "CC BY 4.0"}.get(name, "-"),
+                "here": find(entry, home) is not None if entry else None,
+            }
+        )
     if as_json:
-        print_json([{"dataset": name, "description": text} for name, text in rows])
-    else:
-        print_table(["dataset", "what it is"], rows, left=2)
+        print_json(entries)
+        return
+    rows = []
+    for told in entries:
+        entry = PUBLIC_SETS.get(str(told["dataset"]))
+        title = entry.title if entry else str(told["description"]).partition(":")[0].partition(",")[0].rstrip(".")
+        here = {None: "-", True: "yes", False: "no"}[told["here"]]  # type: ignore[index]
+        rows.append([told["dataset"], str(told["tasks"] or "-"), told["measure"], here, title, told["licence"]])
+    print_table(["dataset", "tasks", "measure", "here", "what it is", "licence"], rows, left=6)  # type: ignore[arg-type]
+
+
+@data.command()
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@_from
+@click.option("--accept-licence", is_flag=True, help="Agree to the terms shown, where nobody can be asked.")
+@options.as_json
+def get(names: tuple[str, ...], home: Path | None, accept_licence: bool, as_json: bool) -> None:
+    """Download public data sets from their publishers into the cache, or copy them from a folder; check them.
+
+    What is here already is checked and left. A download that was cut goes on where it stopped. DROM_NET_MIRROR
+    names a mirror, http://host/path, that has each file under PUBLISHER/PATH.
+
+    \b
+    Examples:
+      drom-net data get spam-pu mhci
+      drom-net data get jester --accept-licence
+      drom-net data get wisdm --from /mnt/datasets
+    """
+    entries = [_public_set(name) for name in names]
+    told = []
+    for entry in entries:
+        tell(f"{entry.name}: {entry.source}\n  licence: {entry.licence}")
+        present = find(entry)
+        if home is not None:
+            copy_set(entry, home, cache_folder())
+        elif present is None:
+            if entry.restricts and any(file.url for file in entry.files):
+                _agree(entry, accept_licence)
+            with _Bars() as bars:
+                fetch_set(entry, cache_folder(), bars.report)
+        else:
+            for file in entry.files:
+                check_file(present[file.names[0]], file)
+        found = find(entry)
+        assert found is not None
+        told.append({"dataset": entry.name, "files": [str(path) for path in found.values()]})
+    if as_json:
+        print_json(told)
+        return
+    for one in told:
+        click.echo(f"{one['dataset']}: here and checked: {', '.join(one['files'])}")
+
+
+def _agree(entry: PublicSet, accepted: bool) -> None:
+    """Ask for the licence at a terminal. Raises UsageError where nobody agrees."""
+    if accepted:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError(f"{entry.name}: its terms restrict what may be done with it; --accept-licence agrees to them")
+    if not click.confirm("Do you agree to these terms?", err=True):
+        raise UsageError(f"{entry.name}: not downloaded, since its terms were not agreed to")
+
+
+class _Bars:
+    """A bar for each file at a terminal; nothing elsewhere."""
+
+    def __init__(self) -> None:
+        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+        screen = console(err=True)
+        self._progress = Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal)
+        self._known: dict[str, Any] = {}
+
+    def __enter__(self) -> _Bars:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def report(self, name: str, here: int, size: int | None) -> None:
+        if name not in self._known:
+            self._known[name] = self._progress.add_task(name, total=size)
+        self._progress.update(self._known[name], completed=here, total=size)
 
 
 @data.command()
 @click.argument("what")
+@_from
 @options.overrides
 @options.as_json
-def describe(what: str, overrides: tuple[str, ...], as_json: bool) -> None:
+def describe(what: str, home: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
     """Describe a data set by its name, or the data of a topology file.
+
+    Says its licence, its source, what each task has, and which numbers of the paper's Table 2 it meets.
 
     \b
     Examples:
-      drom-net data describe digits-sites
+      drom-net data describe spam-pu
       drom-net data describe configs/amazon.yaml
     """
-    if what in DATA_SECTIONS and DATA_SECTIONS[what] is not FileData and not overrides:
-        dataset = load_dataset(DATA_SECTIONS[what](), base=Path())
-    elif not Path(what).exists():
-        named = [name for name, section in DATA_SECTIONS.items() if section is not FileData]
-        hint = did_you_mean(what, named)
-        raise UsageError(
-            f'expected one of {", ".join(named)} or a topology file, got "{what}"' + (f"; {hint}" if hint else "")
-        )
-    else:
-        config = load_config(Path(what), overrides)
-        dataset = load_dataset(config.data, base=config.base)
+    dataset = _load(what, home, overrides)
     facts: dict[str, Any] = describe_dataset(dataset)
+    entry = PUBLIC_SETS.get(dataset.name)
+    if entry is not None:
+        facts["notes"] = list(entry.notes)
+        facts["table_2"] = None if entry.paper is None else table_2(entry.paper, dataset)
     if as_json:
         print_json(facts)
         return
-    tasks: list[dict[str, Any]] = facts.pop("tasks")
+    tasks, notes, table = facts.pop("tasks"), facts.pop("notes", []), facts.pop("table_2", None)
+    _print_facts(facts)
+    for note in notes:
+        click.echo(f"note: {note}")
+    click.echo()
+    _print_tasks(tasks)
+    if table is not None and entry is not None and entry.paper is not None:
+        click.echo()
+        rows = [[row["number"], f"{row['paper']:,}", f"{row['here']:,}", row["verdict"]] for row in table]
+        print_table(["Table 2", entry.paper.name, "here", ""], rows)
+
+
+def table_2(paper: PaperRow, dataset: Dataset) -> list[dict[str, Any]]:
+    """Each number of the paper's row, what it is here, and whether it is met."""
+    sizes = [len(task.labels) for task in dataset.tasks]
+    here = {
+        "tasks": len(sizes),
+        "samples": sum(sizes),
+        "dims": dataset.dim,
+        "largest": max(sizes),
+        "smallest": min(sizes),
+    }
+    told = []
+    for number, value in here.items():
+        wanted = getattr(paper, number)
+        verdict = "met" if value == wanted else f"missed by {value - wanted:+,}"
+        told.append({"number": number, "paper": wanted, "here": value, "met": value == wanted, "verdict": verdict})
+    return told
+
+
+@data.command()
+@click.argument("what")
+@_from
+@options.overrides
+@options.as_json
+def stats(what: str, home: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
+    """Measure a data set: norms, features used, and how alike its tasks are.
+
+    A task's direction is the mean of its positive rows minus the mean of its negative ones. Where the cosines
+    between directions are about 0 there is little to share.
+
+    \b
+    Example:
+      drom-net data stats amazon
+    """
+    facts: dict[str, Any] = stats_of(_load(what, home, overrides))
+    if as_json:
+        print_json(facts)
+        return
+    tasks = facts.pop("tasks")
+    _print_facts({key: f"{value:.3f}" if isinstance(value, float) else value for key, value in facts.items()})
+    click.echo()
+    _print_tasks(tasks)
+
+
+def _load(what: str, home: Path | None, overrides: tuple[str, ...]) -> Dataset:
+    """The data set that is called `what`, or that of a topology file."""
+    if what in DATA_SECTIONS and DATA_SECTIONS[what] is not FileData and not overrides:
+        return load_dataset(DATA_SECTIONS[what](), base=home or Path())
+    if not Path(what).exists():
+        raise _unknown(what, [name for name in DATA_SECTIONS if name != FileData.dataset], " or a topology file")
+    config = load_config(Path(what), overrides)
+    return load_dataset(config.data, base=home or config.base)
+
+
+def _public_set(name: str) -> PublicSet:
+    if name not in PUBLIC_SETS:
+        raise _unknown(name, list(PUBLIC_SETS))
+    return PUBLIC_SETS[name]
+
+
+def _unknown(what: str, known: list[str], more: str = "") -> UsageError:
+    hint = did_you_mean(what, known)
+    return UsageError(f'expected one of {", ".join(known)}{more}, got "{what}"' + (f"; {hint}" if hint else ""))
+
+
+def _print_facts(facts: dict[str, Any]) -> None:
     width = max(map(len, facts))
     for key, value in facts.items():
-        click.echo(f"{key.replace('_', ' '):<{width}}  {value}")
-    click.echo()
+        click.echo(f"{key.replace('_', ' '):<{width}}  {'-' if value is None else value}")
+
+
+def _print_tasks(tasks: list[dict[str, Any]]) -> None:
     columns = list(tasks[0])
     shown = [
-        [f"{task[key]:.1f}" if isinstance(task[key], float) else str(task[key]) for key in columns] for task in tasks
+        [f"{task[key]:.4g}" if isinstance(task[key], float) else str(task[key]) for key in columns] for task in tasks
     ]
     print_table([column.replace("_", " ") for column in columns], shown)

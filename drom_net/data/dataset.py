@@ -41,6 +41,7 @@ class Dataset:
         features: Their names, d of them; None where they have none.
         positive: What +1 means, for people.
         preprocessing: What made the rows of `tasks` from the rows of the source.
+        measure: What to compare learners by: error_rate, or auc where one class is rare.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Dataset:
     description: str
     source: str
     licence: str
+    measure: str = "error_rate"
 
     @property
     def feature_digest(self) -> str:
@@ -96,6 +98,7 @@ def describe(dataset: Dataset) -> dict[str, object]:
         "dim": dataset.dim,
         "sparse": any(isinstance(task.rows, SparseRows) for task in dataset.tasks),
         "positive": dataset.positive,
+        "measure": dataset.measure,
         "examples": sum(len(task.labels) for task in dataset.tasks),
         "tasks": tasks,
     }

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from drom_net.data import digits_sites, files, synthetic
+from drom_net.data import digits_sites, files, public, synthetic
 from drom_net.data.dataset import Dataset, TaskData, describe, pick_task
+from drom_net.data.public.catalog import PUBLIC_SETS
 from drom_net.data.settings import DigitsSites, FileData, StreamSettings, Synthetic
 
 __all__ = [
@@ -35,10 +36,15 @@ def _load_synthetic(settings: StreamSettings, base: Path, only: str | int | None
     return synthetic.load_synthetic(settings, only=only)
 
 
+def _load_public(settings: StreamSettings, base: Path, only: str | int | None) -> Dataset:
+    return public.load_public(settings, base=base, only=only)
+
+
 DATASETS: dict[str, Callable[[StreamSettings, Path, str | int | None], Dataset]] = {
     FileData.dataset: _load_files,
     DigitsSites.dataset: _load_digits_sites,
     Synthetic.dataset: _load_synthetic,
+    **dict.fromkeys(PUBLIC_SETS, _load_public),
 }
 """Settings, base folder and the one task that is wanted (or None) to the data; keyed as `DATA_SECTIONS`."""
 
@@ -47,7 +53,7 @@ def load_dataset(settings: StreamSettings, *, base: Path, only: str | int | None
     """The examples of all tasks, or of one.
 
     Args:
-        base: The folder relative file names start at.
+        base: The folder relative file names start at; of public sets the first one that is searched.
         only: A task's name or number (from 0): read that task's data alone, as a lone worker does.
             Files then need `settings.tasks`.
 
@@ -68,6 +74,8 @@ def task_names(settings: StreamSettings, base: Path) -> tuple[str, ...]:
         return files.task_names(settings, base)
     if isinstance(settings, Synthetic):
         return synthetic.task_names(settings)
+    if settings.dataset in PUBLIC_SETS:
+        return public.public_tasks(settings)
     return digits_sites.SITE_NAMES
 
 
@@ -79,4 +87,6 @@ def known_dim(settings: StreamSettings, base: Path) -> int | None:
     """
     if isinstance(settings, FileData):
         return files.known_dim(settings, base)
+    if settings.dataset in PUBLIC_SETS:
+        return public.public_dim(settings)
     return settings.dim if isinstance(settings, Synthetic) else digits_sites.DIM

@@ -152,6 +152,108 @@ class Synthetic(StreamSettings):
     data_seed: int = option(Integer(0), 0, doc="What the data is made from; `seed` only orders it.")
 
 
+@dataclass(frozen=True, slots=True)
+class SpamPu(StreamSettings):
+    """PU1, PU2, PU3 and PUA: mail of four users, spam (+1) or not; the paper's Spam Email."""
+
+    dataset: ClassVar[str] = "spam-pu"
+
+    features: str = option(
+        Choice(("frequency", "weka")),
+        "frequency",
+        doc="Which words: the 1,458 of highest document frequency, or the 1,450 that the rule of Weka's "
+        "StringToWordVector keeps.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Mhci(StreamSettings):
+    """Peptides and 12 MHC class I molecules: a binder (+1) or not; for the paper's MHC-I."""
+
+    dataset: ClassVar[str] = "mhci"
+
+    features: str = option(
+        Choice(("dipeptides", "one-hot")),
+        "dipeptides",
+        doc="Counts of the 400 pairs of adjacent residues, or which of 20 residues is at each of 9 positions (180).",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Jester(StreamSettings):
+    """Ratings of 100 jokes by 30 people: liked (+1) or not; in place of the paper's EachMovie."""
+
+    dataset: ClassVar[str] = "jester"
+
+
+@dataclass(frozen=True, slots=True)
+class MovieLens(StreamSettings):
+    """Ratings of films by 30 people (MovieLens 1M): liked (+1) or not; in place of the paper's EachMovie."""
+
+    dataset: ClassVar[str] = "movielens"
+
+
+@dataclass(frozen=True, slots=True)
+class EachMovie(StreamSettings):
+    """Votes on films by 30 people, for who has the files: liked (+1) or not; the paper's EachMovie."""
+
+    dataset: ClassVar[str] = "eachmovie"
+
+
+@dataclass(frozen=True, slots=True)
+class SpamEcml2006(StreamSettings):
+    """Mail of 15 users (ECML/PKDD 2006 Discovery Challenge), spam (+1) or not."""
+
+    dataset: ClassVar[str] = "spam-ecml2006"
+
+
+@dataclass(frozen=True, slots=True)
+class SpamEnron(StreamSettings):
+    """Mail of six Enron users, spam (+1) or not."""
+
+    dataset: ClassVar[str] = "spam-enron"
+
+
+@dataclass(frozen=True, slots=True)
+class Amazon(StreamSettings):
+    """Amazon reviews of four kinds of goods: favorable (+1) or not."""
+
+    dataset: ClassVar[str] = "amazon"
+
+
+@dataclass(frozen=True, slots=True)
+class Newsgroups(StreamSettings):
+    """20 Newsgroups: two related tasks that tell two groups apart."""
+
+    dataset: ClassVar[str] = "newsgroups"
+
+    pair: str = option(
+        Choice(("comp-sci", "rec-talk")), "comp-sci", doc="Which groups: comp against sci, or rec against talk."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Landmine(StreamSettings):
+    """Radar features at 29 mine fields: a mine (+1) or not; AUC is the measure."""
+
+    dataset: ClassVar[str] = "landmine"
+
+
+@dataclass(frozen=True, slots=True)
+class Wisdm(StreamSettings):
+    """Movements of 36 people by their telephones: an activity (+1) or another."""
+
+    dataset: ClassVar[str] = "wisdm"
+
+    activity: str = option(
+        Choice(("walking", "stairs")), "walking", doc="What +1 is: Walking, or Upstairs and Downstairs."
+    )
+
+
 DATA_SECTIONS: dict[str, type[StreamSettings]] = {
-    section.dataset: section for section in (FileData, DigitsSites, Synthetic)
+    section.dataset: section
+    for section in (
+        *(FileData, DigitsSites, Synthetic),
+        *(SpamPu, Mhci, Jester, MovieLens, EachMovie, SpamEcml2006, SpamEnron, Amazon, Newsgroups, Landmine, Wisdm),
+    )
 }
