@@ -11,6 +11,7 @@ import numpy as np
 
 from drom_net.algorithms.features import Matrix
 from drom_net.errors import UsageError
+from drom_net.experiments.report import Panel, Picture, Series
 from drom_net.timeline import KINDS, Lane
 from drom_net.topology import Graph
 
@@ -37,6 +38,24 @@ _TIME_NAMES = {
     "idle": "idle: word not said yet",
 }
 _LANE_POINTS, _BAR_POINTS, _TICK_POINTS = 15.0, 9.0, 13.0
+
+_COLUMN_INCHES, _PAGE_INCHES, _PANEL_INCHES = 3.4, 7.0, 2.15  # of a two-column page; a panel's height
+_PRINT_DPI = 300
+_SERIES_STYLES: tuple[tuple[str, str | tuple[float, tuple[float, ...]], str], ...] = (
+    # Colour, dashes, marker; colours differ in lightness too, so that the first few are told apart in grey.
+    ("#000000", "solid", "o"),
+    ("#d55e00", (0.0, (5.0, 1.5)), "s"),
+    ("#0072b2", (0.0, (1.2, 1.2)), "^"),
+    ("#009e73", (0.0, (5.0, 1.5, 1.2, 1.5)), "D"),
+    ("#cc79a7", (0.0, (8.0, 2.0)), "v"),
+    ("#8a6d00", (0.0, (3.0, 1.2, 1.0, 1.2, 1.0, 1.2)), "P"),
+    ("#56b4e9", (0.0, (2.5, 1.0)), "X"),
+    ("#7f7f7f", "solid", "<"),
+    ("#e69f00", (0.0, (1.0, 2.2)), ">"),
+    ("#5b2a86", (0.0, (7.0, 1.5, 2.5, 1.5)), "*"),
+)
+_REFERENCE_STYLES = ((0.0, (6.0, 3.0)), (0.0, (1.0, 2.0)))
+_MARKERS_A_LINE = 6
 
 Window = tuple[float | None, float | None]
 
@@ -133,6 +152,49 @@ def draw_timelines(
     for axes in all_axes[:-1]:
         axes.tick_params(labelbottom=False)
     _save(figure, path)
+
+
+def draw_picture(picture: Picture, path: Path) -> None:
+    """Draw panels row by row with one legend, as wide as a column of a two-column page, or as the page.
+
+    The same label has one style in all panels.
+
+    Args:
+        path: PNG or SVG by its suffix.
+
+    Raises:
+        UsageError: matplotlib is missing, or the suffix is another.
+    """
+    check_plot_file(path)
+    from matplotlib.figure import Figure
+
+    rows = -(-len(picture.panels) // picture.columns)
+    width = _COLUMN_INCHES if picture.columns == 1 else _PAGE_INCHES
+    labels = list(dict.fromkeys(series.label for panel in picture.panels for series in panel.series))
+    legend_columns = min(5 if picture.columns > 1 else 3, len(labels) + 1)
+    # Long names under the points take room of their own.
+    names = max((len(name) for panel in picture.panels for name in panel.ticks), default=0)
+    height = rows * (_PANEL_INCHES + 0.045 * names) + 0.16 * (-(-(len(labels) + 1) // legend_columns)) + 0.1
+    figure = Figure(figsize=(width, height), facecolor="white", layout="constrained")
+    grid = figure.subplots(rows, picture.columns, squeeze=False).ravel()
+    handles: dict[str, object] = {}
+    reference_handles: dict[str, object] = {}
+    for axes, panel in zip(grid, picture.panels, strict=False):
+        _draw_panel(axes, panel, labels, handles, reference_handles)
+    handles |= reference_handles
+    for axes in grid[len(picture.panels) :]:
+        axes.set_axis_off()
+    figure.legend(
+        handles=list(handles.values()),
+        labels=list(handles),
+        loc="outside upper center",
+        ncols=legend_columns,
+        fontsize=7,
+        frameon=False,
+        handlelength=3.6,
+        columnspacing=1.4,
+    )
+    _save(figure, path, dpi=_PRINT_DPI)
 
 
 def check_plot_file(path: Path) -> None:
@@ -383,10 +445,83 @@ def _spent_in_words(lanes: Sequence[Lane]) -> str:
     return "whole run: " + ", ".join(f"{kind} {share:.0f} %" for kind, share in zip(KINDS, shares, strict=True))
 
 
-def _save(figure: Figure, path: Path) -> None:
+def _draw_panel(
+    axes: Axes,
+    panel: Panel,
+    labels: Sequence[str],
+    handles: dict[str, object],
+    reference_handles: dict[str, object],
+) -> None:
+    """One pair of axes; what a legend needs goes into the two last, by label."""
+    if panel.log_x:
+        axes.set_xscale("log")
+    if panel.log_y:
+        axes.set_yscale("log")
+    for reference, dashes in zip(panel.references, _REFERENCE_STYLES * len(panel.references), strict=False):
+        line = axes.axhline(reference.y, color="0.45", linewidth=0.9, linestyle=dashes, zorder=1)
+        reference_handles.setdefault(reference.label, line)
+    for series in panel.series:
+        place = labels.index(series.label)
+        drawn = _draw_points(axes, series, place) if panel.points else _draw_line(axes, series, place, len(labels))
+        handles.setdefault(series.label, drawn)
+    if panel.points:
+        last = len(panel.ticks)
+        axes.set_xlim(-0.6, last - 0.4)
+        turned = max(map(len, panel.ticks), default=0) * last > 40
+        axes.set_xticks(range(last), panel.ticks, parse_math=False)
+        axes.tick_params(axis="x", rotation=60.0 if turned else 0.0)
+    if panel.y_limits is not None:
+        axes.set_ylim(*panel.y_limits)
+    axes.set_title(panel.title, fontsize=8, color=_TEXT, parse_math=False)
+    axes.set_xlabel(panel.x_label, fontsize=7.5, color=_TEXT, parse_math=False)
+    axes.set_ylabel(panel.y_label, fontsize=7.5, color=_TEXT, parse_math=False)
+    axes.tick_params(labelsize=7, color=_EDGE, labelcolor=_TEXT, length=2.5)
+    axes.grid(color="0.9", linewidth=0.5)
+    axes.set_axisbelow(True)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color(_EDGE)
+
+
+def _draw_line(axes: Axes, series: Series, place: int, num_series: int) -> object:
+    color, dashes, marker = _SERIES_STYLES[place % len(_SERIES_STYLES)]
+    # Few markers, and those of different lines beside each other.
+    every = max(1, len(series.x) // _MARKERS_A_LINE)
+    first = (place * every // max(1, num_series)) if every > 1 else 0
+    if series.low is not None and series.high is not None:
+        axes.fill_between(series.x, series.low, series.high, color=color, alpha=0.13, linewidth=0.0, zorder=2)
+    (line,) = axes.plot(
+        series.x,
+        series.y,
+        color=color,
+        linestyle=dashes,
+        linewidth=1.1,
+        marker=marker,
+        markersize=3.2,
+        markerfacecolor="white" if place % 2 else color,
+        markeredgewidth=0.7,
+        markevery=(first, every),
+        zorder=3.0 - 0.01 * place,  # the first on top
+    )
+    return line
+
+
+def _draw_points(axes: Axes, series: Series, place: int) -> object:
+    color, _, marker = _SERIES_STYLES[place % len(_SERIES_STYLES)]
+    errors = None
+    if series.low is not None and series.high is not None:
+        below = [y - low for y, low in zip(series.y, series.low, strict=True)]
+        errors = [below, [high - y for y, high in zip(series.y, series.high, strict=True)]]
+    return axes.errorbar(
+        series.x, series.y, yerr=errors, color=color, fmt=marker, markersize=4, capsize=3, elinewidth=1.0, zorder=3
+    )
+
+
+def _save(figure: Figure, path: Path, *, dpi: int = 150) -> None:
     """Write a figure, the same bytes for the same picture."""
     from matplotlib import rc_context
 
     svg = path.suffix.lower() == ".svg"
     with rc_context({"svg.hashsalt": "drom-net"}):
-        figure.savefig(path, dpi=150, metadata={"Date": None} if svg else {"Software": None})
+        figure.savefig(path, dpi=dpi, metadata={"Date": None} if svg else {"Software": None})

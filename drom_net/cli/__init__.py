@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import click
 
 from drom_net import __version__
+from drom_net.cli.compare import compare_command, reproduce_command
 from drom_net.cli.data import data
 from drom_net.cli.nodes import peer, reducer, worker
 from drom_net.cli.results import merge, predict, show, verify
@@ -42,7 +43,10 @@ def group() -> None:
     """
 
 
-for command in (run, check, simulate, topology, show, verify, merge, predict, reducer, worker, peer, data):
+for command in (
+    *(run, check, simulate, topology, show, verify, merge, predict, reducer, worker, peer, data),
+    *(compare_command, reproduce_command),
+):
     group.add_command(command)
 
 

@@ -6,18 +6,22 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import click
 from rich.console import Console, Group
 from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
 from rich.table import Table
 
 from drom_net.cluster.progress import Progress
+from drom_net.experiments.runs import RunsProgress
 from drom_net.metrics import Totals, total
 
 _PLAIN_EVERY_S = 2.0
+_RUNS_EVERY_S = 10.0
 _LIVE_EVERY_S = 0.25
 _LIVE_TASKS = 16
 
@@ -162,6 +166,68 @@ def choose_progress(*, as_json: bool, quiet: bool) -> Progress:
     if quiet:
         return QuietProgress()
     return LiveProgress() if sys.stderr.isatty() else PlainProgress()
+
+
+class PlainRuns:
+    """A line about every ten seconds on how many runs go, and after the last."""
+
+    def start(self, total: int, reused: int) -> None:
+        self._total, self._reused = total, reused
+        self._started = self._last = time.monotonic()
+        if reused:
+            self.say(f"{reused} of {count_of(total, 'run')} are there already")
+
+    def update(self, finished: int, label: str) -> None:
+        now = time.monotonic()
+        if now < self._last + _RUNS_EVERY_S and finished < self._total:
+            return
+        self._last = now
+        left_s = (now - self._started) / (finished - self._reused) * (self._total - finished)
+        self._show(finished, label, left_s)
+
+    def say(self, text: str) -> None:
+        tell(text)
+
+    def _show(self, finished: int, label: str, left_s: float) -> None:
+        tell(f"{finished}/{self._total} runs  {left_s:.0f} s left  {label}")
+
+
+class JsonRuns(PlainRuns):
+    """The same as a JSON object a line."""
+
+    def say(self, text: str) -> None:
+        tell(json.dumps({"message": text}))
+
+    def _show(self, finished: int, label: str, left_s: float) -> None:
+        tell(json.dumps({"finished": finished, "runs": self._total, "left_s": round(left_s, 3), "label": label}))
+
+
+class LiveRuns(PlainRuns):
+    """A bar, in a terminal."""
+
+    def __init__(self, bar: Bar) -> None:
+        self._bar = bar
+        self._line = bar.add_task("", total=None)
+
+    def start(self, total: int, reused: int) -> None:
+        self._bar.reset(self._line, total=total, completed=reused, description="")
+
+    def update(self, finished: int, label: str) -> None:
+        self._bar.update(self._line, completed=finished, description=label)
+
+    def say(self, text: str) -> None:
+        self._bar.console.print(text, markup=False)
+
+
+@contextlib.contextmanager
+def choose_runs_progress(*, as_json: bool) -> Iterator[RunsProgress]:
+    """The progress of many runs that fits where it is shown."""
+    if as_json or not sys.stderr.isatty():
+        yield JsonRuns() if as_json else PlainRuns()
+        return
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("runs"), TimeRemainingColumn())
+    with Bar(*columns, TextColumn("{task.description}"), console=console(err=True), transient=True) as bar:
+        yield LiveRuns(bar)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1, title: str = "") -> None:

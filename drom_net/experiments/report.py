@@ -16,6 +16,8 @@ class Table:
     """Units end a name: error_rate, seconds_per_round."""
     rows: Sequence[Sequence[Cell]]
     """None is an empty cell."""
+    on_page: bool = True
+    """Else the page only names the file: it is long, or the text has it in other words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,8 @@ class Panel:
     points: bool = False
     """Points with error bars in place of lines; x counts categories, whose names `ticks` has."""
     ticks: Sequence[str] = ()
+    y_limits: tuple[float, float] | None = None
+    """What is shown of y; by default all."""
 
 
 @dataclass(frozen=True, slots=True)

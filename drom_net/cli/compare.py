@@ -1,0 +1,181 @@
+"""drom-net compare, reproduce: experiments of many runs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from drom_net.cli import options
+from drom_net.cli.output import choose_runs_progress, print_json, print_table
+from drom_net.config import load_config
+from drom_net.errors import UsageError
+from drom_net.experiments.compare import Effort, check_learners, compare, headline, results_on
+from drom_net.experiments.figures import Options
+from drom_net.experiments.pages import write_report
+from drom_net.experiments.report import Report
+from drom_net.experiments.reproduce import REPRODUCTIONS, check_names, reproduce
+from drom_net.experiments.runs import Runner, Subject, make_subject, named_config
+from drom_net.experiments.spaces import learner_names
+from drom_net.experiments.store import Store
+from drom_net.plots import check_plot_file
+
+STORE = "runs.jsonl"
+
+_jobs = click.option(
+    "--jobs", type=click.IntRange(1), help="How many runs at a time, a process each; by default one for each core."
+)
+
+
+@contextlib.contextmanager
+def _runner(out: Path, *, jobs: int | None, as_json: bool) -> Iterator[Runner]:
+    check_plot_file(out / "picture.png")  # before hours of runs, not after them
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"--out: expected a folder, {out} is a file")
+    with (
+        Store(out / STORE) as store,
+        choose_runs_progress(as_json=as_json) as progress,
+        Runner(store, num_processes=jobs or _num_cores(), progress=progress) as runner,
+    ):
+        yield runner
+
+
+def _num_cores() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@click.command("compare")
+@click.argument("what", nargs=-1, required=True)
+@click.option(
+    "--algorithms",
+    "names",
+    metavar="NAME,NAME,..",
+    default="",
+    help=f"The learners, of {', '.join(learner_names())}. By default all; drom-d only with a file whose learner it is.",
+)
+@click.option(
+    "--settings", type=click.IntRange(1), default=24, show_default=True, help="How many are tried of each learner."
+)
+@click.option(
+    "--tuning-orders", type=click.IntRange(1), default=2, show_default=True, help="Orders on which settings are chosen."
+)
+@click.option(
+    "--orders", type=click.IntRange(1), default=10, show_default=True, help="Other orders, on which they are evaluated."
+)
+@_jobs
+@click.option(
+    "--seed", type=click.IntRange(0), default=0, show_default=True, help="What settings and orders are drawn from."
+)
+@click.option(
+    "--processes",
+    "num_processes",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="Run so many of the evaluation orders again as real processes, and compare the digests.",
+)
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="The folder for results and finished runs.")
+@options.overrides
+@options.as_json
+def compare_command(
+    what: tuple[str, ...],
+    names: str,
+    settings: int,
+    tuning_orders: int,
+    orders: int,
+    jobs: int | None,
+    seed: int,
+    num_processes: int,
+    out: Path,
+    overrides: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Compare learners on WHAT, the names of data sets or topology files, with the same tuning for each.
+
+    As many settings are drawn for every learner and chosen on some orders of the examples; the best one is then run on
+    other orders. Of a topology file data, rounds and graph are used; the parameters that are searched begin at the
+    learner's defaults, not at the file's. Every run is the plain loop in one process, so that learners which move raw
+    examples can be compared as well; they are marked.
+
+    What is finished stays in OUT/runs.jsonl: after Ctrl-C, or with other options, the same command does only the rest.
+    (It does not know when you change the program: then choose another OUT.)
+
+    \b
+    Examples:
+      drom-net compare digits-sites --out runs/compare
+      drom-net compare pumps.yaml --algorithms drom,local --settings 40 --processes 1 --out runs/pumps-compared
+    """
+    effort = Effort(settings, tuning_orders, orders, seed)
+    if num_processes > orders:
+        raise UsageError(f"--processes: expected at most as many as --orders, {orders}; got {num_processes}")
+    subjects = [_subject(word, overrides) for word in what]
+    chosen = check_learners([name.strip() for name in names.split(",") if name.strip()], subjects)
+    with _runner(out, jobs=jobs, as_json=as_json) as runner:
+        comparison = compare(subjects, chosen, effort, runner, num_processes=num_processes)
+    write_report(comparison.report, out, page="report.md")
+    if as_json:
+        print_json(_as_json(comparison.report) | {"out": str(out)})
+        return
+    for subject in subjects:
+        columns, rows = headline(results_on(comparison.results, subject))
+        print_table(columns, rows, title=f"{subject.name}, in percent: mean (standard deviation) over {orders} orders")
+        click.echo()
+    for line in comparison.closing:
+        click.echo(line)
+    click.echo(f"report {out / 'report.md'}")
+
+
+def _subject(word: str, overrides: tuple[str, ...]) -> Subject:
+    path = Path(word)
+    if path.suffix in (".yaml", ".yml") or path.is_file():
+        return make_subject(load_config(path, overrides))
+    if overrides:
+        raise UsageError(f"--set replaces values of a topology file, and {word} is a data set")
+    return make_subject(named_config(word))
+
+
+def _as_json(report: Report) -> dict[str, Any]:
+    tables = {
+        name: [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+        for name, table in report.tables.items()
+    }
+    return {"name": report.name, "title": report.title, "text": report.text, "tables": tables}
+
+
+@click.command("reproduce", epilog="\b\nNames:\n" + "\n".join(f"  {k:<10} {v}" for k, (v, _) in REPRODUCTIONS.items()))
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.option("--quick", is_flag=True, help="Few settings, few orders, few rounds: to see that it works.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), default=Path("runs/reproduced"), show_default=True, help="The folder."
+)
+@_jobs
+@options.as_json
+def reproduce_command(names: tuple[str, ...], quick: bool, out: Path, jobs: int | None, as_json: bool) -> None:
+    """Make figures and tables of the paper again; `all` makes all of them.
+
+    Each gets a folder of OUT with its pictures (PNG and SVG), its numbers (CSV) and a page, README.md. Finished runs
+    stay in OUT/runs.jsonl, and a second start does only the rest.
+
+    \b
+    Examples:
+      drom-net reproduce figure-3 --out runs/reproduced
+      drom-net reproduce all --quick
+    """
+    wanted = check_names(names)
+    made = []
+    with _runner(out, jobs=jobs, as_json=as_json) as runner:
+        for name in wanted:
+            started = time.monotonic()
+            report = reproduce(name, Options(runner, quick=quick), out)
+            runner.progress.say(f"{name}: {time.monotonic() - started:.0f} s, {out / name / 'README.md'}")
+            made.append(report)
+    if as_json:
+        print_json([_as_json(report) | {"out": str(out / report.name)} for report in made])
+    else:
+        click.echo(f"index {out / 'README.md'}")

@@ -1,0 +1,458 @@
+"""A comparison done fairly: the same effort of tuning for every learner, other orders for its evaluation."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from drom_net.algorithms import ALGORITHMS
+from drom_net.cluster.run import run as run_cluster
+from drom_net.config import PEERS, ClusterConfig
+from drom_net.errors import StoppedError, UsageError
+from drom_net.experiments.pages import markdown_table, percent_of
+from drom_net.experiments.report import Cell, Panel, Picture, Reference, Report, Series, Table
+from drom_net.experiments.runs import Job, Outcome, Runner, Subject, configure, written_parameters
+from drom_net.experiments.spaces import draw, learner_names, learner_of, num_settings
+from drom_net.experiments.stats import Difference, Spread, paired_difference, spread_of
+from drom_net.metrics import Totals
+
+YARDSTICK = "local"
+OURS = "drom"
+MARK = "moves raw examples"
+FIGURES = ("error_rate", "error_rate_macro", "f1", "f1_macro", "auc")
+"""What is reported of each learner, on clean labels."""
+_HIGHER_IS_BETTER = ("f1", "f1_macro", "auc")
+_IN_WORDS = {
+    "error_rate": "error rate",
+    "error_rate_macro": "error, macro",
+    "f1": "F1",
+    "f1_macro": "F1, macro",
+    "auc": "AUC",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much is tried. No order is used both to tune and to evaluate."""
+
+    settings: int = 24
+    """Of each learner, its defaults among them."""
+    tuning_orders: int = 2
+    orders: int = 10
+    seed: int = 0
+    """What the settings are drawn from, and the first of the orders' seeds."""
+
+    @property
+    def tuning_seeds(self) -> range:
+        return range(self.seed, self.seed + self.tuning_orders)
+
+    @property
+    def evaluation_seeds(self) -> range:
+        first = self.seed + max(10, self.tuning_orders)
+        return range(first, first + self.orders)
+
+    @property
+    def in_words(self) -> str:
+        tuning, evaluation = self.tuning_seeds, self.evaluation_seeds
+        return (
+            f"{self.settings} settings of each learner, the first of them its defaults, on {_count(tuning, 'order')}; "
+            f"the best then on {_count(evaluation, 'other order')}"
+        )
+
+
+def _count(seeds: range, noun: str) -> str:
+    return f"{len(seeds)} {noun}{'s' if len(seeds) > 1 else ''} (seed{_seeds(seeds)})"
+
+
+def _seeds(seeds: range) -> str:
+    return f" {seeds[0]}" if len(seeds) == 1 else f"s {seeds[0]} to {seeds[-1]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One setting that was tried."""
+
+    number: int
+    drawn: dict[str, object]
+    """The searched parameters, by field name."""
+    value: float | None
+    """The mean over the tuning orders of the measure on the labels that the learner saw; None where it diverged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One learner on one subject."""
+
+    subject: Subject
+    name: str
+    trials: tuple[Trial, ...]
+    chosen: Trial
+    seeds: range
+    """Of the evaluation orders."""
+    outcomes: tuple[Outcome, ...]
+    """One for each of them."""
+
+    @property
+    def shares_examples(self) -> bool:
+        """Whether its nodes send the examples themselves to other sites."""
+        return ALGORITHMS[learner_of(self.name).algorithm](self.config(0).algorithm.parameters).shares_examples
+
+    @property
+    def num_diverged(self) -> int:
+        return sum(outcome.status == "diverged" for outcome in self.outcomes)
+
+    def config(self, seed: int) -> ClusterConfig:
+        """The run with the chosen setting in this order."""
+        return configure(self.subject, self.name, self.chosen.drawn, seed=seed)
+
+    def figure(self, name: str) -> list[float | None]:
+        """A figure by order; None where it diverged."""
+        return [outcome.figures.get(name) for outcome in self.outcomes]
+
+    def parameters(self, trial: Trial | None = None) -> dict[str, object]:
+        """What was fixed, then what was searched, by the keys of a topology file; by default of the chosen setting."""
+        trial = trial or self.chosen
+        config = configure(self.subject, self.name, trial.drawn, seed=0)
+        fields = [*learner_of(self.name).fixed, *trial.drawn]
+        if config.algorithm.name in PEERS:
+            fields.append("tau")
+        return written_parameters(config, fields)
+
+
+def check_learners(names: Sequence[str], subjects: Sequence[Subject]) -> tuple[str, ...]:
+    """The learners that are meant: without names all, peers only where a subject is made for them.
+
+    Raises:
+        UsageError: There is no such learner, one is named twice, or two subjects have one name.
+    """
+    for name in names:
+        learner_of(name)
+    for given, what in ((list(names), "learner"), ([subject.name for subject in subjects], "data set")):
+        twice = [name for name in given if given.count(name) > 1]
+        if twice:
+            raise UsageError(f"expected every {what} once, got {twice[0]} {given.count(twice[0])} times")
+    if names:
+        return tuple(names)
+    with_peers = any(subject.config.algorithm.name in PEERS for subject in subjects)
+    return tuple(name for name in learner_names() if with_peers or learner_of(name).algorithm not in PEERS)
+
+
+def tune_and_evaluate(cells: Sequence[tuple[Subject, str]], effort: Effort, runner: Runner) -> list[Result]:
+    """Tune each learner on each subject, and run the best setting in the evaluation orders.
+
+    Args:
+        cells: (subject, name of the learner) of each.
+    """
+    drawn = {name: [draw(name, number, effort.seed) for number in range(num_settings(name, effort.settings))]
+             for _, name in cells}  # fmt: skip
+    tuning = [
+        [_job(subject, name, values, seed) for values in drawn[name] for seed in effort.tuning_seeds]
+        for subject, name in cells
+    ]
+    outcomes = iter(runner.run([job for jobs in tuning for job in jobs]))
+    searched = []
+    for subject, name in cells:
+        measure = f"{subject.measure}_seen"
+        trials = []
+        for number, values in enumerate(drawn[name]):
+            found = spread_of([next(outcomes).figures.get(measure) for _ in effort.tuning_seeds])
+            trials.append(Trial(number, values, found.mean if found else None))
+        searched.append(trials)
+    chosen = [_best(trials, subject, name) for (subject, name), trials in zip(cells, searched, strict=True)]
+    seeds = effort.evaluation_seeds
+    jobs = [
+        _job(subject, name, trial.drawn, seed)
+        for (subject, name), trial in zip(cells, chosen, strict=True)
+        for seed in seeds
+    ]
+    outcomes = iter(runner.run(jobs))
+    return [
+        Result(
+            subject,
+            name,
+            tuple(trials),
+            trial,
+            effort.evaluation_seeds,
+            tuple(next(outcomes) for _ in effort.evaluation_seeds),
+        )
+        for (subject, name), trials, trial in zip(cells, searched, chosen, strict=True)
+    ]
+
+
+def _job(subject: Subject, name: str, values: dict[str, object], seed: int) -> Job:
+    return Job(subject, configure(subject, name, values, seed=seed), f"{name} on {subject.name}")
+
+
+def _best(trials: Sequence[Trial], subject: Subject, name: str) -> Trial:
+    """Of equal ones the first."""
+    known = [(trial.value, trial) for trial in trials if trial.value is not None]
+    if not known:
+        raise UsageError(
+            f"{name} on {subject.name}: no setting gave a {_IN_WORDS[subject.measure]} in every tuning order; "
+            "either all left the finite numbers, or all tasks have one class only"
+        )
+    sign = -1.0 if subject.measure in _HIGHER_IS_BETTER else 1.0
+    return min(known, key=lambda pair: sign * pair[0])[1]
+
+
+# The report ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """All that a comparison gives."""
+
+    results: tuple[Result, ...]
+    report: Report
+    closing: tuple[str, ...]
+    """The last lines of the report: what processes gave, and how long it took."""
+
+
+def compare(
+    subjects: Sequence[Subject], names: Sequence[str], effort: Effort, runner: Runner, *, num_processes: int = 0
+) -> Comparison:
+    """Compare learners on each subject.
+
+    Args:
+        names: The learners.
+        num_processes: So many of the evaluation orders are run again as real processes, of every learner that does
+            not send examples to other sites; the digest must be that of the loop.
+    """
+    started = time.monotonic()
+    results = tune_and_evaluate([(subject, name) for subject in subjects for name in names], effort, runner)
+    equal = [
+        _as_processes(result, place, runner)
+        for result in results
+        if not result.shares_examples
+        for place in range(num_processes)
+        if result.outcomes[place].status == "finished"
+    ]
+    differences = [row for subject in subjects for row in _differences(results_on(results, subject))]
+    closing = [f"as real processes: {sum(equal)} of {len(equal)} runs gave the digest of the loop"] if equal else []
+    closing.append(
+        f"{runner.num_run} runs were made and {runner.num_reused} taken from earlier ones; it took "
+        f"{time.monotonic() - started:.0f} s, {runner.num_processes} at a time"
+    )
+    text = [
+        f"{effort.in_words}. Settings are chosen by the labels that a learner sees; all other figures count the clean "
+        "labels.",
+        *(line for subject in subjects for line in ["", *_about(subject, results_on(results, subject))]),
+        "",
+        "Intervals are of 95 % (Student's t over paired orders). They tell of other orders of these examples, not of "
+        "other data, and are not corrected for the number of comparisons.",
+        "",
+        *(f"- {line}" for line in closing),
+    ]
+    report = Report(
+        name="compare",
+        title="Learners compared",
+        text="\n".join(text),
+        tables={
+            "compare": _figures_table(results),
+            "differences": _differences_table(differences),
+            "search": _search_table(results),
+            "seconds": _seconds_table(results),
+        },
+        pictures={"differences": _picture(subjects, differences)} if differences else {},
+    )
+    return Comparison(tuple(results), report, tuple(closing))
+
+
+def results_on(results: Sequence[Result], subject: Subject) -> list[Result]:
+    return [result for result in results if result.subject is subject]
+
+
+def headline(results: Sequence[Result]) -> tuple[list[str], list[list[str]]]:
+    """Columns and rows for people: a row a learner, of one subject."""
+    subject = results[0].subject
+    names = [name for name in FIGURES if name != "auc" or subject.measure == "auc"]
+    columns = ["learner", *(_IN_WORDS[name] for name in names), f"minus {YARDSTICK}", "remarks"]
+    yardstick = next((result for result in results if result.name == YARDSTICK), None)
+    rows = []
+    for result in results:
+        against = "-"
+        if yardstick is not None and result is not yardstick:
+            against = _difference_in_words(
+                paired_difference(result.figure(subject.measure), yardstick.figure(subject.measure))
+            )
+        remarks = [MARK] if result.shares_examples else []
+        if result.num_diverged:
+            remarks.append(f"diverged in {result.num_diverged} of {len(result.outcomes)} orders")
+        figures = [_spread_in_words(spread_of(result.figure(name))) for name in names]
+        rows.append([result.name, *figures, against, ", ".join(remarks)])
+    return columns, rows
+
+
+def _about(subject: Subject, results: Sequence[Result]) -> list[str]:
+    columns, rows = headline(results)
+    flipped = f", {100 * subject.config.data.flip:g} % of the labels flipped" if subject.config.data.flip else ""
+    limit = f", the first {subject.config.rounds} rounds" if subject.config.rounds else ""
+    parameters = [[result.name, "`" + json.dumps(result.parameters()) + "`"] for result in results]
+    graphs = [
+        f"{result.name}: graph {topology.graph}."
+        for result in results
+        if (topology := result.config(0).topology) is not None
+    ]
+    measure = _IN_WORDS[subject.measure]
+    return [
+        f"## {subject.name}",
+        "",
+        f"{len(subject.tasks)} tasks, {subject.num_examples} examples, d = {subject.dim}{limit}{flipped}. "
+        "In percent: mean (standard deviation) over orders, macro being the mean over tasks; differences of the "
+        f"{measure} in percentage points, with their interval.",
+        "",
+        *markdown_table(columns, rows),
+        "",
+        *markdown_table(["learner", "chosen parameters"], parameters, left=2),
+        *([""] if graphs else []),
+        *graphs,
+    ]
+
+
+DifferenceRow = tuple[Result, Result, str, Difference | None]
+
+
+def _differences(results: Sequence[Result]) -> list[DifferenceRow]:
+    """Each learner against the yardstick, then ours against each other one, in every figure."""
+    by_name = {result.name: result for result in results}
+    pairs = []
+    if YARDSTICK in by_name:
+        pairs += [(result, by_name[YARDSTICK]) for result in results if result.name != YARDSTICK]
+    if OURS in by_name:
+        pairs += [(by_name[OURS], result) for result in results if result.name not in (OURS, YARDSTICK)]
+    return [
+        (ours, theirs, name, paired_difference(ours.figure(name), theirs.figure(name)))
+        for ours, theirs in pairs
+        for name in FIGURES
+    ]
+
+
+def _figures_table(results: Sequence[Result]) -> Table:
+    names = [*FIGURES, *(f"{name}_seen" for name in FIGURES)]
+    columns = ["data", "learner", "moves_raw_examples", "orders", "diverged"]
+    columns += [f"{name}_{part}" for name in names for part in ("mean", "sd")] + ["parameters"]
+    rows: list[list[Cell]] = []
+    for result in results:
+        row: list[Cell] = [result.subject.name, result.name, "yes" if result.shares_examples else "no"]
+        row += [len(result.outcomes), result.num_diverged]
+        for name in names:
+            found = spread_of(result.figure(name))
+            row += [found.mean, found.deviation] if found else [None, None]
+        rows.append([*row, json.dumps(result.parameters())])
+    return Table(columns, rows, on_page=False)
+
+
+def _differences_table(differences: Sequence[DifferenceRow]) -> Table:
+    rows: list[list[Cell]] = []
+    for ours, theirs, name, found in differences:
+        values: list[Cell] = [found.mean, found.low, found.high] if found else [None, None, None]
+        rows.append([ours.subject.name, ours.name, theirs.name, name, len(ours.outcomes), *values])
+    columns = ["data", "learner", "minus", "figure", "orders", "difference", "low_95", "high_95"]
+    return Table(columns, rows, on_page=False)
+
+
+def _search_table(results: Sequence[Result]) -> Table:
+    rows: list[list[Cell]] = []
+    for result in results:
+        for trial in result.trials:
+            parameters = json.dumps(result.parameters(trial))
+            chosen = "yes" if trial is result.chosen else ""
+            measure = f"{result.subject.measure}_seen"
+            rows.append([result.subject.name, result.name, trial.number, measure, trial.value, chosen, parameters])
+    columns = ["data", "learner", "setting", "measure", "mean_over_tuning_orders", "chosen", "parameters"]
+    return Table(columns, rows, on_page=False)
+
+
+def _seconds_table(results: Sequence[Result]) -> Table:
+    """By the clock, so it is a file of its own: the others are the same whenever they are made."""
+    rows: list[list[Cell]] = []
+    for result in results:
+        found = spread_of([outcome.seconds for outcome in result.outcomes])
+        rows.append([result.subject.name, result.name, *([found.mean, found.deviation] if found else [None, None])])
+    return Table(["data", "learner", "seconds_per_run_mean", "seconds_per_run_sd"], rows, on_page=False)
+
+
+def _picture(subjects: Sequence[Subject], differences: Sequence[DifferenceRow]) -> Picture:
+    """A panel a subject: each learner minus the yardstick, or where that was not run ours minus each other."""
+    panels = []
+    for subject in subjects:
+        rows = [row for row in differences if row[0].subject is subject and row[2] == subject.measure]
+        against = [row for row in rows if row[1].name == YARDSTICK]
+        shown = [
+            (ours.name if against else theirs.name, found)
+            for ours, theirs, _, found in against or rows
+            if found is not None
+        ]
+        series = Series(
+            "difference, 95 % interval",
+            x=list(range(len(shown))),
+            y=[100.0 * found.mean for _, found in shown],
+            low=[100.0 * (found.mean if found.low is None else found.low) for _, found in shown],
+            high=[100.0 * (found.mean if found.high is None else found.high) for _, found in shown],
+        )
+        pair = f"learner - {YARDSTICK}" if against else f"{OURS} - learner"
+        panels.append(
+            Panel(
+                title=subject.name,
+                x_label="learner",
+                y_label=f"{_IN_WORDS[subject.measure]}, {pair} (points)",
+                series=[series],
+                references=[Reference("no difference", 0.0)],
+                points=True,
+                ticks=[name for name, _ in shown],
+            )
+        )
+    return Picture(panels, columns=min(2, len(panels)))
+
+
+def _spread_in_words(found: Spread | None) -> str:
+    if found is None:
+        return "-"
+    return percent_of(found.mean) + (f" ({percent_of(found.deviation)})" if found.deviation is not None else "")
+
+
+def _difference_in_words(found: Difference | None) -> str:
+    if found is None:
+        return "-"
+    if found.low is None or found.high is None:
+        return f"{100 * found.mean:+.2f}"
+    return f"{100 * found.mean:+.2f} [{100 * found.low:+.2f}, {100 * found.high:+.2f}]"
+
+
+# The same as real processes -----------------------------------------------------------------------
+
+
+class _Silent:
+    """A run's progress that nobody sees."""
+
+    def start(self, names: Sequence[str], rounds: int) -> None:
+        pass
+
+    def update(self, t: int, totals: Callable[[], Sequence[Totals]], sigma: float | None) -> None:
+        pass
+
+    def say(self, text: str) -> None:
+        pass
+
+
+def _as_processes(result: Result, place: int, runner: Runner) -> bool:
+    """Whether real processes give the digest of the loop in the evaluation order of this place."""
+    job = Job(
+        result.subject, result.config(result.seeds[place]), f"{result.name} on {result.subject.name} as processes"
+    )
+    key = f"{job.key} processes"
+    record = runner.store.get(key)
+    if record is None:
+        with tempfile.TemporaryDirectory(prefix="drom-net-") as folder:
+            out = Path(folder) / "run"
+            summary, exit_code = run_cluster(job.prepare(), driver="processes", out=out, progress=_Silent())
+        if exit_code:
+            raise StoppedError("interrupted while runs were repeated as processes; the rest is kept", exit_code)
+        record = {"key": key, "label": job.label, "digest": summary["digest"], "seconds": summary["seconds"]}
+        runner.store.add(record)
+        runner.progress.say(f"{job.label}: {summary['seconds']:.1f} s")
+    return bool(record["digest"] == result.outcomes[place].digest)

@@ -1,0 +1,507 @@
+"""Runs of the plain loop by the hundred: what is learned, what came out, in parallel, and never twice."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from functools import lru_cache
+from multiprocessing.synchronize import Event
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from drom_net import __version__
+from drom_net.algorithms import PARAMETERS
+from drom_net.algorithms.drom import DromParameters
+from drom_net.blas import ONE_THREAD, blas_kernel
+from drom_net.cluster.local import Interruption
+from drom_net.cluster.prepare import Prepared, prepare
+from drom_net.cluster.run import run_loop
+from drom_net.config import (
+    PEERS,
+    AlgorithmChoice,
+    ClusterConfig,
+    PeerSettings,
+    ReducerSettings,
+    config_digest,
+    to_mapping,
+)
+from drom_net.data.dataset import Dataset
+from drom_net.data.datasets import load_dataset
+from drom_net.data.settings import DATA_SECTIONS, FileData, StreamSettings
+from drom_net.data.stream import SparseRows
+from drom_net.errors import DivergedError, DromNetError, NodeFailedError, StoppedError, UsageError, did_you_mean
+from drom_net.experiments.spaces import learner_of
+from drom_net.experiments.stats import auc
+from drom_net.experiments.store import Store
+from drom_net.fields import settings_of
+from drom_net.metrics import macro
+from drom_net.protocol.settings import Timeouts
+from drom_net.records import TASK_DTYPE
+from drom_net.topology import TopologySettings
+
+CURVE_POINTS = 60
+_LOOK_EVERY_S = 0.2
+PAPER_TAU = 20
+"""Of DROM-D in the paper's experiments, on a full graph."""
+
+
+# What is learned ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Data that learners are compared on."""
+
+    name: str
+    config: ClusterConfig
+    """Its data, rounds and graph count; its learner's parameters only where no search replaces them."""
+    tasks: tuple[str, ...]
+    num_examples: int
+    dim: int
+    measure: str
+    """"error_rate" or "auc"."""
+    content: str
+    """SHA-256 over all rows and labels."""
+
+    def with_flip(self, flip: float) -> Subject:
+        """The same under another share of flipped labels."""
+        config = dataclasses.replace(self.config, data=dataclasses.replace(self.config.data, flip=flip))
+        return dataclasses.replace(self, config=config)
+
+    def with_rounds(self, rounds: int | None) -> Subject:
+        """The same for at most so many rounds; None leaves them as they are."""
+        if rounds is None:
+            return self
+        limit = min(rounds, self.config.rounds or rounds)
+        return dataclasses.replace(self, config=dataclasses.replace(self.config, rounds=limit))
+
+
+def named_data() -> tuple[str, ...]:
+    """The data sets that need no topology file."""
+    return tuple(name for name, section in DATA_SECTIONS.items() if section is not FileData)
+
+
+def named_config(name: str) -> ClusterConfig:
+    """A configuration of a data set by its name.
+
+    Raises:
+        UsageError: There is none.
+    """
+    if name not in named_data():
+        hint = did_you_mean(name, named_data())
+        raise UsageError(
+            f'expected one of {", ".join(named_data())} or a topology file, got "{name}"'
+            + (f"; {hint}" if hint else "")
+        )
+    return ClusterConfig(
+        name=name,
+        algorithm=AlgorithmChoice("drom", DromParameters()),
+        data=DATA_SECTIONS[name](),
+        reducer=ReducerSettings(),
+        timeouts=Timeouts(),
+        path=Path(name),
+        base=Path(),
+    )
+
+
+def make_subject(config: ClusterConfig) -> Subject:
+    """Read the data of a configuration.
+
+    Raises:
+        InputError, UsageError: It is wrong, or not there.
+    """
+    dataset = _load(_only_data(config.data), config.base)
+    return Subject(
+        name=config.name,
+        config=config,
+        tasks=tuple(task.name for task in dataset.tasks),
+        num_examples=sum(len(task.labels) for task in dataset.tasks),
+        dim=dataset.dim,
+        measure=getattr(dataset, "measure", "error_rate"),
+        content=_content_digest(dataset),
+    )
+
+
+def configure(subject: Subject, name: str, drawn: Mapping[str, object], *, seed: int) -> ClusterConfig:
+    """The configuration of one run.
+
+    Args:
+        name: Of the learner. Peers whose graph and tau the subject does not give are the paper's: full, tau 20.
+        drawn: The searched parameters by field name, as `spaces.draw` gives them.
+    """
+    learner = learner_of(name)
+    given = subject.config.algorithm
+    changes = dict(learner.fixed) | dict(drawn)
+    topology = None
+    parameters = given.parameters if given.name == learner.algorithm else PARAMETERS[learner.algorithm]()
+    if learner.algorithm in PEERS:
+        topology = subject.config.topology
+        if given.name not in PEERS:
+            topology = TopologySettings(graph="full")
+            changes["tau"] = PAPER_TAU
+    return dataclasses.replace(
+        subject.config,
+        algorithm=AlgorithmChoice(learner.algorithm, dataclasses.replace(parameters, **changes)),
+        topology=topology,
+        data=dataclasses.replace(subject.config.data, pace_s=0.0),
+        seed=seed,
+        reducer=ReducerSettings(),  # on private sockets, where it is run as processes
+        peers=PeerSettings(),
+    )
+
+
+def written_parameters(config: ClusterConfig, fields: Sequence[str]) -> dict[str, Any]:
+    """Some parameters by the keys of a topology file, as JSON knows them."""
+    written = to_mapping(config)["algorithm"]
+    settings = settings_of(PARAMETERS[config.algorithm.name])
+    return {key: written[key] for key, setting in settings.items() if setting.field in fields}
+
+
+def _only_data(settings: StreamSettings) -> StreamSettings:
+    """The settings without what changes no row: equal for all runs of one data set."""
+    return dataclasses.replace(settings, shuffle=True, flip=0.0, alignment="lockstep", pace_s=0.0)
+
+
+@lru_cache(maxsize=1)
+def _load(settings: StreamSettings, base: Path) -> Dataset:
+    return load_dataset(settings, base=base)
+
+
+def _content_digest(dataset: Dataset) -> str:
+    digest = hashlib.sha256(dataset.feature_digest.encode())
+    for task in dataset.tasks:
+        rows = task.rows
+        arrays = (rows.indptr, rows.indices, rows.values) if isinstance(rows, SparseRows) else (rows,)
+        digest.update(repr((task.name, [array.shape for array in arrays])).encode())
+        for array in (*arrays, task.labels):
+            digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+# What came out ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one run gave."""
+
+    status: str
+    """"finished", or "diverged": then there is no figure."""
+    figures: dict[str, float | None]
+    """error_rate, f1 (micro), their _macro means over tasks, and auc (a mean over tasks); each on the clean labels,
+    and as ..._seen on those that the learner saw. Fractions in [0, 1]."""
+    tasks: dict[str, list[float | None]]
+    """error_rate, f1 and auc of each task, on clean labels."""
+    seconds: float
+    digest: str
+    nuclear_norm: float | None = None
+    """Of W at the end."""
+    effective_rank: float | None = None
+    """|W|_*^2 / |W|_F^2 at the end."""
+    curve: dict[str, list[float | None]] = dataclasses.field(default_factory=dict)
+    """round, and error_rate and f1 over all examples up to it (micro, clean labels), at about `CURVE_POINTS` rounds."""
+
+
+_DIVERGED = Outcome("diverged", {}, {}, 0.0, "")
+
+
+def run_one(prepared: Prepared, stopped: Callable[[], bool] = lambda: False) -> Outcome:
+    """Run the plain loop. Where `stopped` says so in a round, the run ends with StoppedError."""
+
+    def after_round(*_: object) -> bool:
+        if stopped():
+            raise StoppedError("interrupted", 130)
+        return True
+
+    started = time.perf_counter()
+    try:
+        result = run_loop(prepared, after_round)
+    except DivergedError:
+        return _DIVERGED
+    seconds = time.perf_counter() - started
+    rows = [np.frombuffer(records, dtype=TASK_DTYPE) for records in result.task_records]
+    rows = [task[task["active"] == 1] for task in rows]
+    clean, tasks = figures_of(rows, "clean_label")
+    seen, _ = figures_of(rows, "label")
+    singular = np.linalg.svd(np.stack([task.model["w"] for task in result.tasks]), compute_uv=False)
+    nuclear, square = float(singular.sum()), float(np.dot(singular, singular))
+    return Outcome(
+        status="finished",
+        figures=clean | {f"{name}_seen": value for name, value in seen.items()},
+        tasks=tasks,
+        seconds=round(seconds, 4),
+        digest=result.digest,
+        nuclear_norm=nuclear,
+        effective_rank=nuclear * nuclear / square if square else None,
+        curve=curve_of(rows),
+    )
+
+
+def figures_of(
+    rows: Sequence[npt.NDArray[np.void]], label: str
+) -> tuple[dict[str, float | None], dict[str, list[float | None]]]:
+    """The figures over all tasks, and those of each.
+
+    Args:
+        rows: Each task's records of its active rounds.
+        label: Which field of them counts: "clean_label" or "label".
+    """
+    counts = np.array([_counts(task["score"], task[label]).sum(axis=0) for task in rows])
+    tasks = {
+        "error_rate": [_error_rate(task) for task in counts],
+        "f1": [_f1(task) for task in counts],
+        "auc": [auc(task["score"], task[label]) for task in rows],
+    }
+    total = counts.sum(axis=0)
+    figures = {
+        "error_rate": _error_rate(total),
+        "error_rate_macro": macro(tasks["error_rate"])[0],
+        "f1": _f1(total),
+        "f1_macro": macro(tasks["f1"])[0],
+        "auc": macro(tasks["auc"])[0],
+    }
+    return figures, tasks
+
+
+def curve_of(rows: Sequence[npt.NDArray[np.void]]) -> dict[str, list[float | None]]:
+    """Error rate and F1 up to each of some rounds; arguments as for `figures_of`."""
+    last = max((int(task["round"][-1]) for task in rows if len(task)), default=0)
+    counted = np.zeros((last + 1, 4), dtype=np.int64)
+    for task in rows:
+        counted[task["round"]] += _counts(task["score"], task["clean_label"])
+    sums = counted.cumsum(axis=0)
+    rounds = np.unique(np.linspace(1, last, min(last, CURVE_POINTS)).round().astype(int))
+    return {
+        "round": rounds.tolist(),
+        "error_rate": [_rounded(_error_rate(sums[t])) for t in rounds],
+        "f1": [_rounded(_f1(sums[t])) for t in rounds],
+    }
+
+
+def _counts(scores: npt.NDArray[np.float64], labels: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    """(examples, true positives, false positives, false negatives) of each prediction; sign(0) is +1."""
+    said, true = scores >= 0.0, labels > 0.0
+    return np.stack([np.ones(len(said), dtype=bool), said & true, said & ~true, ~said & true], axis=1).astype(np.int64)
+
+
+def _error_rate(counts: npt.NDArray[np.int64]) -> float | None:
+    examples, _, false_positives, false_negatives = counts.tolist()
+    return (false_positives + false_negatives) / examples if examples else None
+
+
+def _f1(counts: npt.NDArray[np.int64]) -> float | None:
+    _, true_positives, false_positives, false_negatives = counts.tolist()
+    relevant = 2 * true_positives + false_positives + false_negatives
+    return 2 * true_positives / relevant if relevant else None
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 6)
+
+
+# Many of them -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One run that is wanted."""
+
+    subject: Subject
+    config: ClusterConfig
+    label: str
+    """For people: which learner on which data."""
+
+    @property
+    def key(self) -> str:
+        """SHA-256 over all that determines the outcome."""
+        parts = (__version__, config_digest(self.config, self.subject.tasks), self.subject.content)
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+    def prepare(self) -> Prepared:
+        """With its data, which is kept in memory for the next one."""
+        return prepare(self.config, _load(_only_data(self.config.data), self.config.base))
+
+
+class RunsProgress(Protocol):
+    """Where many runs show how they go."""
+
+    def start(self, total: int, reused: int) -> None:
+        """So many runs are wanted; so many of them were finished before."""
+
+    def update(self, finished: int, label: str) -> None:
+        """So many are finished now, the reused among them; the last of them was this one."""
+
+    def say(self, text: str) -> None:
+        """Something that a person should know."""
+
+
+class Runner:
+    """Runs jobs on some cores and keeps their outcomes; enter it, so that its processes end."""
+
+    def __init__(self, store: Store, *, num_processes: int, progress: RunsProgress) -> None:
+        self.store = store
+        self.num_processes = num_processes
+        self.progress = progress
+        self.num_reused = 0
+        self.num_run = 0
+        self._pool: ProcessPoolExecutor | None = None
+        self._context = multiprocessing.get_context("spawn")
+        self._stop = self._context.Event()
+
+    def __enter__(self) -> Runner:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+            self._pool = None
+
+    def run(self, jobs: Sequence[Job]) -> list[Outcome]:
+        """The outcome of each job, in their order; what the store has is not run again.
+
+        Raises:
+            StoppedError: Interrupted; what was finished is in the store.
+            NodeFailedError: A process was killed, or could not read the data.
+        """
+        keys = [job.key for job in jobs]
+        open_jobs = {key: job for key, job in zip(keys, jobs, strict=True) if self.store.get(key) is None}
+        total = len(set(keys))
+        finished = total - len(open_jobs)
+        self.num_reused += finished
+        self.progress.start(total, finished)
+        if open_jobs:
+            with Interruption() as interruption:
+                outcomes = self._here if self.num_processes == 1 else self._in_processes
+                for key, outcome in outcomes(open_jobs, interruption):
+                    finished += 1
+                    self.num_run += 1
+                    self.store.add(_record(key, open_jobs[key], outcome))
+                    self.progress.update(finished, open_jobs[key].label)
+                if interruption.exit_code:
+                    kept = (
+                        f"in {self.store.path}; the same command goes on from there" if self.store.path else "nowhere"
+                    )
+                    raise StoppedError(
+                        f"interrupted: {finished} of {total} runs are finished and kept {kept}", interruption.exit_code
+                    )
+        return [_outcome(self.store, key) for key in keys]
+
+    def _here(self, jobs: Mapping[str, Job], interruption: Interruption) -> Iterator[tuple[str, Outcome]]:
+        with contextlib.suppress(StoppedError):
+            for key, job in jobs.items():
+                yield key, run_one(job.prepare(), lambda: interruption.exit_code != 0)
+
+    def _in_processes(self, jobs: Mapping[str, Job], interruption: Interruption) -> Iterator[tuple[str, Outcome]]:
+        pool = self._pool = self._pool or ProcessPoolExecutor(
+            self.num_processes, mp_context=self._context, initializer=_begin_process, initargs=(self._stop,)
+        )
+        with _for_children():
+            key_of: dict[Future[Outcome | None], str] = {
+                pool.submit(_run_in_process, job): key for key, job in jobs.items()
+            }
+        waiting = set(key_of)
+        try:
+            while waiting:
+                done, waiting = wait(waiting, timeout=_LOOK_EVERY_S, return_when=FIRST_COMPLETED)
+                if interruption.exit_code:
+                    self._stop.set()
+                    pool.shutdown(cancel_futures=True)
+                    self._pool = None
+                    done, waiting = {future for future in key_of if future in done | waiting and future.done()}, set()
+                for future in done:
+                    outcome = None if future.cancelled() else future.result()
+                    if outcome is not None:
+                        yield key_of[future], outcome
+        except BrokenProcessPool:
+            if not interruption.exit_code:
+                raise NodeFailedError(
+                    "a process that was running experiments ended suddenly (was there enough memory?); "
+                    "what was finished is kept, and fewer --jobs need less"
+                ) from None
+
+
+def _record(key: str, job: Job, outcome: Outcome) -> dict[str, Any]:
+    config = job.config
+    return {
+        "key": key,
+        "label": job.label,
+        "algorithm": to_mapping(config)["algorithm"],
+        "flip": config.data.flip,
+        "rounds": config.rounds,
+        "seed": config.seed,
+        "numpy": np.__version__,
+        "blas": blas_kernel(),
+        "outcome": dataclasses.asdict(outcome),
+    }
+
+
+def _outcome(store: Store, key: str) -> Outcome:
+    record = store.get(key)
+    assert record is not None
+    try:
+        return Outcome(**record["outcome"])
+    except (TypeError, KeyError):
+        raise UsageError(f"{store.path} was written by another version; remove it, or choose another --out") from None
+
+
+@contextlib.contextmanager
+def _for_children() -> Iterator[None]:
+    """What processes that start meanwhile inherit: one BLAS thread each, and Ctrl-C left to their parent."""
+    former = {name: os.environ.get(name) for name in ONE_THREAD}
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ.update(ONE_THREAD)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        for name, value in former.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+_stop_here: Event | None = None
+"""In a process that runs experiments: set when all shall end."""
+
+
+def _begin_process(stop: Event) -> None:
+    global _stop_here
+    _stop_here = stop
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """A process whose parent was killed would wait for work for ever."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def _run_in_process(job: Job) -> Outcome | None:
+    """None where it was stopped. Exceptions with other arguments than a text do not survive the way to the parent."""
+    assert _stop_here is not None
+    try:
+        return run_one(job.prepare(), _stop_here.is_set)
+    except StoppedError:
+        return None
+    except DromNetError as error:
+        raise NodeFailedError(f"{job.label}: {error}") from None

@@ -1,0 +1,239 @@
+"""Comparisons and reproductions from end to end, on data of seconds."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import dataclasses
+import json
+import math
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from drom_net.algorithms.local import LocalParameters
+from drom_net.cli import main
+from drom_net.cluster.run import run_loop
+from drom_net.config import AlgorithmChoice
+from drom_net.errors import StoppedError, UsageError
+from drom_net.experiments import figures, runs
+from drom_net.experiments.compare import Effort, check_learners, compare, tune_and_evaluate
+from drom_net.experiments.figures import PaperData
+from drom_net.experiments.pages import write_report
+from drom_net.experiments.runs import Job, Runner, Subject, configure, make_subject, named_config, run_one
+from drom_net.experiments.spaces import draw, learner_names
+from drom_net.experiments.store import Store
+from drom_net.metrics import macro, total
+
+EFFORT = Effort(settings=2, tuning_orders=2, orders=3)
+SAME_FILES = ("compare.csv", "differences.csv", "search.csv", "differences.png", "differences.svg")
+
+
+class Watched:
+    """Progress that counts, and may do something after some runs."""
+
+    def __init__(self, after: int = -1, do: Callable[[], None] = lambda: None) -> None:
+        self.finished = 0
+        self._after, self._do = after, do
+
+    def start(self, total: int, reused: int) -> None:
+        pass
+
+    def update(self, finished: int, label: str) -> None:
+        self.finished += 1
+        if self.finished == self._after:
+            self._do()
+
+    def say(self, text: str) -> None:
+        pass
+
+
+@pytest.fixture
+def subject(tmp_path: Path) -> Subject:
+    config = named_config("synthetic")
+    data = dataclasses.replace(config.data, tasks=3, examples=30, dim=6, flip=0.1)  # type: ignore[call-arg]
+    return make_subject(dataclasses.replace(config, data=data))
+
+
+@contextlib.contextmanager
+def runner_of(folder: Path, progress: Watched | None = None) -> Iterator[Runner]:
+    with (
+        Store(folder / "runs.jsonl") as store,
+        Runner(store, num_processes=1, progress=progress or Watched()) as runner,
+    ):
+        yield runner
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_figures_of_a_run_are_those_of_its_counts(subject: Subject) -> None:
+    prepared = Job(subject, configure(subject, "drom", draw("drom", 0, 0), seed=4), "").prepare()
+    outcome = run_one(prepared)
+    result = run_loop(prepared)
+    counts = [task.totals for task in result.tasks]
+    assert outcome.digest == result.digest
+    assert outcome.figures["error_rate"] == total(counts).error_rate
+    assert outcome.figures["error_rate_seen"] == total(counts).seen_error_rate != outcome.figures["error_rate"]
+    assert outcome.figures["f1"] == total(counts).f1
+    assert outcome.figures["error_rate_macro"] == macro(task.error_rate for task in counts)[0]
+    assert outcome.tasks["f1"] == [task.f1 for task in counts]
+    assert outcome.curve["round"] == list(range(1, 31))
+    assert outcome.curve["error_rate"][-1] == pytest.approx(total(counts).error_rate, abs=1e-6)
+    W = np.stack([task.model["w"] for task in result.tasks])
+    assert outcome.nuclear_norm == pytest.approx(np.linalg.norm(W, "nuc"))
+    assert outcome.effective_rank == pytest.approx((np.linalg.norm(W, "nuc") / np.linalg.norm(W)) ** 2)
+
+
+def test_a_key_tells_runs_apart_and_endpoints_do_not(subject: Subject) -> None:
+    config = configure(subject, "local", {"eta0": 3.0}, seed=1)
+    others = [
+        configure(subject, "local", {"eta0": 4.0}, seed=1),
+        configure(subject, "local", {"eta0": 3.0}, seed=2),
+        configure(subject.with_flip(0.2), "local", {"eta0": 3.0}, seed=1),
+        configure(subject.with_rounds(20), "local", {"eta0": 3.0}, seed=1),
+    ]
+    keys = {Job(subject, each, "").key for each in [config, *others]}
+    keys.add(Job(dataclasses.replace(subject, content="other rows"), config, "").key)
+    assert len(keys) == 6
+    assert Job(subject, dataclasses.replace(config, name="other"), "other").key in keys
+
+
+def test_divergence_is_an_outcome(subject: Subject, tmp_path: Path) -> None:
+    config = configure(subject, "local", {"eta0": 1e308, "loss": "squared_hinge"}, seed=0)
+    with runner_of(tmp_path) as runner:
+        (outcome,) = runner.run([Job(subject, config, "")])
+    assert (outcome.status, outcome.figures) == ("diverged", {})
+
+
+def test_the_best_setting_is_that_of_the_tuning_orders_alone(subject: Subject, tmp_path: Path) -> None:
+    with runner_of(tmp_path) as runner:
+        (result,) = tune_and_evaluate([(subject, "local")], Effort(settings=5, orders=2), runner)
+        assert runner.num_run == 5 * 2 + 2
+    means = []
+    for number in range(5):
+        errors = []
+        for seed in (0, 1):
+            job = Job(subject, configure(subject, "local", draw("local", number, 0), seed=seed), "")
+            errors.append(run_one(job.prepare()).figures["error_rate_seen"])
+        means.append(math.fsum(errors) / 2.0)  # type: ignore[arg-type]
+    assert [trial.value for trial in result.trials] == pytest.approx(means)
+    assert result.chosen.number == means.index(min(means))
+    assert list(result.seeds) == [10, 11]
+    assert set(Effort(tuning_orders=14).tuning_seeds) & set(Effort(tuning_orders=14).evaluation_seeds) == set()
+
+
+def test_auc_is_maximised_where_it_is_the_measure(subject: Subject, tmp_path: Path) -> None:
+    ranked = dataclasses.replace(subject, measure="auc")
+    with runner_of(tmp_path) as runner:
+        (result,) = tune_and_evaluate([(ranked, "local")], Effort(settings=5, orders=1), runner)
+    assert result.chosen.value == max(trial.value for trial in result.trials if trial.value is not None)
+
+
+def test_the_graph_and_tau_of_a_file_are_kept_and_its_parameters_are_not(subject: Subject) -> None:
+    config = dataclasses.replace(subject.config, algorithm=AlgorithmChoice("local", LocalParameters(eta0=77.0)))
+    given = dataclasses.replace(subject, config=config)
+    assert configure(given, "local", draw("local", 0, 0), seed=0).algorithm.parameters.eta0 == 10.0
+    peers = configure(given, "drom-d", draw("drom-d", 0, 0), seed=0)
+    assert peers.topology is not None
+    assert (peers.topology.graph, peers.algorithm.parameters.tau) == ("full", 20)
+
+
+def test_peers_are_compared_where_a_file_has_them(subject: Subject) -> None:
+    assert "drom-d" not in check_learners([], [subject])
+    with_peers = dataclasses.replace(subject, config=configure(subject, "drom-d", {}, seed=0))
+    assert check_learners([], [with_peers]) == learner_names()
+    with pytest.raises(UsageError, match="every learner once, got drom 2 times"):
+        check_learners(["drom", "local", "drom"], [subject])
+
+
+def test_interrupted_and_resumed_gives_the_same_files(subject: Subject, tmp_path: Path) -> None:
+    names = ("drom", "local", "pooled")
+    whole, halves = tmp_path / "whole", tmp_path / "halves"
+    with runner_of(whole) as runner:
+        write_report(compare([subject], names, EFFORT, runner).report, whole)
+    progress = Watched(5, lambda: signal.raise_signal(signal.SIGINT))
+    with (
+        pytest.raises(StoppedError, match="5 of 12 runs are finished") as stopped,
+        runner_of(halves, progress) as runner,
+    ):
+        compare([subject], names, EFFORT, runner)
+    assert stopped.value.exit_code == 130
+    with runner_of(halves) as runner:
+        write_report(compare([subject], names, EFFORT, runner).report, halves)
+        assert (runner.num_reused, runner.num_run) == (5, 12 - 5 + 9)
+    for name in SAME_FILES:
+        assert (whole / name).read_bytes() == (halves / name).read_bytes(), name
+    rows = rows_of(whole / "compare.csv")
+    assert [(row["learner"], row["moves_raw_examples"]) for row in rows] == [
+        ("drom", "no"),
+        ("local", "no"),
+        ("pooled", "yes"),
+    ]
+    pairs = {(row["learner"], row["minus"]) for row in rows_of(whole / "differences.csv")}
+    assert pairs == {("drom", "local"), ("pooled", "local"), ("drom", "pooled")}
+    assert len(rows_of(whole / "search.csv")) == 3 * EFFORT.settings
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_processes_of_the_pool_and_of_the_cluster_give_the_same_bits(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "small.yaml"
+    file.write_text("algorithm: {name: local}\ndata: {dataset: synthetic, tasks: 3, examples: 20, dim: 5}\n")
+    common = ("compare", str(file), "--algorithms", "drom,pooled", "--settings", "2", "--orders", "2", "--json")
+    for jobs, *more in (("1",), ("2", "--processes", "1")):
+        out = tmp_path / jobs
+        assert main([*common, "--jobs", jobs, "--out", str(out), *more]) == 0
+        document = json.loads(capsys.readouterr().out)
+        assert {row["learner"] for row in document["tables"]["compare"]} == {"drom", "pooled"}
+    assert "as real processes: 1 of 1 runs gave the digest of the loop" in document["text"]
+    for name in SAME_FILES:
+        assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes(), name
+
+
+def test_compare_refuses_what_it_does_not_know(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = str(tmp_path / "out")
+    for arguments, expected in (
+        (["digit-sites"], 'got "digit-sites"; did you mean "digits-sites"?'),
+        (["synthetic", "--algorithms", "lokal"], 'did you mean "local"?'),
+        (["synthetic", "--set", "data.flip=0.1"], "--set replaces values of a topology file"),
+        (["synthetic", "--orders", "2", "--processes", "3"], "at most as many as --orders, 2; got 3"),
+        (["synthetic", "synthetic"], "every data set once, got synthetic 2 times"),
+    ):
+        assert main(["compare", *arguments, "--out", out]) == 2
+        assert expected in capsys.readouterr().err
+    assert main(["reproduce", "figure-9", "--out", out]) == 2
+    assert 'got "figure-9"' in capsys.readouterr().err
+
+
+def test_the_figures_are_made_again_quickly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(figures, "DATA", (PaperData("synthetic", "A title", 5.31, 95.63),))
+    monkeypatch.setattr(figures, "QUICK_ROUNDS", 12)
+    monkeypatch.setattr(figures, "learner_names", lambda: ("drom", "local", "pooled"))
+    monkeypatch.setattr(runs, "CURVE_POINTS", 6)
+    arguments = ["reproduce", "figure-3", "figure-4", "--quick", "--jobs", "1", "--out", str(tmp_path)]
+    assert main(arguments) == 0
+    err = capsys.readouterr().err
+    # The level without noise is what Figure 3 has run already.
+    assert "9 of 27 runs are there already" in err
+    assert (tmp_path / "README.md").read_text().count("README.md)") == 2
+    for name in ("figure-3", "figure-4"):
+        assert (tmp_path / name / f"{name}.png").stat().st_size > 10_000
+        page = (tmp_path / name / "README.md").read_text()
+        assert "Made with --quick" in page and "| pooled |" in page
+    curves = rows_of(tmp_path / "figure-3" / "curves.csv")
+    assert {row["learner"] for row in curves} == {"drom", "local", "pooled"}
+    assert {row["round"] for row in curves if row["figure"] == "error_rate"} == {"1", "3", "5", "8", "10", "12"}
+    noise = rows_of(tmp_path / "figure-4" / "noise.csv")
+    assert [row["flip"] for row in noise if row["learner"] == "local"] == ["0.0", "0.1", "0.25"]
+    clean = next(row for row in noise if row["flip"] == "0.0")
+    assert clean["accuracy_clean_mean"] == clean["accuracy_seen_mean"]
