@@ -14,7 +14,7 @@ import itertools
 import json
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -23,13 +23,13 @@ import numpy as np
 from drom_net.algorithms import ALGORITHMS
 from drom_net.algorithms.drom_d import EXCHANGES
 from drom_net.cluster.prepare import prepare
+from drom_net.cluster.progress import Silent
 from drom_net.cluster.run import run
 from drom_net.cluster.simulate import Conditions
 from drom_net.config import PEERS, load_config
 from drom_net.data.datasets import load_dataset
 from drom_net.data.settings import Synthetic
 from drom_net.errors import DromNetError, StoppedError
-from drom_net.metrics import Totals
 from drom_net.simulation.network import Distribution, NetworkSettings
 
 GRAPHS = ("full", "ring", "grid")
@@ -104,7 +104,7 @@ def digests(combination: Combination, folder: Path, drivers: Sequence[str], *, s
                     prepared,
                     driver=driver,
                     out=Path(out) / "run",
-                    progress=_Silent(),
+                    progress=Silent(),
                     conditions=Conditions(_BAD, seed=seed),
                 )
             except StoppedError:
@@ -116,19 +116,6 @@ def digests(combination: Combination, folder: Path, drivers: Sequence[str], *, s
             raise StoppedError("interrupted", code)
         found[driver] = str(summary["digest"])
     return found
-
-
-class _Silent:
-    """The progress of a run that is over before one has read of it."""
-
-    def start(self, names: Sequence[str], rounds: int) -> None:
-        pass
-
-    def update(self, t: int, totals: Callable[[], Sequence[Totals]], sigma: float | None) -> None:
-        pass
-
-    def say(self, text: str) -> None:
-        pass
 
 
 @click.command()

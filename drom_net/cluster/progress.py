@@ -19,3 +19,16 @@ class Progress(Protocol):
 
     def say(self, text: str) -> None:
         """Something happened that a person should know."""
+
+
+class Silent:
+    """The progress of a run that nobody watches."""
+
+    def start(self, names: Sequence[str], rounds: int) -> None:
+        pass
+
+    def update(self, t: int, totals: Callable[[], Sequence[Totals]], sigma: float | None) -> None:
+        pass
+
+    def say(self, text: str) -> None:
+        pass

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from drom_net.algorithms import ALGORITHMS
+from drom_net.cluster.progress import Silent
 from drom_net.cluster.run import run as run_cluster
 from drom_net.config import PEERS, ClusterConfig
 from drom_net.errors import StoppedError, UsageError
@@ -18,7 +19,6 @@ from drom_net.experiments.report import Cell, Panel, Picture, Reference, Report,
 from drom_net.experiments.runs import Job, Outcome, Runner, Subject, configure, written_parameters
 from drom_net.experiments.spaces import draw, learner_names, learner_of, num_settings
 from drom_net.experiments.stats import Difference, Spread, paired_difference, spread_of
-from drom_net.metrics import Totals
 
 YARDSTICK = "local"
 OURS = "drom"
@@ -426,19 +426,6 @@ def _difference_in_words(found: Difference | None) -> str:
 # The same as real processes -----------------------------------------------------------------------
 
 
-class _Silent:
-    """A run's progress that nobody sees."""
-
-    def start(self, names: Sequence[str], rounds: int) -> None:
-        pass
-
-    def update(self, t: int, totals: Callable[[], Sequence[Totals]], sigma: float | None) -> None:
-        pass
-
-    def say(self, text: str) -> None:
-        pass
-
-
 def _as_processes(result: Result, place: int, runner: Runner) -> bool:
     """Whether real processes give the digest of the loop in the evaluation order of this place."""
     job = Job(
@@ -449,7 +436,7 @@ def _as_processes(result: Result, place: int, runner: Runner) -> bool:
     if record is None:
         with tempfile.TemporaryDirectory(prefix="drom-net-") as folder:
             out = Path(folder) / "run"
-            summary, exit_code = run_cluster(job.prepare(), driver="processes", out=out, progress=_Silent())
+            summary, exit_code = run_cluster(job.prepare(), driver="processes", out=out, progress=Silent())
         if exit_code:
             raise StoppedError("interrupted while runs were repeated as processes; the rest is kept", exit_code)
         record = {"key": key, "label": job.label, "digest": summary["digest"], "seconds": summary["seconds"]}

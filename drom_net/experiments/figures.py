@@ -55,7 +55,7 @@ _NO_NUMBERS = "The paper prints no numbers with this figure"
 def figure_3(options: Options) -> Report:
     """Error and F1 against rounds."""
     effort = QUICK_EFFORT if options.quick else EFFORT
-    subjects = _subjects(options)
+    subjects = paper_subjects(options)
     results = tune_and_evaluate(
         [(subject, name) for subject in subjects for name in learner_names()], effort, options.runner
     )
@@ -93,7 +93,7 @@ def figure_4(options: Options) -> Report:
     """Accuracy against the share of flipped labels."""
     effort = QUICK_EFFORT if options.quick else NOISE_EFFORT
     levels = QUICK_NOISE if options.quick else NOISE
-    subjects = _subjects(options)
+    subjects = paper_subjects(options)
     noisy = [[subject.with_flip(flip) for flip in levels] for subject in subjects]
     cells = [(subject, name) for group in noisy for subject in group for name in learner_names()]
     results = iter(tune_and_evaluate(cells, effort, options.runner))
@@ -138,7 +138,8 @@ def figure_4(options: Options) -> Report:
     )
 
 
-def _subjects(options: Options) -> list[Subject]:
+def paper_subjects(options: Options) -> list[Subject]:
+    """The data of the figures and tables; the first rounds of it where all is to be quick."""
     limit = QUICK_ROUNDS if options.quick else None
     return [make_subject(named_config(data.name)).with_rounds(limit) for data in DATA]
 

@@ -6,13 +6,52 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from drom_net.errors import UsageError, did_you_mean
-from drom_net.experiments.figures import Options, figure_3, figure_4
+from drom_net.experiments.compare import Effort
+from drom_net.experiments.complexity import empty_shares, table_1
+from drom_net.experiments.figures import QUICK_EFFORT, Options, figure_3, figure_4, paper_subjects
 from drom_net.experiments.pages import write_report
+from drom_net.experiments.regret import regret
 from drom_net.experiments.report import Report
+from drom_net.experiments.run_time import REPEATS, table_4
+from drom_net.experiments.search import low_rank_subjects, search
+from drom_net.experiments.sensitivity import table_3
+
+SENSITIVITY_EFFORT = Effort(settings=40)
+SEARCH_EFFORT = Effort(settings=40)
+
+
+def _table_1(options: Options) -> Report:
+    say = options.runner.progress.say
+    return table_1(quick=options.quick, say=say, shares=empty_shares(paper_subjects(options)))
+
+
+def _table_3(options: Options) -> Report:
+    effort = QUICK_EFFORT if options.quick else SENSITIVITY_EFFORT
+    return table_3(paper_subjects(options), effort, options.runner)
+
+
+def _table_4(options: Options) -> Report:
+    say, repeats = options.runner.progress.say, 1 if options.quick else REPEATS
+    return table_4(paper_subjects(options), say=say, repeats=repeats, as_processes=not options.quick)
+
+
+def _regret(options: Options) -> Report:
+    return regret(quick=options.quick, say=options.runner.progress.say)
+
+
+def _search(options: Options) -> Report:
+    effort = QUICK_EFFORT if options.quick else SEARCH_EFFORT
+    return search([*paper_subjects(options), *low_rank_subjects(quick=options.quick)], effort, options.runner)
+
 
 REPRODUCTIONS: dict[str, tuple[str, Callable[[Options], Report]]] = {
     "figure-3": ("error and F1 against rounds, for every learner", figure_3),
     "figure-4": ("accuracy against 0 to 25 % flipped labels", figure_4),
+    "table-1": ("vectors, bytes and time of a round as tasks and features grow", _table_1),
+    "table-3": ("DROM-D over tau and zeta", _table_3),
+    "table-4": ("run time of each learner", _table_4),
+    "regret": ("regret against the certified best W, slopes, Theorems 1 and 2 as numbers", _regret),
+    "search": ("other iterates, steps, schedules and losses than the paper's, also where tasks truly share", _search),
 }
 """Name -> (what it is, in one line; what makes it)."""
 ALL = "all"

@@ -1,4 +1,4 @@
-"""Table 4: how long a run takes by each algorithm, in one process and as a cluster; the ratios are what can be compared."""
+"""Table 4: how long a run takes by each algorithm, in one process and as a cluster. Only ratios can be compared."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from drom_net.cluster.progress import Silent
 from drom_net.cluster.run import run as run_cluster
-from drom_net.experiments.compare import Silent
 from drom_net.experiments.report import Cell, Panel, Picture, Report, Series, Table
 from drom_net.experiments.runs import Job, Subject, configure, run_one
 
@@ -24,7 +24,7 @@ REPEATS = 3
 def table_4(
     subjects: Sequence[Subject], *, say: Callable[[str], None], repeats: int = REPEATS, as_processes: bool = True
 ) -> Report:
-"""Seconds as the paper has them, for a machine and a unit that it does not state; EachMovie stands beside jester."""
+    """Time each algorithm with its default parameters, in turns; the least of all repeats counts."""
     rows: list[list[Cell]] = []
     panels = []
     for subject in subjects:

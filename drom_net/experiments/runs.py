@@ -51,6 +51,7 @@ from drom_net.fields import settings_of
 from drom_net.metrics import macro
 from drom_net.protocol.settings import Timeouts
 from drom_net.records import TASK_DTYPE
+from drom_net.reference import AfterRound, PeersResult, ReferenceResult
 from drom_net.topology import TopologySettings
 
 CURVE_POINTS = 60
@@ -131,7 +132,7 @@ def make_subject(config: ClusterConfig) -> Subject:
         tasks=tuple(task.name for task in dataset.tasks),
         num_examples=sum(len(task.labels) for task in dataset.tasks),
         dim=dataset.dim,
-        measure=getattr(dataset, "measure", "error_rate"),
+        measure=dataset.measure,
         content=_content_digest(dataset),
     )
 
@@ -216,10 +217,12 @@ class Outcome:
     """round, and error_rate and f1 over all examples up to it (micro, clean labels), at about `CURVE_POINTS` rounds."""
 
 
+Loop = Callable[[Prepared, AfterRound], ReferenceResult | PeersResult]
+"""As `cluster.run.run_loop`."""
 _DIVERGED = Outcome("diverged", {}, {}, 0.0, "")
 
 
-def run_one(prepared: Prepared, stopped: Callable[[], bool] = lambda: False) -> Outcome:
+def run_one(prepared: Prepared, stopped: Callable[[], bool] = lambda: False, *, loop: Loop = run_loop) -> Outcome:
     """Run the plain loop. Where `stopped` says so in a round, the run ends with StoppedError."""
 
     def after_round(*_: object) -> bool:
@@ -229,7 +232,7 @@ def run_one(prepared: Prepared, stopped: Callable[[], bool] = lambda: False) -> 
 
     started = time.perf_counter()
     try:
-        result = run_loop(prepared, after_round)
+        result = loop(prepared, after_round)
     except DivergedError:
         return _DIVERGED
     seconds = time.perf_counter() - started
@@ -335,6 +338,10 @@ class Job:
         """With its data, which is kept in memory for the next one."""
         return prepare(self.config, _load(_only_data(self.config.data), self.config.base))
 
+    def run(self, stopped: Callable[[], bool]) -> Outcome:
+        """Run it; as `run_one`."""
+        return run_one(self.prepare(), stopped)
+
 
 class RunsProgress(Protocol):
     """Where many runs show how they go."""
@@ -406,7 +413,7 @@ class Runner:
     def _here(self, jobs: Mapping[str, Job], interruption: Interruption) -> Iterator[tuple[str, Outcome]]:
         with contextlib.suppress(StoppedError):
             for key, job in jobs.items():
-                yield key, run_one(job.prepare(), lambda: interruption.exit_code != 0)
+                yield key, job.run(lambda: interruption.exit_code != 0)
 
     def _in_processes(self, jobs: Mapping[str, Job], interruption: Interruption) -> Iterator[tuple[str, Outcome]]:
         pool = self._pool = self._pool or ProcessPoolExecutor(
@@ -500,7 +507,7 @@ def _run_in_process(job: Job) -> Outcome | None:
     """None where it was stopped. Exceptions with other arguments than a text do not survive the way to the parent."""
     assert _stop_here is not None
     try:
-        return run_one(job.prepare(), _stop_here.is_set)
+        return job.run(_stop_here.is_set)
     except StoppedError:
         return None
     except DromNetError as error:

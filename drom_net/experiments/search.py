@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from drom_net.algorithms.drom import DromParameters
+from drom_net.cluster.prepare import Prepared
 from drom_net.config import AlgorithmChoice
 from drom_net.data.settings import Synthetic
 from drom_net.experiments.compare import Effort
@@ -17,7 +18,7 @@ from drom_net.experiments.runs import Job, Outcome, Runner, Subject, configure, 
 from drom_net.experiments.spaces import Even, draw
 from drom_net.experiments.stats import paired_difference, spread_of
 from drom_net.experiments.variants import VariantParameters, variant
-from drom_net.reference import ReferenceResult, run_reference
+from drom_net.reference import AfterRound, ReferenceResult, run_reference
 from drom_net.seeding import stream
 
 VARIANTS: Mapping[str, Mapping[str, object]] = {
@@ -47,9 +48,15 @@ class VariantJob(Job):
         return f"{Job.key.fget(self)} {json.dumps(_changed(self.parameters), sort_keys=True)}"  # type: ignore[attr-defined]
 
     def run(self, stopped: Callable[[], bool]) -> Outcome:
-        def loop(prepared: Any, after_round: Any) -> ReferenceResult:
-            common = {"seed": prepared.config.seed, "rounds": prepared.config.rounds, "after_round": after_round}
-            return run_reference(variant(self.parameters), prepared.streams, **common)
+        def loop(prepared: Prepared, after_round: AfterRound) -> ReferenceResult:
+            config = prepared.config
+            return run_reference(
+                variant(self.parameters),
+                prepared.streams,
+                seed=config.seed,
+                rounds=config.rounds,
+                after_round=after_round,
+            )
 
         return run_one(self.prepare(), stopped, loop=loop)
 
@@ -60,7 +67,7 @@ def _changed(parameters: VariantParameters) -> dict[str, object]:
 
 
 def low_rank_subjects(*, quick: bool) -> list[Subject]:
-    """Streams with one vocabulary whose tasks truly share a subspace, of rank 1 and 2, some with a part of their own."""
+    """Streams with one vocabulary whose tasks share a subspace, of rank 1 and 2, some with a part of their own."""
     kinds = [(1, 0.0), (2, 0.0), (2, 0.1)] if not quick else [(2, 0.0)]
     subjects = []
     for rank, noise in kinds:
@@ -85,7 +92,7 @@ def search(subjects: Sequence[Subject], effort: Effort, runner: Runner) -> Repor
     """Tune every variant on every stream with the same effort; evaluate it against plain DROM and the yardsticks."""
     cells = [(subject, name) for subject in subjects for name in (*VARIANTS, *YARDSTICKS)]
 
-    def job(subject: Subject, name: str, values: Mapping[str, object], seed: int) -> Job:
+    def job(subject: Subject, name: str, values: Mapping[str, Any], seed: int) -> Job:
         label = f"{name} on {subject.name}"
         if name in YARDSTICKS:
             return Job(subject, configure(subject, name, values, seed=seed), label)
@@ -94,11 +101,11 @@ def search(subjects: Sequence[Subject], effort: Effort, runner: Runner) -> Repor
             subject.config,
             algorithm=AlgorithmChoice("drom", DromParameters(**shared)),
             topology=None,
-            seed=seed,  # type: ignore[arg-type]
+            seed=seed,
         )
-        return VariantJob(subject, config, label, VariantParameters(**values))  # type: ignore[arg-type]
+        return VariantJob(subject, config, label, VariantParameters(**values))
 
-    def setting(name: str, number: int) -> dict[str, object]:
+    def setting(name: str, number: int) -> dict[str, Any]:
         of = draw if name in YARDSTICKS else settings_of_variant
         return of(name, number, effort.seed)
 
@@ -168,6 +175,11 @@ def search(subjects: Sequence[Subject], effort: Effort, runner: Runner) -> Repor
     )
 
 
+def _number(cell: Cell) -> float:
+    assert isinstance(cell, float)
+    return cell
+
+
 def _percent(value: float | None) -> float | None:
     return None if value is None else 100.0 * value
 
@@ -185,9 +197,9 @@ def _picture(subjects: Sequence[Subject], rows: Sequence[Sequence[Cell]]) -> Pic
                     Series(
                         "difference and 95 % interval",
                         list(range(len(of))),
-                        [float(row[4]) for row in of],  # type: ignore[arg-type]
-                        [float(row[5] if row[5] is not None else row[4]) for row in of],  # type: ignore[arg-type]
-                        [float(row[6] if row[6] is not None else row[4]) for row in of],  # type: ignore[arg-type]
+                        [_number(row[4]) for row in of],
+                        [_number(row[5] if row[5] is not None else row[4]) for row in of],
+                        [_number(row[6] if row[6] is not None else row[4]) for row in of],
                     )
                 ],
                 [Reference("Local", 0.0)],

@@ -194,7 +194,7 @@ def _text(effort: Effort) -> str:
 def _picture(subjects: Sequence[Subject], rows: Sequence[Sequence[Cell]]) -> Picture:
     panels = []
     for subject in subjects:
-        series = []
+        series: list[Series] = []
         for tau in TAUS:
             for tuned_for in ("this tau", "tau 1"):
                 of = [
@@ -209,7 +209,7 @@ def _picture(subjects: Sequence[Subject], rows: Sequence[Sequence[Cell]]) -> Pic
                 series.append(
                     Series(
                         label,
-                        [ZETAS.index(row[2]) + 0.12 * (len(series) - 1) for row in of],  # type: ignore[arg-type]
+                        [ZETAS.index(row[2]) + 0.12 * (len(series) - 1) for row in of],
                         error,
                         [mean - sd for mean, sd in zip(error, deviation, strict=True)],
                         [mean + sd for mean, sd in zip(error, deviation, strict=True)],

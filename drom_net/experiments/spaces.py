@@ -103,7 +103,10 @@ LEARNERS: dict[str, Learner] = {
     "osmtl-t": Learner("osmtl", {"relation": "truncated"}, _OSMTL),
     "prox-gd": Learner("prox-gd", space={**_STEP, "lam": Log(1e-5, 0.1)}),
     "d-ofw": Learner("d-ofw", space={"eta0": Log(1.0, 100.0), "radius": Log(5.0, 500.0), "loss": _LOSS}),
-    "d-admm": Learner("d-admm", space={"C": Log(0.01, 10.0), "lam": Log(1e-3, 10.0), "rho": Log(0.1, 10.0)}),
+    "d-admm": Learner(
+        "d-admm",
+        space={"C": Log(0.01, 10.0), "lam": Log(1e-3, 10.0), "rho": Log(0.1, 300.0), "replayed": OneOf((5, 20))},
+    ),
 }
 """What a comparison may name. An algorithm without an entry is compared with its default parameters."""
 
