@@ -17,6 +17,7 @@ from drom_net.topology import Graph
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 FORMATS = (".png", ".svg")
@@ -53,9 +54,19 @@ _SERIES_STYLES: tuple[tuple[str, str | tuple[float, tuple[float, ...]], str], ..
     ("#7f7f7f", "solid", "<"),
     ("#e69f00", (0.0, (1.0, 2.2)), ">"),
     ("#5b2a86", (0.0, (7.0, 1.5, 2.5, 1.5)), "*"),
+    ("#004d40", (0.0, (2.0, 3.0)), "p"),
+    ("#a05000", "solid", "h"),
+    ("#c00000", (0.0, (9.0, 1.5, 1.0, 1.5)), "d"),
 )
 _REFERENCE_STYLES = ((0.0, (6.0, 3.0)), (0.0, (1.0, 2.0)))
+_GUIDE_STYLES: tuple[tuple[float, tuple[float, ...]], ...] = (
+    (0.0, (6.0, 2.0)),
+    (0.0, (3.0, 2.0)),
+    (0.0, (1.0, 1.5)),
+)
 _MARKERS_A_LINE = 6
+_LEGEND_HANDLE_INCHES, _LETTER_INCHES = 0.62, 0.058  # of the legend: a handle with its gaps, a letter
+_FEW_TICKS, _FEW_DECADES, _FEW_DECADES_ACROSS = 6, 300.0, 60.0
 
 Window = tuple[float | None, float | None]
 
@@ -171,10 +182,13 @@ def draw_picture(picture: Picture, path: Path) -> None:
     rows = -(-len(picture.panels) // picture.columns)
     width = _COLUMN_INCHES if picture.columns == 1 else _PAGE_INCHES
     labels = list(dict.fromkeys(series.label for panel in picture.panels for series in panel.series))
-    legend_columns = min(5 if picture.columns > 1 else 3, len(labels) + 1)
+    references = {reference.label for panel in picture.panels for reference in panel.references}
+    longest = max(map(len, [*labels, *references]))
+    legend_columns = max(1, min(5, int(width / (_LEGEND_HANDLE_INCHES + _LETTER_INCHES * longest))))
     # Long names under the points take room of their own.
     names = max((len(name) for panel in picture.panels for name in panel.ticks), default=0)
-    height = rows * (_PANEL_INCHES + 0.045 * names) + 0.16 * (-(-(len(labels) + 1) // legend_columns)) + 0.1
+    legend_rows = -(-(len(labels) + len(references)) // legend_columns)
+    height = rows * (_PANEL_INCHES + 0.045 * names) + 0.16 * legend_rows + 0.1
     figure = Figure(figsize=(width, height), facecolor="white", layout="constrained")
     grid = figure.subplots(rows, picture.columns, squeeze=False).ravel()
     handles: dict[str, object] = {}
@@ -460,8 +474,14 @@ def _draw_panel(
     for reference, dashes in zip(panel.references, _REFERENCE_STYLES * len(panel.references), strict=False):
         line = axes.axhline(reference.y, color="0.45", linewidth=0.9, linestyle=dashes, zorder=1)
         reference_handles.setdefault(reference.label, line)
+    guides = 0
     for series in panel.series:
         place = labels.index(series.label)
+        if series.guide:
+            (line,) = axes.plot(series.x, series.y, color="0.55", linewidth=0.8, linestyle=_GUIDE_STYLES[guides % 3])
+            guides += 1
+            reference_handles.setdefault(series.label, line)
+            continue
         drawn = _draw_points(axes, series, place) if panel.points else _draw_line(axes, series, place, len(labels))
         handles.setdefault(series.label, drawn)
     if panel.points:
@@ -469,7 +489,13 @@ def _draw_panel(
         axes.set_xlim(-0.6, last - 0.4)
         turned = max(map(len, panel.ticks), default=0) * last > 40
         axes.set_xticks(range(last), panel.ticks, parse_math=False)
-        axes.tick_params(axis="x", rotation=60.0 if turned else 0.0)
+        if turned:
+            for label in axes.get_xticklabels():
+                label.set(rotation=45.0, horizontalalignment="right", rotation_mode="anchor")
+    if panel.log_x:
+        _label_logarithmic(axes.xaxis, sorted({x for series in panel.series for x in series.x}))
+    if panel.log_y:
+        _label_logarithmic(axes.yaxis, sorted({y for series in panel.series for y in series.y}))
     if panel.y_limits is not None:
         axes.set_ylim(*panel.y_limits)
     axes.set_title(panel.title, fontsize=8, color=_TEXT, parse_math=False)
@@ -482,6 +508,27 @@ def _draw_panel(
         axes.spines[side].set_visible(False)
     for side in ("left", "bottom"):
         axes.spines[side].set_color(_EDGE)
+
+
+def _label_logarithmic(axis: Axis, values: Sequence[float]) -> None:
+    """Name the values themselves where they are few, else powers of ten, or within few decades their parts."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
+
+    if len(values) <= _FEW_TICKS:
+        axis.set_major_locator(FixedLocator(list(values)))
+    elif values[-1] < (_FEW_DECADES_ACROSS if axis.axis_name == "x" else _FEW_DECADES) * values[0]:
+        axis.set_major_locator(LogLocator(base=10.0, subs=(1.0, 2.0, 5.0)))
+    else:
+        axis.set_major_locator(LogLocator(base=10.0))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: _short_number(value)))
+
+
+def _short_number(value: float) -> str:
+    """1024 as 1024, 16384 as 16k, 0.001 as 0.001."""
+    if value >= 1e6:
+        return f"{value / 1e6:g}M"
+    return f"{value / 1e3:.3g}k" if value >= 1e4 else f"{value:g}"
 
 
 def _draw_line(axes: Axes, series: Series, place: int, num_series: int) -> object:

@@ -39,7 +39,7 @@ DATA = (
     PaperData("jester", "Jester", 18.13, 84.61),
 )
 """Jester stands in for EachMovie."""
-EFFORT = Effort()
+EFFORT = Effort(settings=40)
 NOISE_EFFORT = Effort(settings=12)
 QUICK_EFFORT = Effort(settings=3, tuning_orders=1, orders=2)
 QUICK_ROUNDS = 150

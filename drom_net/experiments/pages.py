@@ -9,6 +9,8 @@ from pathlib import Path
 from drom_net.experiments.report import Cell, Report, Table
 from drom_net.plots import FORMATS, draw_picture
 
+_NOTHING = 1e-9
+
 
 def write_report(report: Report, folder: Path, *, page: str = "README.md") -> None:
     """Write all of a report into a folder, which is made where it is missing; what stands there is replaced.
@@ -63,4 +65,5 @@ def _row(cells: Sequence[str]) -> str:
 def _shown(cell: Cell) -> str:
     if cell is None:
         return ""
-    return f"{cell:.4g}" if isinstance(cell, float) else str(cell)
+    # What is left of a difference of equal numbers is no figure.
+    return f"{0.0 if abs(cell) < _NOTHING else cell:.4g}" if isinstance(cell, float) else str(cell)

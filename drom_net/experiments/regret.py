@@ -581,7 +581,8 @@ def make_report(scenes: Sequence[Scene], measured: Sequence[Sequence[Measured]],
             "smallest": _smallest_table(small),
         },
         pictures={
-            "regret": _regret_picture(scenes, measured),
+            "regret": _regret_picture(scenes, measured, theory=False, title="tuned steps"),
+            "printed": _regret_picture(scenes, measured, theory=True, title="printed steps"),
             "norms": _norm_picture(scenes[0], measured[0]),
             "smallest": _smallest_picture(small),
         },
@@ -673,22 +674,25 @@ def _guides(rounds: Sequence[int], through: float) -> list[Series]:
     """Lines of the claimed exponents through one value at the first T."""
     x = [float(T) for T in rounds]
     exponents = {"∝ √T": 0.5, "∝ T^(3/4)": 0.75, "∝ T": 1.0}
-    return [Series(name, x, [through * (T / x[0]) ** power for T in x]) for name, power in exponents.items()]
+    return [
+        Series(name, x, [through * (T / x[0]) ** power for T in x], guide=True) for name, power in exponents.items()
+    ]
 
 
-def _regret_picture(scenes: Sequence[Scene], measured: Sequence[Sequence[Measured]]) -> Picture:
+def _regret_picture(
+    scenes: Sequence[Scene], measured: Sequence[Sequence[Measured]], *, theory: bool, title: str
+) -> Picture:
     panels = []
     for scene, part in zip(scenes, measured, strict=True):
-        for theory, title in ((False, "tuned steps"), (True, "steps of the theorems")):
-            shown = [one for one in part if one.contender.theory == theory]
-            if not shown:
-                continue
-            series = [_series(one.contender.label, one.checkpoints, one.plain) for one in shown]
-            first = max(one.plain[0].middle for one in shown)
-            series += _guides(shown[0].checkpoints, first) if first > 0.0 else []
-            where = f"{scene.name}, {title}"
-            panels.append(Panel(where, "T (rounds)", f"regret (sum of {scene.loss})", series, log_x=True, log_y=True))
-    return Picture(panels, columns=3)
+        shown = [one for one in part if one.contender.theory == theory]
+        if not shown:
+            continue
+        series = [_series(one.contender.label, one.checkpoints, one.plain) for one in shown]
+        first = max(one.plain[0].middle for one in shown)
+        series += _guides(shown[0].checkpoints, first) if first > 0.0 else []
+        where = f"{scene.name}, {title}"
+        panels.append(Panel(where, "T (rounds)", f"regret (sum of {scene.loss})", series, log_x=True, log_y=True))
+    return Picture(panels, columns=len(panels))
 
 
 def _norm_picture(scene: Scene, part: Sequence[Measured]) -> Picture:

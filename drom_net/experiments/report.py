@@ -30,6 +30,8 @@ class Series:
     low: Sequence[float] | None = None
     """With `high` a band around the line, or an error bar around each point."""
     high: Sequence[float] | None = None
+    guide: bool = False
+    """A line to compare slopes with: thin, grey, without markers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from drom_net.experiments.run_time import REPEATS, table_4
 from drom_net.experiments.search import low_rank_subjects, search
 from drom_net.experiments.sensitivity import table_3
 
-SENSITIVITY_EFFORT = Effort(settings=40)
-SEARCH_EFFORT = Effort(settings=40)
+SENSITIVITY_EFFORT = Effort(settings=24)
+SEARCH_EFFORT = Effort(settings=24)
 
 
 def _table_1(options: Options) -> Report:
