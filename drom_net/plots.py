@@ -493,9 +493,9 @@ def _draw_panel(
             for label in axes.get_xticklabels():
                 label.set(rotation=45.0, horizontalalignment="right", rotation_mode="anchor")
     if panel.log_x:
-        _label_logarithmic(axes.xaxis, sorted({x for series in panel.series for x in series.x}))
+        _label_logarithmic(axes.xaxis, _FEW_DECADES_ACROSS, sorted({x for series in panel.series for x in series.x}))
     if panel.log_y:
-        _label_logarithmic(axes.yaxis, sorted({y for series in panel.series for y in series.y}))
+        _label_logarithmic(axes.yaxis, _FEW_DECADES, sorted({y for series in panel.series for y in series.y}))
     if panel.y_limits is not None:
         axes.set_ylim(*panel.y_limits)
     axes.set_title(panel.title, fontsize=8, color=_TEXT, parse_math=False)
@@ -510,13 +510,13 @@ def _draw_panel(
         axes.spines[side].set_color(_EDGE)
 
 
-def _label_logarithmic(axis: Axis, values: Sequence[float]) -> None:
+def _label_logarithmic(axis: Axis, few_decades: float, values: Sequence[float]) -> None:
     """Name the values themselves where they are few, else powers of ten, or within few decades their parts."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
     if len(values) <= _FEW_TICKS:
         axis.set_major_locator(FixedLocator(list(values)))
-    elif values[-1] < (_FEW_DECADES_ACROSS if axis.axis_name == "x" else _FEW_DECADES) * values[0]:
+    elif values[-1] < few_decades * values[0]:
         axis.set_major_locator(LogLocator(base=10.0, subs=(1.0, 2.0, 5.0)))
     else:
         axis.set_major_locator(LogLocator(base=10.0))

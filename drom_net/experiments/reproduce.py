@@ -6,16 +6,26 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from drom_net.errors import UsageError, did_you_mean
-from drom_net.experiments.compare import Effort
+from drom_net.experiments.compare import Effort, check_learners, compare
 from drom_net.experiments.complexity import empty_shares, table_1
-from drom_net.experiments.figures import QUICK_EFFORT, Options, figure_3, figure_4, paper_subjects
+from drom_net.experiments.figures import (
+    EFFORT,
+    QUICK_EFFORT,
+    QUICK_ROUNDS,
+    Options,
+    figure_3,
+    figure_4,
+    paper_subjects,
+)
 from drom_net.experiments.pages import write_report
 from drom_net.experiments.regret import regret
 from drom_net.experiments.report import Report
 from drom_net.experiments.run_time import REPEATS, table_4
+from drom_net.experiments.runs import make_subject, named_config
 from drom_net.experiments.search import low_rank_subjects, search
 from drom_net.experiments.sensitivity import table_3
 
+COMPARED = ("spam-pu", "mhci", "jester", "spam-ecml2006", "wisdm")
 SENSITIVITY_EFFORT = Effort(settings=24)
 SEARCH_EFFORT = Effort(settings=24)
 
@@ -44,6 +54,14 @@ def _search(options: Options) -> Report:
     return search([*paper_subjects(options), *low_rank_subjects(quick=options.quick)], effort, options.runner)
 
 
+def _comparison(options: Options) -> Report:
+    subjects = [make_subject(named_config(name)) for name in COMPARED]
+    if options.quick:
+        subjects = [subject.with_rounds(QUICK_ROUNDS) for subject in subjects]
+    effort = QUICK_EFFORT if options.quick else EFFORT
+    return compare(subjects, check_learners((), subjects), effort, options.runner).report
+
+
 REPRODUCTIONS: dict[str, tuple[str, Callable[[Options], Report]]] = {
     "figure-3": ("error and F1 against rounds, for every learner", figure_3),
     "figure-4": ("accuracy against 0 to 25 % flipped labels", figure_4),
@@ -51,6 +69,7 @@ REPRODUCTIONS: dict[str, tuple[str, Callable[[Options], Report]]] = {
     "table-3": ("DROM-D over tau and zeta", _table_3),
     "table-4": ("run time of each learner", _table_4),
     "regret": ("regret against the certified best W, slopes, Theorems 1 and 2 as numbers", _regret),
+    "comparison": (f"every learner on {', '.join(COMPARED)}, with the same tuning for each", _comparison),
     "search": ("other iterates, steps, schedules and losses than the paper's, also where tasks truly share", _search),
 }
 """Name -> (what it is, in one line; what makes it)."""
