@@ -65,6 +65,7 @@ _GUIDE_STYLES: tuple[tuple[float, tuple[float, ...]], ...] = (
     (0.0, (1.0, 1.5)),
 )
 _MARKERS_A_LINE = 6
+_LEGEND_COLUMNS = 6
 _LEGEND_HANDLE_INCHES, _LETTER_INCHES = 0.62, 0.058  # of the legend: a handle with its gaps, a letter
 _FEW_TICKS, _FEW_DECADES, _FEW_DECADES_ACROSS = 6, 300.0, 60.0
 
@@ -182,9 +183,8 @@ def draw_picture(picture: Picture, path: Path) -> None:
     rows = -(-len(picture.panels) // picture.columns)
     width = _COLUMN_INCHES if picture.columns == 1 else _PAGE_INCHES
     labels = list(dict.fromkeys(series.label for panel in picture.panels for series in panel.series))
-    references = {reference.label for panel in picture.panels for reference in panel.references}
-    longest = max(map(len, [*labels, *references]))
-    legend_columns = max(1, min(5, int(width / (_LEGEND_HANDLE_INCHES + _LETTER_INCHES * longest))))
+    references = dict.fromkeys(reference.label for panel in picture.panels for reference in panel.references)
+    legend_columns = _columns_that_fit([*labels, *references], width)
     # Long names under the points take room of their own.
     names = max((len(name) for panel in picture.panels for name in panel.ticks), default=0)
     legend_rows = -(-(len(labels) + len(references)) // legend_columns)
@@ -508,6 +508,16 @@ def _draw_panel(
         axes.spines[side].set_visible(False)
     for side in ("left", "bottom"):
         axes.spines[side].set_color(_EDGE)
+
+
+def _columns_that_fit(labels: Sequence[str], width: float) -> int:
+    """How many columns of a legend, filled one after the other, are at most so many inches wide."""
+    for columns in range(min(_LEGEND_COLUMNS, len(labels)), 1, -1):
+        rows = -(-len(labels) // columns)
+        longest = [max(map(len, labels[first : first + rows])) for first in range(0, len(labels), rows)]
+        if sum(_LEGEND_HANDLE_INCHES + _LETTER_INCHES * letters for letters in longest) <= width:
+            return columns
+    return 1
 
 
 def _label_logarithmic(axis: Axis, few_decades: float, values: Sequence[float]) -> None:
