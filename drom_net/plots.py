@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import os
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from drom_net.algorithms.features import Matrix
 from drom_net.errors import UsageError
 from drom_net.experiments.report import Panel, Picture, Series
-from drom_net.timeline import KINDS, Lane
+from drom_net.timeline import KINDS, Disturbance, Lane
 from drom_net.topology import Graph
 
 if TYPE_CHECKING:
@@ -68,8 +69,19 @@ _MARKERS_A_LINE = 6
 _LEGEND_COLUMNS = 6
 _LEGEND_HANDLE_INCHES, _LETTER_INCHES = 0.62, 0.058  # of the legend: a handle with its gaps, a letter
 _FEW_TICKS, _FEW_DECADES, _FEW_DECADES_ACROSS = 6, 300.0, 60.0
+_FAULT_HATCH = "/////"
+_FAULT_NAMES = {"crash": "crash (and what it lost)"}
 
 Window = tuple[float | None, float | None]
+
+
+class Timeline(NamedTuple):
+    """One run of a picture."""
+
+    title: str
+    lanes: Sequence[Lane]
+    faults: Sequence[Disturbance] = ()
+    """By the lanes' clock. Those of other nodes than tasks, and of the network, get lanes of their own."""
 
 
 def draw_graph(graph: Graph, names: Sequence[str], path: Path, title: str) -> None:
@@ -114,53 +126,76 @@ def draw_graph(graph: Graph, names: Sequence[str], path: Path, title: str) -> No
 
 
 def draw_timeline(
-    lanes: Sequence[Lane], path: Path, title: str, *, window: Window = (None, None), shown: int = _LANES_SHOWN
+    lanes: Sequence[Lane],
+    path: Path,
+    title: str,
+    *,
+    window: Window = (None, None),
+    shown: int = _LANES_SHOWN,
+    faults: Sequence[Disturbance] = (),
+    virtual: bool = False,
 ) -> None:
     """Draw what each task did when, as Figure 2 of the paper: local work green, communication red, idle time grey.
 
     Args:
         path: PNG or SVG by its suffix.
         window: (from_s, to_s), in seconds since all tasks had begun. By default from there on for so many sync
-            rounds as can be seen side by side.
-        shown: Of more than `LANES_LIMIT` tasks so many, from the slowest to the fastest.
+            rounds as can be seen side by side, and to the end of the last fault.
+        shown: Of more than `LANES_LIMIT` tasks so many, from the slowest to the fastest, and those with faults.
+        faults: As in `Timeline`.
+        virtual: The lanes' clock is a simulation's: window and axis are in its seconds.
 
     Raises:
         UsageError: matplotlib is missing, the suffix is another, or there is nothing in the window.
     """
-    draw_timelines([("", lanes)], path, title, window=window, shown=shown)
+    draw_timelines([Timeline("", lanes, faults)], path, title, window=window, shown=shown, virtual=virtual)
 
 
 def draw_timelines(
-    panels: Sequence[tuple[str, Sequence[Lane]]],
+    panels: Sequence[Timeline],
     path: Path,
     title: str,
     *,
     window: Window = (None, None),
     shown: int = _LANES_SHOWN,
+    virtual: bool = False,
 ) -> None:
     """Draw several runs above each other over one time axis; arguments as for `draw_timeline`.
 
     Args:
-        panels: (title, lanes) of each run. Of the same many tasks the same ones are shown: those chosen in the first.
+        panels: Of the same many tasks the same ones are shown: those chosen in the first.
     """
     check_plot_file(path)
-    begun = [_all_begun(lanes) for _, lanes in panels]
+    begun = [0.0 if virtual else _all_begun(panel.lanes) for panel in panels]
     from_s, to_s = _window(panels, begun, window)
     unit, scale = ("seconds", 1.0) if to_s - from_s >= 1.0 else ("milliseconds", 1000.0)
     chosen: dict[tuple[str, ...], list[int]] = {}
-    for _, lanes in panels:
-        chosen.setdefault(tuple(lane.name for lane in lanes), _choose_lanes(lanes, shown))
-    picked = [[lanes[task] for task in chosen[tuple(lane.name for lane in lanes)]] for _, lanes in panels]
-    longest = max(min(len(lane.name), _NAME_LIMIT) for lanes in picked for lane in lanes)
-    figure, all_axes = _stacked([len(lanes) for lanes in picked], left=14.0 + 4.6 * longest, title=title)
-    for axes, (head, lanes), some, zero in zip(all_axes, panels, picked, begun, strict=True):
+    struck = {fault.where for panel in panels for fault in panel.faults}
+    for panel in panels:
+        chosen.setdefault(tuple(lane.name for lane in panel.lanes), _choose_lanes(panel.lanes, shown, struck))
+    picked = [[lanes[task] for task in chosen[tuple(lane.name for lane in lanes)]] for _, lanes, _ in panels]
+    others = [
+        list(dict.fromkeys(fault.where for fault in faults if fault.where not in {lane.name for lane in lanes}))
+        for _, lanes, faults in panels
+    ]
+    names = [[lane.name for lane in lanes] + more for lanes, more in zip(picked, others, strict=True)]
+    figure, all_axes = _stacked(
+        [len(some) for some in names],
+        left=14.0 + 4.6 * max(min(len(name), _NAME_LIMIT) for some in names for name in some),
+        title=title,
+        faults=sorted({fault.what for panel in panels for fault in panel.faults}),
+    )
+    for axes, (head, lanes, faults), some, rows, zero in zip(all_axes, panels, picked, names, begun, strict=True):
         axes.set_xlim(scale * from_s, scale * to_s)
         _draw_lanes(axes, some, zero, from_s, to_s, scale)
+        _draw_faults(axes, faults, {lane.name: lane for lane in some}, rows, (zero, from_s, to_s, scale))
+        _name_lanes(axes, rows)
         if len(some) < len(lanes):
             head += f"{': ' if head else ''}{len(some)} of {len(lanes)} tasks, the slowest first"
         axes.set_title(head, loc="left", fontsize=9, color=_TEXT, pad=4.0, parse_math=False)
         axes.set_title(_spent_in_words(lanes), loc="right", fontsize=7.5, color=_EDGE, pad=4.0)
-    all_axes[-1].set_xlabel(f"{unit} since all tasks had begun", fontsize=8, color=_TEXT)
+    since = "of the virtual clock" if virtual else "since all tasks had begun"
+    all_axes[-1].set_xlabel(f"{unit} {since}", fontsize=8, color=_TEXT)
     for axes in all_axes[:-1]:
         axes.tick_params(labelbottom=False)
     _save(figure, path)
@@ -215,10 +250,14 @@ def check_plot_file(path: Path) -> None:
     """Refuse what could not be written, before anything is computed for it.
 
     Raises:
-        UsageError: matplotlib is missing, or the suffix is none of `FORMATS`.
+        UsageError: matplotlib is missing, the suffix is none of `FORMATS`, or nothing can be written there.
     """
     if path.suffix.lower() not in FORMATS:
         raise UsageError(f"{path}: expected a name that ends in {' or '.join(FORMATS)}")
+    if not path.parent.is_dir():
+        raise UsageError(f"{path}: there is no folder {path.parent}")
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise UsageError(f"{path} cannot be written")
     try:
         import matplotlib  # noqa: F401
     except ImportError:
@@ -356,23 +395,24 @@ def _all_begun(lanes: Sequence[Lane]) -> float:
     return max((float(lane.stretches["begun_s"][0]) for lane in lanes if len(lane.stretches)), default=0.0)
 
 
-def _window(
-    panels: Sequence[tuple[str, Sequence[Lane]]], begun: Sequence[float], window: Window
-) -> tuple[float, float]:
+def _window(panels: Sequence[Timeline], begun: Sequence[float], window: Window) -> tuple[float, float]:
     """What is shown, in seconds since all tasks of a panel had begun."""
-    starts, ends, lasting = [], [], []
-    for (_, lanes), zero in zip(panels, begun, strict=True):
+    starts, ends, lasting, over = [], [], [], [0.0]
+    for (_, lanes, faults), zero in zip(panels, begun, strict=True):
         learned = [lane.stretches for lane in lanes if len(lane.stretches)]
         starts.append(min((float(rows["begun_s"][0]) - zero for rows in learned), default=0.0))
         ends.append(max((float(rows["closed_s"][-1]) - zero for rows in learned), default=0.0))
         lasting.append(
             np.median([(rows["closed_s"][-1] - rows["begun_s"][0]) / len(rows) for rows in learned] or [0.0])
         )
+        over += [fault.to_s - zero for fault in faults if fault.from_s - zero < ends[-1]]
     from_s = 0.0 if window[0] is None else window[0]
     to_s = window[1]
     if to_s is None:
         # The geometric mean: between what suits the run of the shortest and that of the longest stretches.
-        to_s = min(max(ends), from_s + _STRETCHES_SHOWN * math.sqrt(float(min(lasting) * max(lasting))))
+        to_s = from_s + _STRETCHES_SHOWN * math.sqrt(float(min(lasting) * max(lasting)))
+        # All faults are shown, and what comes of them.
+        to_s = min(max(ends), max(to_s, 1.15 * max(over)))
     if not (math.isfinite(from_s) and math.isfinite(to_s) and max(from_s, min(starts)) < min(to_s, max(ends))):
         raise UsageError(
             f"cannot draw from {from_s:g} s to {to_s:g} s: the run goes from {min(starts):g} s to {max(ends):g} s"
@@ -380,8 +420,8 @@ def _window(
     return from_s, to_s
 
 
-def _choose_lanes(lanes: Sequence[Lane], shown: int) -> list[int]:
-    """All, in task order; or of many the slowest, the fastest, and evenly between."""
+def _choose_lanes(lanes: Sequence[Lane], shown: int, struck: Collection[str]) -> list[int]:
+    """All, in task order; or of many the slowest, the fastest, and evenly between, and those that are `struck`."""
     if len(lanes) <= LANES_LIMIT:
         return list(range(len(lanes)))
 
@@ -390,16 +430,25 @@ def _choose_lanes(lanes: Sequence[Lane], shown: int) -> list[int]:
         return -lanes[task].spent.local_s / max(1, int(rows["round"][-1])) if len(rows) else 0.0
 
     ranking = sorted(range(len(lanes)), key=slowness)
-    return [ranking[place] for place in np.linspace(0, len(lanes) - 1, max(2, shown)).round().astype(int).tolist()]
+    places = set(np.linspace(0, len(lanes) - 1, max(2, shown)).round().astype(int).tolist())
+    return [task for place, task in enumerate(ranking) if place in places or lanes[task].name in struck]
 
 
-def _stacked(counts: Sequence[int], *, left: float, title: str) -> tuple[Figure, list[Axes]]:
-    """A figure of a page's width with axes above each other, one for each number of lanes; a legend on top."""
+def _stacked(
+    counts: Sequence[int], *, left: float, title: str, faults: Sequence[str] = ()
+) -> tuple[Figure, list[Axes]]:
+    """A figure of a page's width with axes above each other, one for each number of lanes; a legend on top.
+
+    Args:
+        faults: The kinds that the legend names.
+    """
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     width, head, gap, foot = 520.0, 44.0 if title else 20.0, 24.0, 34.0
+    legend_rows = 2 if faults else 1
+    head += 12.0 * (legend_rows - 1)
     heights = [_LANE_POINTS * count + 4.0 for count in counts]
     height = head + sum(heights) + gap * len(counts) + foot
     figure = Figure(figsize=(width / 72.0, height / 72.0), facecolor="white")
@@ -418,11 +467,16 @@ def _stacked(counts: Sequence[int], *, left: float, title: str) -> tuple[Figure,
         Patch(facecolor=_TIME_COLORS[kind], edgecolor=_RIM, linewidth=0.3, label=_TIME_NAMES[kind]) for kind in KINDS
     ]
     tick = Line2D([], [], color=_TEXT, linewidth=0.7, marker="|", markersize=8, linestyle="none", label="word said")
+    if faults:
+        words = [_FAULT_NAMES.get(what, what) for what in faults]
+        handles.append(
+            Patch(facecolor="white", edgecolor=_TEXT, hatch=_FAULT_HATCH, linewidth=0.3, label=", ".join(words))
+        )
     figure.legend(
         handles=[*handles, tick],
         loc="center",
-        bbox_to_anchor=(0.5, 1.0 - (head - 8.0) / height),
-        ncols=4,
+        bbox_to_anchor=(0.5, 1.0 - (head - 8.0 - 6.0 * (legend_rows - 1)) / height),
+        ncols=3 if faults else 4,
         fontsize=7.5,
         frameon=False,
         handlelength=1.4,
@@ -443,8 +497,47 @@ def _draw_lanes(axes: Axes, lanes: Sequence[Lane], zero: float, from_s: float, t
         said = lane.stretches["said_s"][:-1] - zero  # the last stretch ends with the run, not with a word
         said = scale * said[(from_s <= said) & (said <= to_s)]
         axes.vlines(said, place - tick / 2.0, place + tick / 2.0, colors=_TEXT, linewidths=0.6)
-    shown = [name if len(name) <= _NAME_LIMIT else f"{name[: _NAME_LIMIT - 1]}…" for name in (x.name for x in lanes)]
-    axes.set_yticks(range(len(lanes)), shown, fontsize=7.5, color=_TEXT, parse_math=False)
+
+
+def _draw_faults(
+    axes: Axes,
+    faults: Sequence[Disturbance],
+    lanes: dict[str, Lane],
+    rows: Sequence[str],
+    shown: tuple[float, float, float, float],
+) -> None:
+    """Hatched, also over what a task did: a pause interrupts it.
+
+    A task that crashed goes on from a snapshot: what it did after that is lost, and in no row of its lane.
+
+    Args:
+        rows: What the axes' rows are called.
+        shown: zero, from_s, to_s and scale, as for `_draw_lanes`.
+    """
+    bar = _BAR_POINTS / _LANE_POINTS
+    zero, low, high, scale = shown
+    for fault in faults:
+        begin, end = fault.from_s, fault.to_s
+        if fault.what == "crash" and fault.where in lanes:
+            stretches = lanes[fault.where].stretches
+            closed, begun = stretches["closed_s"], stretches["begun_s"]
+            begin = max(closed[closed <= begin], default=begin)
+            end = min(begun[begun >= end], default=end)
+        begin, end = (min(max(time - zero, low), high) for time in (begin, end))
+        if end > begin and fault.where in rows:
+            axes.broken_barh(
+                [(scale * begin, scale * (end - begin))],
+                (rows.index(fault.where) - bar / 2.0, bar),
+                facecolors="none",
+                edgecolors=_TEXT,
+                hatch=_FAULT_HATCH,
+                linewidth=0.3,
+            )
+
+
+def _name_lanes(axes: Axes, names: Sequence[str]) -> None:
+    shown = [name if len(name) <= _NAME_LIMIT else f"{name[: _NAME_LIMIT - 1]}…" for name in names]
+    axes.set_yticks(range(len(names)), shown, fontsize=7.5, color=_TEXT, parse_math=False)
     axes.tick_params(axis="y", length=0.0)
     axes.tick_params(axis="x", labelsize=7.5, color=_EDGE, labelcolor=_TEXT, length=3.0)
     for side in ("top", "right", "left"):

@@ -4,13 +4,14 @@
 
     config.yaml        the configuration as run, every value given
     environment.json   versions, BLAS kernel, machine
+    simulation.json    what a simulation ran on: latency, loss, faults, the seed of what was drawn
     summary.json       the figures and the digest
     model.npz          W (a row a task), A where the algorithm has one, tasks, features, preprocessing
     records.csv        one row per task and round (or records.parquet)
     rounds.csv         one row per central step (or rounds.parquet)
     timeline.csv       one row per task and sync round: when its word was said and until when it waited, in seconds
-                       since the first task began; one more where a node went on after a crash (or timeline.parquet);
-                       the plain loop has no clock and writes none
+                       since the first task began, of a simulation by its clock; one more where a node went on after
+                       a crash (or timeline.parquet); the plain loop has no clock and writes none
     logs/              what the processes said
     nodes/             while it runs, and for nodes started by hand: each node's own folder
 """
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import os
 import platform
 import sys
@@ -41,9 +43,9 @@ from drom_net.metrics import Totals, total
 from drom_net.protocol.node import TIMES_DTYPE
 from drom_net.records import TASK_DTYPE, central_chain_of, central_dtype, peers_chain, run_digest, task_chain_of
 from drom_net.summary import TaskFigures, summarize, write_json
-from drom_net.timeline import begun_anew
+from drom_net.timeline import Disturbance, begun_anew
 
-NODES, LOGS = "nodes", "logs"
+NODES, LOGS, SIMULATION = "nodes", "logs", "simulation.json"
 Rows = npt.NDArray[np.void]
 _TIMELINE = TIMES_DTYPE.names or ()
 
@@ -94,6 +96,16 @@ def create_run_directory(path: Path) -> None:
         raise UsageError(f"{path} exists already and is not overwritten; choose another --out, or remove it") from None
     except OSError as error:
         raise UsageError(f"cannot make the run directory {path}: {error.strerror}") from None
+
+
+def require_format(file_format: str) -> None:
+    """Refuse a format of tables that cannot be written, before anything is computed for it.
+
+    Raises:
+        UsageError: A package is missing.
+    """
+    if file_format == "parquet":
+        _pyarrow()
 
 
 def free_run_directory(name: str) -> Path:
@@ -235,7 +247,7 @@ def write_results(
     """
     write_model(run_dir / "model.npz", tasks, **data_facts)
     write_records(run_dir, tasks, centrals, file_format=file_format)
-    write_timeline(run_dir, tasks, file_format=file_format)
+    write_timeline(run_dir, tasks, file_format=file_format, start_s=0.0 if driver == "simulation" else None)
     summary = summary_of(tasks, centrals, about=about | {"positive": data_facts["positive"]}, driver=driver)
     write_json(run_dir / "summary.json", summary)
     return summary
@@ -286,16 +298,23 @@ def write_records(
     per_round.write(run_dir / f"rounds.{file_format}")
 
 
-def write_timeline(run_dir: Path, tasks: Sequence[TaskOutcome], *, file_format: str = "csv") -> None:
-    """Write timeline.* as CSV or Parquet, in seconds since the earliest row; nothing where a task has no times."""
+def write_timeline(
+    run_dir: Path, tasks: Sequence[TaskOutcome], *, file_format: str = "csv", start_s: float | None = None
+) -> None:
+    """Write timeline.* as CSV or Parquet; nothing where a task has no times.
+
+    Args:
+        start_s: The time from which seconds are counted; None for that of the earliest row.
+    """
     times = [task.times for task in tasks if task.times is not None]
     if len(times) < len(tasks):
         return
-    start = min((float(rows["said_s"].min()) for rows in times if len(rows)), default=0.0)
+    if start_s is None:
+        start_s = min((float(rows["said_s"].min()) for rows in times if len(rows)), default=0.0)
     table = _Table(
         ["task", "name", *_TIMELINE],
         (
-            [index, task.name, t, *(round(second - start, 6) for second in seconds)]
+            [index, task.name, t, *(round(second - start_s, 6) for second in seconds)]
             for index, (task, rows) in enumerate(zip(tasks, times, strict=True))
             for t, *seconds in rows.tolist()
         ),
@@ -303,24 +322,69 @@ def write_timeline(run_dir: Path, tasks: Sequence[TaskOutcome], *, file_format: 
     table.write(run_dir / f"timeline.{file_format}")
 
 
-def read_timeline(run_dir: Path, names: Sequence[str]) -> list[Rows]:
-    """Each task's rows as protocol.node.TIMES_DTYPE, in seconds since the earliest of the run.
+def read_timeline(run_dir: Path, summary: dict[str, Any]) -> list[Rows]:
+    """Each task's rows as protocol.node.TIMES_DTYPE, in seconds by the clock of `write_timeline`.
+
+    Args:
+        summary: That of the run.
 
     Raises:
         UsageError: There is no timeline, or it is damaged.
     """
     if not any((run_dir / f"timeline.{suffix}").exists() for suffix in ("csv", "parquet")):
-        raise UsageError(f"{run_dir} has no timeline: the plain loop has no clock, and earlier versions wrote none")
-    per_task: list[list[tuple[object, ...]]] = [[] for _ in names]
+        if summary.get("driver") == "reference":
+            raise UsageError(f"{run_dir} has no timeline: the plain loop (--driver reference) has no clock")
+        raise UsageError(
+            f"{run_dir} has no timeline: timeline.csv is missing, which a run by driver {summary.get('driver')} writes"
+        )
+    tasks = summary["tasks"]
+    per_task: list[list[tuple[int, float, float, float]]] = [[] for _ in tasks]
     try:
         columns, table = _read_table(run_dir, "timeline")
         if columns != ["task", "name", *_TIMELINE]:
-            raise ValueError(f"its columns are {', '.join(columns)}")
-        for task, _, t, *seconds in table:
-            per_task[int(task)].append((int(t), *map(float, seconds)))
+            raise ValueError(
+                f"expected the columns task, name, {', '.join(_TIMELINE)}, got {', '.join(columns)[:80]!r}"
+            )
+        for number, (task, name, *times) in enumerate(table, start=2):
+            _add_times(per_task, [task["name"] for task in tasks], number, task, name, times)
+        for task, rows in zip(tasks, per_task, strict=True):
+            last = rows[-1][0] if rows else 0
+            if summary["status"] == "finished" and (not rows or last != task["rounds"]):
+                raise ValueError(
+                    f"expected rows of {task['name']} up to round {task['rounds']}, got up to round {last}"
+                )
         return [np.array(rows, dtype=TIMES_DTYPE) for rows in per_task]
-    except (ValueError, IndexError) as error:
+    except (ValueError, TypeError, csv.Error) as error:
         raise UsageError(f"the timeline in {run_dir} is damaged: {error}") from None
+
+
+def _add_times(
+    per_task: list[list[tuple[int, float, float, float]]],
+    names: Sequence[str],
+    number: int,
+    task: Any,
+    name: Any,
+    times: Sequence[Any],
+) -> None:
+    """A row of a timeline to those of its task.
+
+    Raises:
+        ValueError: It cannot be one.
+    """
+    try:
+        index, t, (said_s, idle_s, closed_s) = int(task), int(times[0]), map(float, times[1:])
+    except (ValueError, TypeError):
+        raise ValueError(f"row {number}: expected numbers, got {task}, {', '.join(map(str, times))}") from None
+    if not (0 <= index < len(names) and names[index] == name):
+        raise ValueError(f"row {number}: expected a task of the run with its name, got {task}, {name}")
+    rows = per_task[index]
+    before_t, before_s = (rows[-1][0], rows[-1][-1]) if rows else (0, 0.0)
+    if not (t >= before_t and before_s <= said_s <= idle_s <= closed_s < math.inf):
+        raise ValueError(
+            f"row {number}: expected times that go on from round {before_t} at {before_s:g} s, got round {t} at "
+            f"{said_s:g}, {idle_s:g} and {closed_s:g} s"
+        )
+    rows.append((t, said_s, idle_s, closed_s))
 
 
 def read_records(run_dir: Path, names: Sequence[str]) -> tuple[list[Rows], list[Rows], bool]:
@@ -348,7 +412,7 @@ def read_records(run_dir: Path, names: Sequence[str]) -> tuple[list[Rows], list[
             per_task[index_of[name]].append(fields)
         task_rows = [np.array(rows, dtype=TASK_DTYPE) for rows in per_task]
         return task_rows, *_read_rounds(run_dir, names)
-    except (ValueError, KeyError, IndexError) as error:
+    except (ValueError, TypeError, KeyError, IndexError, csv.Error) as error:
         raise UsageError(f"the records in {run_dir} are damaged: {error}") from None
 
 
@@ -421,6 +485,28 @@ def load_summary(run_dir: Path) -> dict[str, Any]:
     """
     missing = f"{run_dir} is not the directory of a finished run"
     return _read_json(run_dir / "summary.json", "tasks", "digest", missing=missing)
+
+
+def load_disturbances(run_dir: Path) -> list[Disturbance]:
+    """The faults of a simulated run, by its clock; none of another run.
+
+    Raises:
+        UsageError: simulation.json is damaged.
+    """
+    path = run_dir / SIMULATION
+    if not path.exists():
+        return []
+    found = _read_json(path, "partitions", "faults")
+    cuts = [{"what": "partition", "where": "network"} | cut for cut in found["partitions"]]
+    try:
+        return [
+            Disturbance(
+                one["what"], one["where"], float(one["from_s"]), float(math.inf if one["to_s"] is None else one["to_s"])
+            )
+            for one in [*cuts, *found["faults"]]
+        ]
+    except (KeyError, TypeError, ValueError) as error:
+        raise UsageError(f"{path} is damaged: {error}") from None
 
 
 def write_environment(path: Path, *, blas: str) -> None:
@@ -537,13 +623,22 @@ def _read_table(run_dir: Path, stem: str) -> tuple[list[str], Iterable[list[Any]
     path = run_dir / f"{stem}.csv"
     if path.exists():
         rows = _csv_rows(path)
-        return next(rows, []), rows
+        columns = next(rows, [])
+        return columns, _whole(rows, len(columns))
     path = run_dir / f"{stem}.parquet"
     if not path.exists():
         raise UsageError(f"{run_dir} has neither {stem}.csv nor {stem}.parquet")
     _, pq = _pyarrow()
     table = pq.read_table(path).to_pydict()
     return list(table), map(list, zip(*table.values(), strict=True))
+
+
+def _whole(rows: Iterable[list[str]], num_columns: int) -> Iterator[list[str]]:
+    """Raises ValueError where a row has another number of values than there are columns."""
+    for number, row in enumerate(rows, start=2):
+        if len(row) != num_columns:
+            raise ValueError(f"row {number}: expected {num_columns} values, got {len(row)}")
+        yield row
 
 
 def _csv_rows(path: Path) -> Iterator[list[str]]:

@@ -67,6 +67,18 @@ class Lane:
         return Spent(*(float((self.segments(kind) @ [-1.0, 1.0]).sum()) for kind in KINDS))
 
 
+@dataclass(frozen=True, slots=True)
+class Disturbance:
+    """A fault of a simulation."""
+
+    what: str
+    """crash, pause or partition."""
+    where: str
+    """The node's name, or network."""
+    from_s: float
+    to_s: float
+
+
 def begun_anew(rows: Rows) -> npt.NDArray[np.bool_]:
     """Which rows tell that a task went on after a crash, shape (n,): from the row before until then it was not there.
 

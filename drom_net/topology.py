@@ -779,6 +779,20 @@ def warnings_for(
     return list(_warnings(graph, tau, stream_lengths, names or [str(i) for i in range(graph.num_tasks)]))
 
 
+def tau_warnings(tau: int | Sequence[int], stream_lengths: Sequence[int], names: Sequence[str]) -> list[str]:
+    """Whose stream is too short for its tau: at most one sentence; arguments as for `warnings_for`."""
+    taus = [tau] * len(names) if isinstance(tau, int) else list(tau)
+    short = [
+        f"{name} ({length})"
+        for name, length, interval in zip(names, stream_lengths, taus, strict=True)
+        if interval > length
+    ]
+    if not short:
+        return []
+    longest = f"tau = {tau}" if isinstance(tau, int) else "tau"
+    return [f"{longest} is longer than the stream of {_some(short)}: such a task ends before its first sync round"]
+
+
 def _warnings(
     graph: Graph, tau: int | Sequence[int], stream_lengths: Sequence[int], names: Sequence[str]
 ) -> Iterator[str]:
@@ -790,15 +804,7 @@ def _warnings(
     if one_way := graph.one_way:
         shown = _some([f"{names[i]} has {names[j]}" for i, j in one_way])
         yield f"the graph is asymmetric: {shown} for a neighbor, but not the other way round"
-    taus = [tau] * num_tasks if isinstance(tau, int) else list(tau)
-    short = [
-        f"{names[i]} ({length})"
-        for i, (length, interval) in enumerate(zip(stream_lengths, taus, strict=True))
-        if interval > length
-    ]
-    if short:
-        longest = f"tau = {tau}" if isinstance(tau, int) else "tau"
-        yield f"{longest} is longer than the stream of {_some(short)}: such a task ends before its first sync round"
+    yield from tau_warnings(tau, stream_lengths, names)
     degrees = graph.degrees
     full = min(degrees) == num_tasks - 1
     if full and num_tasks > FULL_MESH_LIMIT:

@@ -11,9 +11,9 @@ from helpers import graph_of
 from drom_net.algorithms.base import SyncRounds
 from drom_net.errors import UsageError
 from drom_net.neighborhood import Neighborhood, neighborhoods
-from drom_net.plots import draw_timeline, draw_timelines
+from drom_net.plots import Timeline, draw_timeline, draw_timelines
 from drom_net.protocol.node import TIMES_DTYPE
-from drom_net.timeline import KINDS, Lane, Rows, Spent, make_lanes, peer_words, star_words
+from drom_net.timeline import KINDS, Disturbance, Lane, Rows, Spent, make_lanes, peer_words, star_words
 from drom_net.topology import GraphSchedule
 
 
@@ -174,12 +174,33 @@ def test_of_many_tasks_some_are_drawn_and_the_picture_says_so(tmp_path: Path) ->
 
 def test_several_runs_stand_above_each_other(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    draw_timelines([("one", steady(2)), ("two", steady(3))], tmp_path / "all.png", "", window=(0.5, 5.0))
+    draw_timelines(
+        [Timeline("one", steady(2)), Timeline("two", steady(3))], tmp_path / "all.png", "", window=(0.5, 5.0)
+    )
     assert (tmp_path / "all.png").read_bytes().startswith(b"\x89PNG")
-    draw_timelines([("one", steady(2)), ("two", steady(3))], tmp_path / "all.svg", "", window=(0.1, 0.9))
+    draw_timelines(
+        [Timeline("one", steady(2)), Timeline("two", steady(3))], tmp_path / "all.svg", "", window=(0.1, 0.9)
+    )
     text = (tmp_path / "all.svg").read_text()
     assert text.index("<!-- one -->") < text.index("<!-- two -->")
     assert text.count("milliseconds since all tasks had begun") == 1
+
+
+def test_faults_are_hatched_where_they_struck_and_named(tmp_path: Path) -> None:
+    """Of a simulation, by its clock; the default window is long enough for them."""
+    pytest.importorskip("matplotlib")
+    lanes = steady(40, begun_s=3.0)  # learning goes on until 213
+    faults = [Disturbance("crash", "site-7", 20.0, 50.0), Disturbance("partition", "network", 60.0, 170.0)]
+    draw_timeline(lanes, tmp_path / "a.svg", "", shown=2, faults=faults, virtual=True)
+    text = (tmp_path / "a.svg").read_text()
+    assert [task for task in range(40) if f"<!-- site-{task} -->" in text] == [0, 7, 39]
+    assert "<!-- network -->" in text
+    assert "crash (and what it lost), partition" in text
+    assert "seconds of the virtual clock" in text
+    assert "<!-- 150 -->" in text  # a tick of the axis
+    assert text.count("url(#h") >= 3  # the legend's and two on the lanes
+    draw_timeline(lanes, tmp_path / "b.svg", "", shown=2, virtual=True)
+    assert "url(#h" not in (tmp_path / "b.svg").read_text()
 
 
 @pytest.mark.parametrize(

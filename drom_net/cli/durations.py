@@ -12,7 +12,7 @@ import click
 from drom_net.cli.options import task_index
 from drom_net.errors import UsageError
 from drom_net.simulation.network import Distribution, Partition, parse_stragglers
-from drom_net.simulation.simulator import Crash, Pause
+from drom_net.simulation.simulator import Crash, Fault, Pause
 
 
 class Parsed(click.ParamType):  # type: ignore[type-arg]  # click 8.1 has no type argument
@@ -77,7 +77,7 @@ def read_partition(text: str, names: Sequence[str]) -> Partition:
     """``a,b|c@10s..20s``: from 10 s to 20 s the groups a, b and c are apart; others are one more group.
 
     Raises:
-        UsageError: It is none, or names no node.
+        UsageError: It is none, names no node, or one twice.
     """
     groups, at, times = text.partition("@")
     start, dots, end = times.partition("..")
@@ -90,6 +90,12 @@ def read_partition(text: str, names: Sequence[str]) -> Partition:
     except ValueError:
         raise UsageError(f'--partition: expected GROUP|GROUP@FROM..TO such as 0,1|2@10s..20s, got "{text}"') from None
     parts = [[_node(one, names, "--partition") for one in group.split(",")] for group in groups.split("|")]
+    nodes = [node for part in parts for node in part]
+    for node in nodes:
+        if nodes.count(node) > 1:
+            raise UsageError(f'--partition: expected each node in one group, got {names[node]} twice in "{text}"')
+    if len(parts) == 1 and len(nodes) == len(names):
+        raise UsageError(f'--partition: expected nodes that are apart, got all of them in one group in "{text}"')
     return Partition(tuple(frozenset(part) for part in parts), from_s, to_s)
 
 
@@ -100,7 +106,28 @@ def read_crash(text: str, names: Sequence[str]) -> Crash:
 
 def read_pause(text: str, names: Sequence[str]) -> Pause:
     """``site-3@5s+2s``: at 5 s it stands still for 2 s. Raises UsageError for what is none."""
-    return Pause(*_fault(text, names, "--pause"))
+    pause = Pause(*_fault(text, names, "--pause"))
+    if pause.for_s == 0.0:
+        raise UsageError(f'--pause: expected a time above 0 for which it stands still, got "{text}"')
+    return pause
+
+
+def refuse_faults_while_down(faults: Sequence[Fault], names: Sequence[str]) -> None:
+    """What strikes a node that a crash has taken down would not happen.
+
+    Raises:
+        UsageError: There is such a fault.
+    """
+    for crash in faults:
+        for other in faults:
+            if not isinstance(crash, Crash) or other is crash or other.node != crash.node:
+                continue
+            if crash.at_s <= other.at_s < crash.at_s + crash.back_after_s:
+                option = "--crash" if isinstance(other, Crash) else "--pause"
+                raise UsageError(
+                    f"{option}: expected a time at which {names[other.node]} is there, got {other.at_s:g} s: "
+                    f"it is down from {crash.at_s:g} s to {crash.at_s + crash.back_after_s:g} s"
+                )
 
 
 def _fault(text: str, names: Sequence[str], option: str) -> tuple[int, float, float]:

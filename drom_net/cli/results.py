@@ -21,8 +21,8 @@ from drom_net.data.preprocessing import Preprocessing
 from drom_net.data.rows import read_rows
 from drom_net.data.stream import SparseRows
 from drom_net.errors import DromNetError, UsageError
-from drom_net.plots import check_plot_file, draw_timeline, draw_timelines
-from drom_net.rundir import load_model, load_summary, read_timeline, recompute_digest, wrong_figures
+from drom_net.plots import Timeline, check_plot_file, draw_timelines
+from drom_net.rundir import load_disturbances, load_model, load_summary, read_timeline, recompute_digest, wrong_figures
 from drom_net.timeline import Lane
 
 
@@ -31,8 +31,16 @@ from drom_net.timeline import Lane
 @click.option(
     "--timeline", "picture", type=click.Path(path_type=Path), help="Draw who worked and waited when: .png or .svg."
 )
-@click.option("--from", "from_s", type=float, metavar="S", help="From so many seconds after all tasks had begun.")
-@click.option("--to", "to_s", type=float, metavar="S", help="To there; by default the first sync rounds.")
+@click.option(
+    "--from",
+    "from_s",
+    type=float,
+    metavar="S",
+    help="From so many seconds after all tasks had begun; of simulations, of the virtual clock.",
+)
+@click.option(
+    "--to", "to_s", type=float, metavar="S", help="To there; by default the first sync rounds, and all faults."
+)
 @options.as_json
 def show(
     run_dirs: tuple[Path, ...], picture: Path | None, from_s: float | None, to_s: float | None, as_json: bool
@@ -53,6 +61,10 @@ def show(
     if picture is not None:
         check_plot_file(picture)
     summaries = [load_summary(run_dir) for run_dir in run_dirs]
+    tasks = [{task["name"] for task in summary["tasks"]} for summary in summaries]
+    for run_dir, names in zip(run_dirs, tasks, strict=True):
+        if names != tasks[0]:
+            click.echo(f"warning: {run_dir} has other tasks than {run_dirs[0]}", err=True)
     if picture is not None:
         _draw(run_dirs, summaries, picture, (from_s, to_s))
     if as_json:
@@ -73,21 +85,30 @@ def _draw(
     picture: Path,
     window: tuple[float | None, float | None],
 ) -> None:
+    simulated = [summary["driver"] == "simulation" for summary in summaries]
+    names = {summary["name"] for summary in summaries}
     panels = [
-        (run_dir.absolute().name, _lanes(run_dir, summary))
-        for run_dir, summary in zip(run_dirs, summaries, strict=True)
+        Timeline(
+            run_dir.absolute().name + (" (simulated)" if its and not all(simulated) else ""),
+            _lanes(run_dir, summary),
+            [fault for fault in load_disturbances(run_dir) if fault.from_s <= summary["seconds"]],
+        )
+        for run_dir, summary, its in zip(run_dirs, summaries, simulated, strict=True)
     ]
+    title = names.pop() if len(names) == 1 else ""
     if len(panels) == 1:
-        draw_timeline(panels[0][1], picture, f"{summaries[0]['name']}: {summaries[0]['algorithm']}", window=window)
-    else:
-        names = {summary["name"] for summary in summaries}
-        draw_timelines(panels, picture, names.pop() if len(names) == 1 else "", window=window)
+        title = f"{title}: {summaries[0]['algorithm']}"
+        panels = [panels[0]._replace(title="")]
+    if all(simulated):
+        title += " (simulated)"
+    # Where a run of processes is among them all are drawn from when all of its tasks had begun.
+    draw_timelines(panels, picture, title.strip(), window=window, virtual=all(simulated))
 
 
 def _lanes(run_dir: Path, summary: dict[str, Any]) -> list[Lane]:
     """What each task of a run did when; who waited for whom follows from the configuration as run."""
     names = [task["name"] for task in summary["tasks"]]
-    rows = read_timeline(run_dir, names)
+    rows = read_timeline(run_dir, summary)
     config = load_config(run_dir / "config.yaml")
     return lanes(config, peer_graph(config, names), names, rows)
 

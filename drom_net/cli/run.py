@@ -29,7 +29,7 @@ from drom_net.cluster.run import run as run_prepared
 from drom_net.config import ClusterConfig, config_digest, load_config, peer_endpoints
 from drom_net.data.datasets import load_dataset
 from drom_net.errors import UsageError
-from drom_net.rundir import free_run_directory
+from drom_net.rundir import free_run_directory, require_format
 
 _PRIVATE = "a private local socket"
 
@@ -79,6 +79,7 @@ def run(
     Example:
       drom-net run configs/quickstart.yaml --set data.flip=0.1 --out runs/noisy
     """
+    require_format(file_format)
     prepared = load_and_prepare(file, overrides)
     warn_of_paper_parameters(prepared.config)
     if driver == "processes":
@@ -116,6 +117,8 @@ def check(file: Path, latency: float | None, round_s: float | None, overrides: t
       drom-net check configs/star-4.yaml
       drom-net check configs/ring-12.yaml --latency 20ms --round 5ms
     """
+    if round_s is not None and latency is None:
+        raise UsageError("--round tells with --latency which tau hides it, and that is not given")
     prepared = load_and_prepare(file, overrides)
     warn_of_paper_parameters(prepared.config)
     warn_of_sharing(prepared.config)

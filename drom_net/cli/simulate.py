@@ -18,9 +18,11 @@ from drom_net.cluster.plan import hiding_table, lanes
 from drom_net.cluster.prepare import Prepared, with_parameters
 from drom_net.cluster.progress import Progress
 from drom_net.cluster.run import begin_run_directory, end_run_directory
-from drom_net.cluster.simulate import Conditions, forecast
+from drom_net.cluster.simulate import Conditions, forecast, node_names
+from drom_net.errors import UsageError
 from drom_net.plots import check_plot_file, draw_timeline
 from drom_net.simulation.network import Distribution, NetworkSettings, Stragglers
+from drom_net.topology import tau_warnings
 
 
 @click.command()
@@ -69,6 +71,10 @@ from drom_net.simulation.network import Distribution, NetworkSettings, Straggler
     help="Peers: whether to run each exchange beside it, with tau = 1 and with FILE's.",
 )
 @click.option("--draw", type=click.Path(path_type=Path), help="Draw who did what when to this file, .png or .svg.")
+@click.option("--from", "from_s", type=float, metavar="S", help="Draw from there on, in seconds of the virtual clock.")
+@click.option(
+    "--to", "to_s", type=float, metavar="S", help="To there; by default the first sync rounds, and all faults."
+)
 @click.option("--out", type=click.Path(path_type=Path), help="Also write a run directory.")
 @options.overrides
 @options.as_json
@@ -90,6 +96,8 @@ def simulate(
     sim_seed: int,
     compare: bool,
     draw: Path | None,
+    from_s: float | None,
+    to_s: float | None,
     out: Path | None,
     overrides: tuple[str, ...],
     as_json: bool,
@@ -103,11 +111,12 @@ def simulate(
     Example:
       drom-net simulate configs/ring-12.yaml --latency 50ms --loss 0.01 --round 5ms --stragglers 10%:5x
     """
+    if draw is None and (from_s is not None or to_s is not None):
+        raise UsageError("--from and --to choose what --draw draws, which is not given")
     if draw is not None:
         check_plot_file(draw)
     prepared = load_and_prepare(file, overrides)
-    names = prepared.roster.tasks
-    nodes = names if prepared.graph is not None else (*names, "reducer")
+    names, nodes = prepared.roster.tasks, node_names(prepared)
     conditions = Conditions(
         network=NetworkSettings(
             latency=latency,
@@ -127,21 +136,40 @@ def simulate(
         detect_s=3.0 * prepared.config.timeouts.heartbeat_s,
         seed=sim_seed,
     )
+    durations.refuse_faults_while_down(conditions.faults, nodes)
+    round_mean_s = conditions.local_round_s(prepared)
+    for warning in _warnings(prepared, conditions):
+        click.echo(f"warning: {warning}", err=True)
+    if not round_mean_s and not quiet:
+        click.echo("local rounds take no time here; --round tells how long one takes", err=True)
+    if out is not None:
+        begin_run_directory(prepared, out, conditions)
     progress = choose_progress(as_json=as_json, quiet=quiet)
     progress.start(names, prepared.rounds)
     with progress if isinstance(progress, LiveProgress) else contextlib.nullcontext():
         found = forecast(prepared, conditions, progress)
         others = _others(prepared, conditions, progress) if compare else []
     if out is not None:
-        begin_run_directory(prepared, out)
         end_run_directory(prepared, out, found.tasks, found.centrals, driver="simulation")
-    for fault in conditions.faults:
-        if fault.at_s > found.figures["seconds"]:
-            click.echo(f"warning: the run was over before {fault.at_s:g} s: {fault} did not happen", err=True)
+    faults = conditions.disturbances(nodes)
+    for fault in faults:
+        if fault.from_s > found.figures["seconds"]:
+            of = f" of {fault.where}" if fault.what != "partition" else ""
+            click.echo(
+                f"warning: the run was over after {found.figures['seconds']:.4g} s: the {fault.what}{of} at "
+                f"{fault.from_s:g} s did not happen",
+                err=True,
+            )
     if draw is not None:
         rows = [task.times for task in found.tasks if task.times is not None]
-        draw_timeline(lanes(prepared.config, prepared.graph, names, rows), draw, _title(prepared, latency))
-    round_mean_s = conditions.local_round_s(prepared)
+        draw_timeline(
+            lanes(prepared.config, prepared.graph, names, rows),
+            draw,
+            _title(prepared, latency),
+            window=(from_s, to_s),
+            faults=[fault for fault in faults if fault.from_s <= found.figures["seconds"]],
+            virtual=True,
+        )
     hiding = hiding_table(prepared.config, latency.mean, round_mean_s) if prepared.graph and round_mean_s else []
     if as_json:
         more = {"run_directory": str(out) if out else None, "picture": str(draw) if draw else None}
@@ -175,6 +203,20 @@ def _others(prepared: Prepared, conditions: Conditions, progress: Progress) -> l
 _SHOWN = ("seconds", "waiting_share", "messages", "bytes_sent", "error_rate")
 
 
+def _warnings(prepared: Prepared, conditions: Conditions) -> list[str]:
+    """What of the plan will not be as it was meant."""
+    found = []
+    if prepared.graph is not None:
+        tau = prepared.config.algorithm.parameters.tau
+        lengths = [stream.num_examples for stream in prepared.streams]
+        found += tau_warnings(tau, lengths, prepared.roster.tasks)
+    num_tasks = len(prepared.roster.tasks)
+    for some in conditions.stragglers:
+        if round(some.share * num_tasks) == 0:
+            found.append(f"--stragglers: {100 * some.share:g} % of {count_of(num_tasks, 'task')} is none")
+    return found
+
+
 def _title(prepared: Prepared, latency: Distribution) -> str:
     parameters = prepared.config.algorithm.parameters
     how = f", tau {parameters.tau}, {parameters.exchange}" if prepared.graph is not None else ""
@@ -190,10 +232,13 @@ def _print(prepared: Prepared, totals: dict[str, Any], others: Sequence[dict[str
     waits = [task["waiting_s"] / (task["learning_s"] or 1.0) for task in totals["tasks"]]
     names = [task["name"] for task in totals["tasks"]]
     least, most = min(range(len(waits)), key=waits.__getitem__), max(range(len(waits)), key=waits.__getitem__)
-    click.echo(
-        f"waiting {_percent(totals['waiting_share'])} of the time: from {_percent(waits[least])} ({names[least]}) "
-        f"to {_percent(waits[most])} ({names[most]})"
-    )
+    if totals["waiting_share"] is None:
+        click.echo("nothing took any time, so nobody waited")
+    else:
+        click.echo(
+            f"waiting {_percent(totals['waiting_share'])} of the time: from {_percent(waits[least])} ({names[least]}) "
+            f"to {_percent(waits[most])} ({names[most]})"
+        )
     faults = [f"{key} {totals[key]}" for key in ("lost", "doubled", "crashes") if totals[key]]
     click.echo(
         f"{count_of(totals['messages'], 'message')}, {size(totals['bytes_sent'])}"

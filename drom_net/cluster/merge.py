@@ -15,6 +15,7 @@ from drom_net.rundir import (
     read_data_facts,
     read_peer_central_outcome,
     read_task_outcome,
+    require_format,
     write_results,
 )
 from drom_net.runtime.spec import NodeSpec
@@ -30,6 +31,7 @@ def merge_nodes(folders: Sequence[Path], out: Path, *, file_format: str) -> dict
     Raises:
         UsageError: A node is missing, is there twice, has not ended, or belongs to another run.
     """
+    require_format(file_format)
     found = _find_nodes(folders)
     first = found.get("reducer") or next(iter(found.values()))
     spec = NodeSpec.read(first / "spec.json")

@@ -30,6 +30,7 @@ from drom_net.reference import AfterRound, PeersResult, ReferenceResult, run_ref
 from drom_net.rundir import (
     LOGS,
     NODES,
+    SIMULATION,
     CentralOutcome,
     TaskOutcome,
     create_run_directory,
@@ -44,6 +45,7 @@ from drom_net.rundir import (
 )
 from drom_net.runtime.spec import NodeSpec
 from drom_net.simulation.simulator import Simulator
+from drom_net.summary import write_json
 from drom_net.topology import resolve
 
 _SOCKET_PATH_LIMIT = 100  # bytes; the system's own limit for a socket's path is 107
@@ -73,13 +75,14 @@ def run(
         NodeFailedError: A node ended with an error.
         ConfigError: The learner sends examples to other sites, and the configuration does not allow it.
     """
+    conditions = (conditions or Conditions()) if driver == "simulation" else None
     if driver == "processes":
         check_sharing(prepared.config)
-    begin_run_directory(prepared, out)
+    begin_run_directory(prepared, out, conditions)
     progress.start(prepared.roster.tasks, prepared.rounds)
     with Interruption() as interruption:
-        if driver == "simulation":
-            tasks, centrals = _run_as_simulation(prepared, conditions or Conditions(), progress, interruption)
+        if conditions is not None:
+            tasks, centrals = _run_as_simulation(prepared, conditions, progress, interruption)
         elif driver == "reference":
             tasks, centrals = _run_as_loop(prepared, progress, interruption)
         else:
@@ -88,8 +91,11 @@ def run(
     return summary, interruption.exit_code
 
 
-def begin_run_directory(prepared: Prepared, out: Path) -> None:
+def begin_run_directory(prepared: Prepared, out: Path, conditions: Conditions | None = None) -> None:
     """Make the run directory, with what is known before the run.
+
+    Args:
+        conditions: What a simulation runs on; None for the other drivers.
 
     Raises:
         UsageError: There is something already.
@@ -100,6 +106,8 @@ def begin_run_directory(prepared: Prepared, out: Path) -> None:
         config = dataclasses.replace(config, topology=resolve(config.topology, prepared.graph.union))
     (out / "config.yaml").write_text(to_yaml(config))
     write_environment(out / "environment.json", blas=blas_kernel())
+    if conditions is not None:
+        write_json(out / SIMULATION, conditions.to_json(prepared))
 
 
 def end_run_directory(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
@@ -20,6 +21,7 @@ from drom_net.runtime.build import Life, build_peer, build_reducer, build_worker
 from drom_net.simulation.checks import PeersChecks, StarChecks
 from drom_net.simulation.network import Distribution, NetworkSettings, Stragglers, draw_factors, generator
 from drom_net.simulation.simulator import Crash, Fault, Simulator, peers_wiring, star_wiring
+from drom_net.timeline import Disturbance
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,50 @@ class Conditions:
     def local_round_s(self, prepared: Prepared) -> float:
         """How long a local round takes on the average, where there is no straggler."""
         return prepared.config.data.pace_s if self.round_s is None else self.round_s.mean
+
+    def disturbances(self, nodes: Sequence[str]) -> list[Disturbance]:
+        """All faults, in order of time; `nodes` are the names, with a star's reducer behind the tasks."""
+        found = [Disturbance("partition", "network", cut.from_s, cut.to_s) for cut in self.network.partitions]
+        for fault in self.faults:
+            what, for_s = ("crash", fault.back_after_s) if isinstance(fault, Crash) else ("pause", fault.for_s)
+            found.append(Disturbance(what, nodes[fault.node], fault.at_s, fault.at_s + for_s))
+        return sorted(found, key=lambda fault: fault.from_s)
+
+    def to_json(self, prepared: Prepared) -> dict[str, Any]:
+        """What a run directory keeps of it; times in seconds are those of the virtual clock."""
+        nodes, network = node_names(prepared), self.network
+        factors = draw_factors(self.stragglers, len(prepared.roster.tasks), self.seed)
+        return {
+            "sim_seed": self.seed,
+            "latency": str(network.latency),
+            "bandwidth_bytes_per_s": network.bandwidth_bytes_per_s
+            if math.isfinite(network.bandwidth_bytes_per_s)
+            else None,
+            "loss": network.loss,
+            "duplicate": network.duplicate,
+            "reorder": network.reorder,
+            "round": str(self.round_s or Distribution("constant", prepared.config.data.pace_s)),
+            "central": str(self.central_s),
+            "stragglers": [asdict(some) for some in self.stragglers],
+            "slow_tasks": {nodes[task]: factor for task, factor in enumerate(factors) if factor != 1.0},
+            "detect_s": self.detect_s,
+            "partitions": [
+                {"groups": [[nodes[node] for node in sorted(group)] for group in cut.groups]}
+                | {"from_s": cut.from_s, "to_s": cut.to_s}
+                for cut in network.partitions
+            ],
+            "faults": [
+                asdict(fault) | {"to_s": fault.to_s if math.isfinite(fault.to_s) else None}
+                for fault in self.disturbances(nodes)
+                if fault.what != "partition"
+            ],
+        }
+
+
+def node_names(prepared: Prepared) -> tuple[str, ...]:
+    """The nodes of a simulation in their order: the tasks, and behind them the reducer of a star."""
+    names = prepared.roster.tasks
+    return names if prepared.graph is not None else (*names, "reducer")
 
 
 def build_simulator(prepared: Prepared, conditions: Conditions) -> Simulator:

@@ -84,6 +84,8 @@ class _Neighbor:
     """When it was last heard of."""
     was_lost: bool = False
     """Its connection was lost before: it may have been started anew, and not know who we are."""
+    down: bool = False
+    """Its connection is lost now."""
     incarnation: int = 0
     """That of its Hello."""
     words: dict[int, Contribution] = field(default_factory=dict)
@@ -174,6 +176,10 @@ class Peer(Tray):
         self._since = self._idle_since = self._asked_at = 0.0
         self._now = 0.0
         self._give_up_at = self._first_lost_at = math.inf
+        self._lost_all = ""
+        """That it was started anew in the middle of a run, and cannot go on; empty where it was not."""
+        self._told_so: set[int] = set()
+        """Neighbors that have been told so."""
         self._round_end: Snapshot | None = None
         """Our own part of a snapshot, as of the last sync round that was closed."""
         self._changed = False
@@ -305,6 +311,7 @@ class Peer(Tray):
             return
         neighbor = self._neighbors[task]
         neighbor.was_lost = neighbor.was_lost or not connected
+        neighbor.down = not connected
         if not neighbor.joined:
             return
         ours_done = self.state in (PeerState.FINISHING, PeerState.FINISHED)  # this wait has a bound of its own
@@ -385,23 +392,28 @@ class Peer(Tray):
         neighbor = self._neighbors.get(hello.task)
         if not reason and (neighbor is None or hello.task < self._task):
             reason = f"{self.names[hello.task]} is no neighbor that connects to {me}"
-        # Only where nodes come back with what they had may a later one take the place of one that is there.
-        anew = neighbor is not None and hello.incarnation > neighbor.incarnation and self._round_end is not None
-        if not reason and neighbor is not None and neighbor.address not in ("", sender) and not anew:
-            reason = f"{self.names[hello.task]} is already here"
+        who = None
         if not reason and neighbor is not None and neighbor.address != sender:  # else it was said long ago, or again
-            reason = self._forgotten(hello)
+            if self._is_here(hello, neighbor):
+                reason = f"{self.names[hello.task]} is already here"
+            elif (who := self._started_anew(hello)) is not None:
+                reason = (
+                    f"{self.names[hello.task]} is in round {hello.round}, {me} in round {self.round}: "
+                    f"{self.names[who]} was started anew, and what it had is lost"
+                )
         if not reason and self._task_at.get(sender, hello.task) != hello.task:
             reason = f"it has joined as {self.names[self._task_at[sender]]} already"
         if reason or neighbor is None:
             self._outbox.append(Envelope(sender, Reject(reason)))
             self._events.append(Refused(sender, reason))
+            if who is not None:
+                self._cannot_go_on(hello.task, reason, ours=who == self._task)
             return
         if neighbor.address not in ("", sender):  # the connection of an earlier incarnation
             del self._task_at[neighbor.address]
             neighbor.give_up_at = math.inf
             self._first_lost_at = min(entry.give_up_at for entry in self._neighbors.values())
-        neighbor.address, neighbor.incarnation = sender, hello.incarnation
+        neighbor.address, neighbor.incarnation, neighbor.down = sender, hello.incarnation, False
         self._task_at[sender] = hello.task
         self._say(hello.task, Welcome(self._identity.run_id))
         difference = self._identity.difference(hello, self.names[hello.task], me=me)
@@ -409,28 +421,58 @@ class Peer(Tray):
             self._events.append(Warned(difference))
         self._on_joined(hello.task)
 
-    def _forgotten(self, hello: Hello) -> str:
-        """Why a neighbor that says hello and this peer can't go on together; empty where they can.
+    def _is_here(self, hello: Hello, neighbor: _Neighbor) -> bool:
+        """Whether a neighbor that says hello has joined from another address, and is there still."""
+        return bool(neighbor.address) and not neighbor.down and not self._comes_back(hello, neighbor)
 
-        One of the two was started anew without a snapshot: it would have to know, or to hear again, what is gone.
+    def _comes_back(self, hello: Hello, neighbor: _Neighbor) -> bool:
+        # Only where nodes come back with what they had may a later one take the place of one that is there.
+        return hello.incarnation > neighbor.incarnation and self._round_end is not None
+
+    def _started_anew(self, hello: Hello) -> int | None:
+        """Which of a neighbor that says hello and this peer has lost what it had; None where they can go on together.
+
+        It was started anew without a snapshot: it would have to know, or to hear again, what is gone.
         """
         hood, neighbor = self.neighborhood, self._neighbors[hello.task]
+        if (
+            neighbor.address
+            and not self._comes_back(hello, neighbor)
+            and (neighbor.heard or neighbor.done or self._said)
+        ):
+            return hello.task  # another process, and words were said already
         theirs, delayed = hood.syncs[hello.task], self._exchange == "delayed"
-        rounds = f"{self.names[hello.task]} is in round {hello.round}, {self.names[self._task]} in round {self.round}"
         used = theirs.last(hello.round - 1) if hello.round else 0  # it has closed that sync round
         used = theirs.last(used - 1) if delayed and used else used
         while used and len(hood.cycle) > 1 and hello.task not in hood.members(used):
             used = theirs.last(used - 1)
         word = min(self._sync.last(used), self._last_word or used)
         if word > self._sync.next(self.round + 1):
-            return f"{rounds}: {self.names[self._task]} was started anew, and what it had is lost"
+            return self._task
         wanted = theirs.next(hello.round + 1)
         if neighbor.done or (neighbor.last is not None and wanted > neighbor.last):
-            return ""  # it will need no word of ours
+            return None  # it will need no word of ours
         word = self._sync.last(wanted)  # delayed it needs an earlier one first, and then this one
         if word and word not in self._said and word < max(self._said, default=0) and self._is_told(hello.task, word):
-            return f"{rounds}: {self.names[hello.task]} was started anew, and what it had is lost"
-        return ""
+            return hello.task
+        return None
+
+    def _cannot_go_on(self, task: int, why: str, *, ours: bool) -> None:
+        """A neighbor that was refused and this peer cannot go on together: one of them has lost what it had."""
+        neighbor = self._neighbors[task]
+        if ours and self.state is PeerState.JOINING:
+            # Not at once: all that connect to us are told why, and need not wait for us until lost_s.
+            if not self._lost_all:
+                self._lost_all = why
+                self._give_up_at = min(self._give_up_at, self._now + self._timeouts.linger_s)
+            self._told_so.add(task)
+            if all(other in self._told_so for other in self._neighbors if other > self._task):
+                self._give_up()
+        elif self.state is PeerState.FINISHING:
+            neighbor.confirmed = True
+            self._finish_if_all_have_confirmed()
+        elif not ours and not neighbor.done:
+            self._end_run(why)
 
     def _on_joined(self, task: int) -> None:
         if self._neighbors[task].joined:
@@ -702,6 +744,8 @@ class Peer(Tray):
         self._finish_if_all_have_confirmed()
 
     def _give_up(self) -> None:
+        if self._lost_all:
+            self._end_run(self._lost_all)
         if self.state is PeerState.JOINING:
             missing = named(self.names, self._not_joined())
             self._end_run(f"{missing} did not join within {self._timeouts.join_s:g} s (timeouts.join_s)")

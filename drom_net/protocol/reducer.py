@@ -55,6 +55,8 @@ class _Member:
     """Where it speaks from; empty until it has joined."""
     incarnation: int = 0
     """That of its Hello."""
+    down: bool = False
+    """Its connection is lost now."""
     pull: Pull | None = None
     """What it was answered last; a task that has ended may ask for it when the round is long over."""
     ended: Ended | None = None
@@ -102,6 +104,10 @@ class Reducer(Tray):
         self._round = _Round(1, 0.0, set())
         self._stall = Asking(timeouts.stall_s, math.inf)
         self._join_by = math.inf
+        self._lost_all = ""
+        """That it was started anew in the middle of a run, and cannot go on; empty where it was not."""
+        self._told_so: set[int] = set()
+        """Tasks that have been told so."""
         self._pushing = set(range(len(self._members)))
         """Tasks that take part in sync rounds: all until their last push."""
         self._lost: dict[int, float] = {}
@@ -168,6 +174,8 @@ class Reducer(Tray):
                 self._refuse(task, f"a {type(message).__name__} is nothing a worker says")
 
     def on_timer(self, now: float) -> None:
+        if now >= self._join_by and self._lost_all:
+            self._give_up(self._lost_all)
         if now >= self._join_by:
             missing = named(self.names, self._not_joined())
             self._give_up(f"{missing} did not join within {self._timeouts.join_s:g} s (timeouts.join_s)")
@@ -191,6 +199,7 @@ class Reducer(Tray):
         task = self._task_at.get(address)
         if task is None:
             return
+        self._members[task].down = not connected
         if self._members[task].ended is not None or connected == (task not in self._lost):
             return
         if connected:
@@ -230,10 +239,12 @@ class Reducer(Tray):
     # Joining
 
     def _on_hello(self, sender: str, hello: Hello, now: float) -> None:
-        reason = self._why_not(sender, hello)
+        reason, who = self._why_not(sender, hello)
         if reason:
             self._outbox.append(Envelope(sender, Reject(reason)))
             self._events.append(Refused(sender, reason))
+            if who is not None:
+                self._cannot_go_on(hello.task, reason, now, ours=who == _ME)
             return
         self._outbox.append(Envelope(sender, Welcome(self._identity.run_id)))
         member = self._members[hello.task]
@@ -243,7 +254,7 @@ class Reducer(Tray):
         if member.address:  # the connection of an earlier incarnation
             del self._task_at[member.address]
             self._lost.pop(hello.task, None)
-        member.address, member.incarnation = sender, hello.incarnation
+        member.address, member.incarnation, member.down = sender, hello.incarnation, False
         self._task_at[sender] = hello.task
         self._feature_digest = hello.feature_digest
         self._events.append(Joined(hello.task))
@@ -255,36 +266,50 @@ class Reducer(Tray):
             self._round.opened_at = now  # the wait of those who came early is over
             self._stall.start(now)
 
-    def _why_not(self, sender: str, hello: Hello) -> str:
-        """Why a worker may not join; empty when it may."""
+    def _why_not(self, sender: str, hello: Hello) -> tuple[str, str | None]:
+        """(why a worker may not join; empty when it may, who of the two was started anew, if it is that)."""
         why_not = self._identity.disagreement(hello, self.names, me=_ME, feature_digest=self._feature_digest)
         if why_not:
-            return why_not
+            return why_not, None
         name = self.names[hello.task]
         member = self._members[hello.task]
         # Only where nodes come back with what they had may a later one take the place of one that is there.
-        anew = hello.incarnation > member.incarnation and self._round_end is not None
-        if member.address not in ("", sender) and not anew:
-            return f"{name} is already here"
-        if member.address != sender and (why_not := self._forgotten(hello)):  # else it was said long ago, or again
-            return why_not
+        comes_back = hello.incarnation > member.incarnation and self._round_end is not None
+        if member.address not in ("", sender) and not member.down and not comes_back:
+            return f"{name} is already here", None
+        if member.address != sender and (who := self._started_anew(hello)):  # else it was said long ago, or again
+            rounds = f"{name} is in round {hello.round}, the reducer in round {self._round.number}"
+            return f"{rounds}: {who} was started anew, and what it had is lost", who
         known = self._task_at.get(sender, hello.task)
         if known != hello.task:
-            return f"it has joined as {self.names[known]} and cannot be {name} too"
-        return ""
+            return f"it has joined as {self.names[known]} and cannot be {name} too", None
+        return "", None
 
-    def _forgotten(self, hello: Hello) -> str:
-        """Why the two cannot go on together, as one was started anew without a snapshot; empty where they can."""
+    def _started_anew(self, hello: Hello) -> str | None:
+        """Which of the two has lost what it had, as it was started anew without a snapshot; None where they can go on
+        together."""
         begun, name = self._round.number, self.names[hello.task]
-        rounds = f"{name} is in round {hello.round}, the reducer in round {begun}"
         if self._push_vectors and hello.round > begun:
-            return f"{rounds}: the reducer was started anew, and what it had is lost"
+            return _ME
         # Who goes on from a snapshot may have lost the round of its last push: of that the pull is kept, or comes.
         pull = self._members[hello.task].pull
         heard = begun if hello.task in self._round.contributions else pull.round if pull else 0
         if self._push_vectors and hello.round + 1 < heard:
-            return f"{rounds}: {name} was started anew, and what it had is lost"
-        return ""
+            return name
+        return None
+
+    def _cannot_go_on(self, task: int, why: str, now: float, *, ours: bool) -> None:
+        """A worker that was refused and the reducer cannot go on together: one of them has lost what it had."""
+        if ours and math.isfinite(self._join_by):
+            # Not at once: all are told why, and need not wait for us until lost_s.
+            if not self._lost_all:
+                self._lost_all = why
+                self._join_by = min(self._join_by, now + self._timeouts.linger_s)
+            self._told_so.add(task)
+            if len(self._told_so) == len(self._members):
+                self._give_up(why)
+        elif not ours and self._members[task].ended is None:
+            self._give_up(why)
 
     # Rounds
 

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from drom_net.errors import RemoteError
 from drom_net.protocol.codec import Frames, decode, encode
+from drom_net.protocol.messages import Hello
 from drom_net.protocol.node import Event, Node, Refused
 
 _LOOK_EVERY_S = 0.25
@@ -52,8 +53,7 @@ def drive(
             if now >= look_at:  # also in a busy stretch, but not in each of its rounds
                 look_at = now + _LOOK_EVERY_S
                 # Before timers: who was suspended must not give up what has been connected again meanwhile.
-                for address, connected in transport.connection_changes():
-                    node.on_connection(address, connected, now)
+                _tell_connections(node, transport, now)
                 if look():
                     node.stop()
                     return False
@@ -80,10 +80,18 @@ def drive(
             except RemoteError as error:
                 on_event(Refused(sender, str(error)))
                 continue
+            if isinstance(message, Hello):
+                # It may come from who takes the place of another: that one's connection was lost before.
+                _tell_connections(node, transport, now)
             node.receive(sender, message, now)
             due = -math.inf
     finally:
         flush(node, transport, on_event)
+
+
+def _tell_connections(node: Node, transport: Transport, now: float) -> None:
+    for address, connected in transport.connection_changes():
+        node.on_connection(address, connected, now)
 
 
 def flush(node: Node, transport: Transport, on_event: Callable[[Event], None]) -> None:

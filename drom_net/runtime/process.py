@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import shutil
@@ -108,12 +109,13 @@ def _run_worker(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
         saved = [(records, worker.take_records), (times, _wall(worker))]
         teller = _Teller(reporter, saved, stop, lambda: _worker_figures(worker))
         finished, error = _drive(worker, transport, teller, dim=spec.dim)
+        seconds = time.monotonic() - started  # the goodbye is over; to close is no part of the run
         teller.save()
         sent, received = transport.bytes_sent, transport.bytes_received
     if error is not None and worker.round == 0:
         raise error
     assert worker.result is not None
-    _write_task_result(spec, worker.result, finished, worker.round, (sent, received), started, run_id=worker.run_id)
+    _write_task_result(spec, worker.result, finished, worker.round, (sent, received), seconds, run_id=worker.run_id)
     if error is not None:
         raise error
     reporter.progress(**_worker_figures(worker))
@@ -148,9 +150,9 @@ def _run_peer(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
             expected=len(neighbors),
         )
         finished, error = _drive(peer, transport, teller, dim=spec.dim)
+        seconds = time.monotonic() - max(started, teller.first_joined_at)
         teller.save()
         sent, received = transport.bytes_sent, transport.bytes_received
-        started = max(started, teller.first_joined_at)
     if error is not None and peer.round == 0:
         raise error
     assert peer.result is not None
@@ -160,7 +162,7 @@ def _run_peer(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
         finished,
         peer.round,
         (sent, received),
-        started,
+        seconds,
         run_id=peer.run_id,
         central_chain=peer.central_chain.hex(),
         members=peer.neighborhood.everybody,
@@ -190,7 +192,7 @@ def _write_task_result(
     finished: bool,
     rounds: int,
     moved: tuple[int, int],
-    started: float,
+    seconds: float,
     **more: object,
 ) -> None:
     """What a task leaves in its folder: its vectors, and all else in result.json."""
@@ -206,7 +208,7 @@ def _write_task_result(
         "totals": result.totals.to_list(),
         "bytes_sent": moved[0],
         "bytes_received": moved[1],
-        "seconds": time.monotonic() - started,
+        "seconds": seconds,
     }
     write_json(out / "result.json", document | more)
 
@@ -278,8 +280,13 @@ def _drive(
 
 def _forget_if_nothing_was_learned(spec: NodeSpec) -> None:
     """A node by hand that never got to learn leaves no folder that would be in the way of the next try."""
-    if not spec.parent and not (Path(spec.out) / "result.json").exists():
-        shutil.rmtree(spec.out, ignore_errors=True)
+    folder = Path(spec.out)
+    if spec.parent or (folder / "result.json").exists():
+        return
+    shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.suppress(OSError):  # others may have theirs beside it
+        folder.parent.rmdir()
+        folder.parent.parent.rmdir()
 
 
 def summarize_star(

@@ -170,6 +170,8 @@ class RouterTransport(_Transport):
         """More than one where messages of a closed connection were read when its descriptor was in use again."""
         self._connected_fds: set[int] = set()
         self._changes: list[tuple[str, bool]] = []
+        self._endpoint_of: dict[str, str] = {}
+        """Where this one has connected to, by address."""
         self._bytes: dict[str, list[int]] = {}
         self.is_member: Callable[[str], bool] = lambda _: True
         """Whose bytes are still counted after their connection has gone; strangers come and go without end."""
@@ -198,6 +200,18 @@ class RouterTransport(_Transport):
             self._socket.connect(endpoint)
         except zmq.ZMQError as error:
             raise ClusterError(f"cannot connect to {endpoint}: {os.strerror(error.errno or 0)}") from None
+        self._endpoint_of[address] = endpoint
+
+    def close(self) -> None:
+        """As above, but what is left for those who have gone, or never spoke, is dropped."""
+        # libzmq keeps it for an endpoint that it connects to, and would wait for that one to come back.
+        self._follow_connections()
+        self._socket.setsockopt(zmq.LINGER, 0)
+        for address, endpoint in self._endpoint_of.items():
+            if address not in self._fd_of:
+                self._socket.disconnect(endpoint)
+        self._socket.setsockopt(zmq.LINGER, _LINGER_MS)
+        super().close()
 
     def send(self, address: str, frames: Frames) -> None:
         """Send, or drop what cannot be sent: whoever misses it asks again."""

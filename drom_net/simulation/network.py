@@ -66,6 +66,17 @@ class Distribution:
         second = float(parameters[1]) if kind == "lognormal" else _seconds(parameters[1])
         return None if second is None else cls(kind, first, second)
 
+    def __str__(self) -> str:
+        """As `parse` reads it."""
+        first, second = f"{self.first:.12g}s", f"{self.second:.12g}s"
+        if self.kind == "constant":
+            return first
+        if self.kind == "uniform":
+            return f"{first}..{second}"
+        if self.kind == "exponential":
+            return f"exponential({first})"
+        return f"{self.kind}({first},{second.rstrip('s') if self.kind == 'lognormal' else second})"
+
     def draw(self, rng: random.Random) -> float:
         kind = self.kind
         if kind == "constant":
@@ -231,7 +242,7 @@ def parse_stragglers(text: str) -> tuple[Stragglers, ...]:
     """From ``10%:5x`` or ``10%:5x, 1%:20x``; an empty text is none.
 
     Raises:
-        ValueError: The text is something else, or the shares are more than 100 % together.
+        ValueError: The text is something else, a number is 0, or the shares are more than 100 % together.
     """
     found = []
     for part in filter(None, (part.strip() for part in text.split(","))):
@@ -239,6 +250,8 @@ def parse_stragglers(text: str) -> tuple[Stragglers, ...]:
         if match is None:
             raise ValueError(f'expected shares and how much slower they are, such as 10%:5x, got "{part}"')
         found.append(Stragglers(float(match[1]) / 100.0, float(match[2])))
+        if not (found[-1].share > 0.0 and 0.0 < found[-1].factor < math.inf):
+            raise ValueError(f'expected a share and a factor above 0, got "{part}"')
     if sum(one.share for one in found) > 1.0 + 1e-9:
         raise ValueError(f'expected shares of at most 100 % together, got "{text}"')
     return tuple(found)

@@ -220,7 +220,7 @@ def test_the_loop_has_no_timeline_and_show_says_so(tmp_path: Path, capsys: pytes
     assert [(task["waiting_s"], task["learning_s"]) for task in summary["tasks"]] == [(None, None)] * 3
     code, out, err = call(capsys, "show", "run", "--timeline", "a.png")
     assert (code, out) == (2, "")
-    assert err == "error: run has no timeline: the plain loop has no clock, and earlier versions wrote none\n"
+    assert err == "error: run has no timeline: the plain loop (--driver reference) has no clock\n"
     assert not (tmp_path / "a.png").exists()
 
 
@@ -256,11 +256,153 @@ def test_show_draws_the_timeline(file_format: str, tmp_path: Path, capsys: pytes
 def test_a_damaged_timeline_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib")
     call(capsys, "run", str(make_sites(tmp_path)), "--driver", "reference", "--out", "run", "-q")
-    for text in ("task,name\n", "task,name,round,said_s,idle_s,closed_s\n0,a,x,0,0,0\n", ""):
-        (tmp_path / "run" / "timeline.csv").write_text(text)
+    write_times(tmp_path / "run")
+    path = tmp_path / "run" / "timeline.csv"
+    whole = path.read_bytes()
+    head, *rows = whole.splitlines(keepends=True)
+    for content, reason in (
+        (b"", "expected the columns task, name, round, said_s, idle_s, closed_s, got ''"),
+        (b"task,name\n", "expected the columns task, name, round, said_s, idle_s, closed_s, got 'task, name'"),
+        (head, "expected rows of a up to round 30, got up to round 0"),
+        (head + b"".join(rows[:4]), "expected rows of b up to round 30, got up to round 0"),
+        (whole[:-2], "row 10: expected times that go on from round 1 at 4.5 s"),
+        (whole[:-9], "row 10: expected 6 values, got 4"),
+        (head + b"0,a,x,0,0,0\n", "row 2: expected numbers, got 0, x, 0, 0, 0"),
+        (
+            head + b"0,a,0,nan,0,0\n",
+            "row 2: expected times that go on from round 0 at 0 s, got round 0 at nan, 0 and 0 s",
+        ),
+        (head + b"0,a,0,-1,0,0\n", "row 2: expected times that go on from round 0 at 0 s"),
+        (head + b"0,a,0,0,0,inf\n", "row 2: expected times that go on from round 0 at 0 s"),
+        (head + b"-1,c,0,0,0,0\n", "row 2: expected a task of the run with its name, got -1, c"),
+        (head + b"0,b,0,0,0,0\n", "row 2: expected a task of the run with its name, got 0, b"),
+        (b"\x00\x01\xff" * 40, ""),
+    ):
+        path.write_bytes(content)
         code, _, err = call(capsys, "show", "run", "--timeline", "a.png")
         assert code == 2
-        assert err.startswith("error: the timeline in run is damaged: ")
+        assert err.startswith(f"error: the timeline in run is damaged: {reason}"), err
+    path.unlink()
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    (tmp_path / "run" / "summary.json").write_text(json.dumps(summary | {"driver": "processes"}))
+    code, _, err = call(capsys, "show", "run", "--timeline", "a.png")
+    assert (code, err) == (
+        2,
+        "error: run has no timeline: timeline.csv is missing, which a run by driver processes writes\n",
+    )
+    assert not (tmp_path / "a.png").exists()
+
+
+def test_runs_of_different_tasks_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, tasks in (("two", "2"), ("three", "3")):
+        (tmp_path / "some.yaml").write_text(
+            f"algorithm: {{name: local}}\ndata: {{dataset: synthetic, tasks: {tasks}, examples: 9}}\n"
+        )
+        assert call(capsys, "run", "some.yaml", "--driver", "reference", "--out", name, "-q")[0] == 0
+    assert call(capsys, "show", "two", "three")[2] == "warning: three has other tasks than two\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (["run", "--records", "parquet"], "Parquet needs pyarrow"),
+        (["simulate", "--out", "taken"], "taken exists already and is not overwritten"),
+        (["simulate", "--draw", "no/a.png"], "no/a.png: there is no folder no"),
+        (["simulate", "--draw", "taken/folder.png"], "taken/folder.png cannot be written"),
+        (["simulate", "--from", "1"], "--from and --to choose what --draw draws"),
+        (["check", "--round", "5ms"], "--round tells with --latency"),
+        (["simulate", "--partition", "a|a,b@1s..2s"], "--partition: expected each node in one group, got a twice"),
+        (["simulate", "--partition", "a,b,c,reducer@1s..2s"], "--partition: expected nodes that are apart"),
+        (["simulate", "--stragglers", "10%:0x"], "expected a share and a factor above 0"),
+        (["simulate", "--stragglers", "0%:5x"], "expected a share and a factor above 0"),
+        (["simulate", "--pause", "a@1s+0s"], "--pause: expected a time above 0"),
+        (
+            ["simulate", "--crash", "a@1s+2s", "--crash", "0@2s+9s"],
+            "--crash: expected a time at which a is there, got 2 s: it is down from 1 s to 3 s",
+        ),
+        (["simulate", "--crash", "a@1s+2s", "--pause", "0@2s+9s"], "--pause: expected a time at which a is there"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_cannot_be_done_is_told_before_any_work(
+    command: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    config = str(make_sites(tmp_path))
+    (tmp_path / "taken" / "folder.png").mkdir(parents=True)
+
+    def no_work(*arguments: object, **options: object) -> None:
+        raise AssertionError("it has begun to work")
+
+    for module, name in (("simulate", "forecast"), ("run", "run_prepared")):
+        monkeypatch.setattr(sys.modules[f"drom_net.cli.{module}"], name, no_work)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    before = sorted(tmp_path.rglob("*"))
+    code, out, err = call(capsys, command[0], config, *command[1:])
+    assert (code, out) == (2, "")
+    assert message in err
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_what_a_simulation_ran_on_is_kept_and_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    config = str(make_sites(tmp_path))
+    faults = ("--crash", "b@0.2s+0.1s", "--pause", "reducer@0.4s+0.1s", "--partition", "a|c@0.6s..0.7s")
+    drawn = ("--draw", "a.svg", "--round", "5ms", "--latency", "lognormal(20ms,0.5)", "--stragglers", "34%:2x")
+    code, _, err = call(capsys, "simulate", config, "--out", "run", "--sim-seed", "3", *faults, *drawn)
+    assert (code, err) == (0, "")
+    kept = json.loads((tmp_path / "run" / "simulation.json").read_text())
+    assert (kept["sim_seed"], kept["latency"], kept["round"], kept["loss"]) == (
+        3,
+        "lognormal(0.02s,0.5)",
+        "0.005s",
+        0.0,
+    )
+    assert kept["stragglers"] == [{"share": 0.34, "factor": 2.0}]
+    assert list(kept["slow_tasks"].values()) == [2.0]
+    assert kept["faults"] == [
+        {"what": "crash", "where": "b", "from_s": 0.2, "to_s": pytest.approx(0.3)},
+        {"what": "pause", "where": "reducer", "from_s": 0.4, "to_s": 0.5},
+    ]
+    assert kept["partitions"] == [{"groups": [["a"], ["c"]], "from_s": 0.6, "to_s": 0.7}]
+    assert call(capsys, "show", "run", "--timeline", "b.svg")[0] == 0
+    text = (tmp_path / "b.svg").read_text()
+    for word in ("sites: drom (simulated)", "of the virtual clock", "crash (and what it lost), partition, pause"):
+        assert f"<!-- {word}" in text or word in text, word
+    for lane in ("a", "b", "c", "reducer", "network"):
+        assert f"<!-- {lane} -->" in text
+    # The legend's, and as many lanes, are hatched in both pictures.
+    assert (tmp_path / "a.svg").read_text().count("url(#h") == text.count("url(#h") >= 4
+
+
+def test_simulate_tells_what_of_its_faults_did_not_happen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    faults = ("--crash", "b@1min+1s", "--pause", "reducer@2min+1s", "--partition", "a|c@3min..4min")
+    code, _, err = call(capsys, "simulate", str(make_sites(tmp_path)), *faults, "--stragglers", "1%:5x", "-q")
+    assert code == 0
+    lines = err.splitlines()
+    assert lines[0] == "warning: --stragglers: 1 % of 3 tasks is none"
+    for line, what in zip(lines[1:], ("crash of b at 60", "pause of reducer at 120", "partition at 180"), strict=True):
+        assert line.startswith("warning: the run was over after ")
+        assert line.endswith(f"s: the {what} s did not happen")
+
+
+def test_simulate_without_times_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = call(capsys, "simulate", str(make_sites(tmp_path)), "--latency", "0")
+    assert code == 0
+    assert "nothing took any time, so nobody waited" in out
+    assert "--round tells how long one takes" in err
+
+
+def test_simulate_warns_of_a_tau_that_is_longer_than_a_stream(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ring = ("--set", "algorithm.name=drom-d", "--set", "topology.graph=ring", "--set", "algorithm.tau=99")
+    code, _, err = call(capsys, "simulate", str(make_sites(tmp_path)), *ring, "--no-compare", "-q")
+    assert code == 0
+    assert err.startswith("warning: tau = 99 is longer than the stream of a (30), b (30), c (30): such a task ends")
 
 
 def test_the_summary_of_an_earlier_version_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

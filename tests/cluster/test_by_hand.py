@@ -142,6 +142,9 @@ def test_a_reducer_that_was_killed_and_started_anew_ends_the_run_by_name(tmp_pat
         reducer.kill()
         code, _, err = processes.run("reducer", "slow.yaml", "--bind", meet, "--out", "again")
         assert code == 4, err
+        assert "the run is given up: " in err
+        assert "the reducer was started anew, and what it had is lost" in err.splitlines()[-1]
+        assert not (tmp_path / "again").exists()
         ends = [worker.communicate(timeout=30)[1] for worker in workers]
         assert [worker.returncode for worker in workers] == [4, 4]
         assert all("the reducer was started anew, and what it had is lost" in end for end in ends)
@@ -278,3 +281,24 @@ def test_a_peer_that_is_killed_ends_the_run_of_its_neighbors_who_keep_what_they_
         for name in ("task-01", "task-02"):
             result = json.loads((tmp_path / "hand" / "nodes" / name / "result.json").read_text())
             assert result["rounds"] > 0
+
+
+@pytest.mark.parametrize("task", [0, 1, 2])
+def test_a_peer_that_was_killed_and_started_anew_ends_the_run_by_name_on_all_sides(task: int, tmp_path: Path) -> None:
+    """Others connect to task 0, task 2 connects to others: neither waits for join_s or lost_s, nor blames another."""
+    config = ring(tmp_path, 3)
+    Path(config).write_text(Path(config).read_text().replace("examples: 50", "examples: 100000, pace_s: 0.001"))
+    with family(tmp_path) as processes:
+        peers = [processes.start("peer", config, "--task", str(k), "--out", "hand") for k in range(3)]
+        read_until(peers[task], "error rate")  # so far that what is gone cannot be made up for
+        peers[task].kill()
+        read_until(peers[task - 1], "lost the connection")
+        code, _, err = processes.run("peer", config, "--task", str(task), "--out", "again")
+        why = f"task-0{task + 1} was started anew, and what it had is lost"
+        assert code in (3, 4)  # it was not let in, or it let nobody in
+        assert why in err.splitlines()[-1]
+        assert not (tmp_path / "again").exists()
+        others = [peer for peer in peers if peer is not peers[task]]
+        ends = [peer.communicate(timeout=30)[1] for peer in others]
+        assert [peer.returncode for peer in others] == [4, 4]
+        assert all(why in end for end in ends), ends

@@ -17,6 +17,7 @@ from drom_net.cluster.prepare import Prepared, prepare
 from drom_net.cluster.simulate import Conditions
 from drom_net.config import load_config
 from drom_net.data.datasets import load_dataset
+from drom_net.rundir import load_disturbances, read_timeline
 from drom_net.simulation import simulator
 from drom_net.simulation.network import Distribution, NetworkSettings
 from drom_net.simulation.simulator import Crash, Pause
@@ -119,6 +120,11 @@ def test_crashes_and_a_bad_network_leave_the_same_directory(name: str) -> None:
     assert summary["digest"] == loop["digest"]
     assert main(["verify", "run"]) == 0
     assert Path("run/records.csv").read_bytes() == Path("loop/records.csv").read_bytes()
+    rows = read_timeline(Path("run"), summary)  # it is taken for whole
+    assert {fault.what for fault in load_disturbances(Path("run"))} == {"crash", "pause"}
+    # By the clock of the faults: nobody goes on while it is down.
+    closed = rows[0]["closed_s"]
+    assert not ((closed > 2.0) & (closed < 5.0)).any()
 
 
 class Interrupted(Interruption):

@@ -225,6 +225,68 @@ def test_a_neighbor_is_there_once_and_a_connection_is_one_neighbor() -> None:
     assert sent(star) == [Reject("it has joined as site-2 already")]
 
 
+# One of two is killed and started anew; processes have no snapshots
+
+
+@pytest.mark.parametrize("said", [False, True])
+def test_who_takes_the_place_of_a_lost_neighbor_comes_anew_or_ends_the_run_at_once(said: bool) -> None:
+    """Once words were said they are lost; before, nothing is."""
+    peer = waiting() if said else started()
+    peer.receive(BEHIND, hello(2), 1.0)
+    sent(peer)
+    peer.on_connection(BEHIND, False, 2.0)
+    if not said:
+        peer.receive("anew", hello(2), 3.0)
+        assert sent(peer) == [Welcome("run-1")]
+        assert peer.task_at("anew") == 2
+        assert peer.task_at(BEHIND) is None
+        peer.receive(BEFORE, Welcome("run-9"), 4.0)
+        assert peer.state is PeerState.STEPPING
+        return
+    why = "site-2 is in round 0, site-1 in round 1: site-2 was started anew, and what it had is lost"
+    with pytest.raises(ClusterError, match=f"the run is given up: {why}"):
+        peer.receive("anew", hello(2), 3.0)
+    outbox = peer.take_outbox()
+    assert Envelope("anew", Reject(why)) in outbox
+    assert Envelope(BEFORE, Reject(why)) in outbox
+
+
+def test_who_was_started_anew_says_so_to_all_that_connect_and_ends_with_that() -> None:
+    algorithm = drom_d(DromDParameters())
+    hood = hoods_of(graph_of("full", 4), [algorithm] * 4)[1]
+    (stream,) = random_streams([30])
+    peer = make_peer(algorithm, stream, hood, num_tasks=4, timeouts=TIMES)
+    peer.start(0.0)
+    sent(peer)
+    why = "site-{} is in round 9, site-1 in round 0: site-1 was started anew, and what it had is lost"
+    peer.receive(incoming(2), hello(2, round=9), 1.0)
+    assert peer.take_outbox() == [Envelope(incoming(2), Reject(why.format(2)))]
+    with pytest.raises(ClusterError, match=why.format(2)):
+        peer.receive(incoming(3), hello(3, round=9), 1.2)
+    assert Envelope(incoming(3), Reject(why.format(3))) in peer.take_outbox()
+
+
+def test_who_was_started_anew_does_not_wait_long_for_those_who_do_not_come() -> None:
+    algorithm = drom_d(DromDParameters())
+    hood = hoods_of(graph_of("full", 4), [algorithm] * 4)[1]
+    (stream,) = random_streams([30])
+    peer = make_peer(algorithm, stream, hood, num_tasks=4, timeouts=TIMES)
+    peer.start(0.0)
+    peer.receive(incoming(2), hello(2, round=9), 1.0)
+    list(until(peer, 6.0))
+    with pytest.raises(ClusterError, match="site-1 was started anew, and what it had is lost"):
+        peer.on_timer(6.0)
+
+
+def test_after_its_goodbye_a_neighbor_that_was_started_anew_ends_no_run() -> None:
+    peer = finishing()
+    peer.receive(BEFORE, Farewell(), 2.1)
+    peer.on_connection(BEHIND, False, 2.2)
+    peer.receive("anew", hello(2), 3.0)
+    assert isinstance(sent(peer)[-1], Reject)
+    assert peer.finished
+
+
 def test_other_numerics_warn_once() -> None:
     peer = started()
     for _ in range(2):

@@ -145,6 +145,43 @@ def test_a_second_worker_for_a_task_is_rejected_by_name_and_the_first_goes_on() 
     assert [envelope.to for envelope in push(reducer, 1, 1, vector(0.0, 1.0))] == ["w0", "w1"]
 
 
+def test_a_lost_worker_that_was_started_anew_ends_the_run_at_once_and_all_are_told() -> None:
+    reducer = joined()
+    for t in (1, 2, 3):
+        for task in (0, 1):
+            push(reducer, task, t, vector(1.0))
+    reducer.on_connection("w0", False, 3.0)
+    why = "site-0 is in round 0, the reducer in round 4: site-0 was started anew, and what it had is lost"
+    with pytest.raises(ClusterError, match=f"the run is given up: {why}"):
+        reducer.receive("anew", hello(0), 4.0)
+    outbox = reducer.take_outbox()
+    assert Envelope("anew", Reject(why)) in outbox
+    assert Envelope("w1", Reject(why)) in outbox
+
+
+def test_a_lost_worker_that_was_started_anew_before_anything_is_lost_goes_on() -> None:
+    reducer = joined()
+    reducer.on_connection("w0", False, 3.0)
+    reducer.receive("anew", hello(0), 4.0)
+    assert reducer.take_outbox() == [Envelope("anew", Welcome(RUN_ID))]
+    assert (reducer.task_at("anew"), reducer.task_at("w0")) == (0, None)
+    assert reducer.next_timer() == 1.0 + TIMES.stall_s  # it is given up no more
+    push(reducer, 1, 1, vector(1.0), now=5.0)
+    reducer.receive("anew", Push(1, vector(1.0)), 5.0)
+    assert reducer.closed_rounds == 1
+
+
+def test_a_reducer_that_was_started_anew_ends_when_all_have_been_told_so() -> None:
+    reducer = new()
+    why = "site-{} is in round 5, the reducer in round 1: the reducer was started anew, and what it had is lost"
+    reducer.receive("w0", hello(0, round=5), 1.0)
+    assert sent(reducer) == [Reject(why.format(0))]
+    assert reducer.next_timer() == 1.0 + TIMES.linger_s  # not join_s
+    with pytest.raises(ClusterError, match=why.format(1)):
+        reducer.receive("w1", hello(1, round=5), 1.5)
+    assert sent(reducer) == [Reject(why.format(1))]
+
+
 def test_one_worker_cannot_be_two_tasks() -> None:
     reducer = new()
     reducer.receive("w0", hello(0), 1.0)

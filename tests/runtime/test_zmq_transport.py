@@ -6,6 +6,7 @@ import contextlib
 import os
 import secrets
 import socket
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from drom_net.errors import ClusterError
 from drom_net.protocol.codec import HEADER_LIMIT_BYTES
 from drom_net.protocol.node import REDUCER
 from drom_net.protocol.settings import Timeouts
+from drom_net.runtime import zmq_transport
 from drom_net.runtime.zmq_transport import SLICE_S, DealerTransport, RouterTransport
 
 pytestmark = pytest.mark.process
@@ -429,3 +431,23 @@ def test_the_bytes_of_strangers_are_not_kept(bind: str) -> None:
                 address = met(router, dealer)
             changes_until(router, (address, False))
         assert len(router.bytes_by_peer(lambda address: 0 if "member" in address else 1)) == 1
+
+
+def test_what_is_left_for_a_listener_that_has_gone_holds_up_no_close(
+    bind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """libzmq keeps it for an endpoint that one connects to, and would wait for it to come back."""
+    monkeypatch.setattr(zmq_transport, "_LINGER_MS", 3_600_000)
+    here, there = listen("tcp://127.0.0.1:*"), listen(bind)
+    here.connect("peer-0", there.endpoint)
+    here.send("peer-0", [b"hello"])
+    address, _ = get(there)
+    there.send(address, [b"hello"])
+    assert get(here)[0] == "peer-0"
+    there.close()
+    assert changes_until(here, ("peer-0", False)) == [("peer-0", True), ("peer-0", False)]
+    here.send("peer-0", [b"farewell"])
+    closing = threading.Thread(target=here.close, daemon=True)
+    closing.start()
+    closing.join(TRIES * SLICE_S)
+    assert not closing.is_alive()

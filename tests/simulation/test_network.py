@@ -237,6 +237,19 @@ def test_other_stragglers_are_refused(text: str) -> None:
         parse_stragglers(text)
 
 
+@pytest.mark.parametrize("text", ["0%:5x", "10%:0x", "10%:5x, 1%:0.0x", "10%:1e999x"])
+def test_stragglers_that_are_none_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="expected a share and a factor above 0, got"):
+        parse_stragglers(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["0", "50ms", "1.5min", "20ms..80ms", "normal(50ms,10ms)", "lognormal(50ms,0.5)", "exponential(1ms)"]
+)
+def test_a_distribution_is_written_as_it_is_read(text: str) -> None:
+    assert parse(str(parse(text))) == parse(text)
+
+
 def test_stragglers_are_at_most_all() -> None:
     assert len(parse_stragglers("70%:5x, 30%:2x")) == 2
     with pytest.raises(ValueError, match="at most 100 %"):
