@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import os
 import tempfile
 import time
 from collections.abc import Sequence
@@ -26,7 +27,7 @@ from drom_net.cluster.prepare import prepare
 from drom_net.cluster.progress import Silent
 from drom_net.cluster.run import run
 from drom_net.cluster.simulate import Conditions
-from drom_net.config import PEERS, load_config
+from drom_net.config import DATA_FOLDER_VARIABLE, PEERS, load_config
 from drom_net.data.datasets import load_dataset
 from drom_net.data.settings import Synthetic
 from drom_net.errors import DromNetError, StoppedError
@@ -129,6 +130,7 @@ def main(no_processes: bool, seed: int, as_json: bool) -> None:
     Example:
       scripts/product --no-processes
     """
+    os.environ.pop(DATA_FOLDER_VARIABLE, None)  # it would replace the folder of the sites' files
     drivers = DRIVERS[: 2 if no_processes else 3]
     began, rows = time.monotonic(), []
     every = combinations()

@@ -15,6 +15,7 @@ settings.load_profile("drom_net")
 
 NAMED = dict(os.environ)
 """As the session found it: a test may take a variable away."""
+os.environ.pop("DROM_NET_DATA", None)  # it would replace the folders of the tests' own files
 
 
 @pytest.fixture(scope="session")
