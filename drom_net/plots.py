@@ -258,6 +258,14 @@ def check_plot_file(path: Path) -> None:
         raise UsageError(f"{path}: there is no folder {path.parent}")
     if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
         raise UsageError(f"{path} cannot be written")
+    require_matplotlib()
+
+
+def require_matplotlib() -> None:
+    """
+    Raises:
+        UsageError: It is missing.
+    """
     try:
         import matplotlib  # noqa: F401
     except ImportError:

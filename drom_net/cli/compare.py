@@ -23,7 +23,7 @@ from drom_net.experiments.reproduce import REPRODUCTIONS, check_names, reproduce
 from drom_net.experiments.runs import Runner, Subject, make_subject, named_config
 from drom_net.experiments.spaces import learner_names
 from drom_net.experiments.store import Store
-from drom_net.plots import check_plot_file
+from drom_net.plots import require_matplotlib
 
 STORE = "runs.jsonl"
 
@@ -34,7 +34,7 @@ _jobs = click.option(
 
 @contextlib.contextmanager
 def _runner(out: Path, *, jobs: int | None, as_json: bool) -> Iterator[Runner]:
-    check_plot_file(out / "picture.png")  # before hours of runs, not after them
+    require_matplotlib()  # before hours of runs, not after them
     if out.exists() and not out.is_dir():
         raise UsageError(f"--out: expected a folder, {out} is a file")
     with (
