@@ -64,7 +64,7 @@ def fetch(file: PublicFile, target: Path, report: Report) -> None:
         _put_in_place(file, part, target, url)
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
+            raise UsageError(f"cannot write to {target.parent}: {error.strerror or error}") from error
         part.unlink(missing_ok=True)
         raise DownloadError(f"{url}: no space left in {target.parent}; nothing of it is kept") from error
 
@@ -95,12 +95,18 @@ def copy_set(entry: PublicSet, origin: Path, home: Path) -> None:
             part.unlink(missing_ok=True)
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise DownloadError(f"no space left in {target.parent}; nothing of {path.name} is kept") from error
-            raise
+            raise UsageError(f"cannot write to {target.parent}: {error.strerror or error}") from error
 
 
 def mirrored(url: str) -> str:
-    """The address in the mirror that DROM_NET_MIRROR names; the publisher's where it names none."""
+    """The address in the mirror that DROM_NET_MIRROR names; the publisher's where it names none.
+
+    Raises:
+        UsageError: It names something else.
+    """
     mirror = os.environ.get(MIRROR_VARIABLE)
+    if mirror and not mirror.startswith(("http://", "https://")):
+        raise UsageError(f'{MIRROR_VARIABLE}: expected http://.. or https://.., got "{mirror}"')
     return f"{mirror.rstrip('/')}/{url.removeprefix('https://')}" if mirror else url
 
 

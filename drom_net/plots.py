@@ -12,7 +12,7 @@ import numpy as np
 
 from drom_net.algorithms.features import Matrix
 from drom_net.errors import UsageError
-from drom_net.experiments.report import Panel, Picture, Series
+from drom_net.report import Panel, Picture, Series
 from drom_net.timeline import KINDS, Disturbance, Lane
 from drom_net.topology import Graph
 

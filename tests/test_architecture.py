@@ -169,6 +169,8 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "reference": ("algorithms", "data", "learning", "metrics", "neighborhood", "records"),
     "simulation": ("errors", "neighborhood", "protocol", "seeding", "simulation"),
     "timeline": ("neighborhood",),
+    "report": (),
+    "plots": ("algorithms", "errors", "report", "timeline", "topology"),
     "protocol": ("algorithms", "errors", "fields", "learning", "metrics", "neighborhood", "protocol", "records"),
 }
 

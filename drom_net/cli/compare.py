@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,16 +15,16 @@ import click
 from drom_net.cli import options
 from drom_net.cli.output import choose_runs_progress, print_json, print_table
 from drom_net.config import load_config
-from drom_net.errors import UsageError
+from drom_net.errors import StoppedError, UsageError
 from drom_net.experiments.compare import Effort, check_learners, compare, headline, results_on
 from drom_net.experiments.figures import Options
 from drom_net.experiments.pages import write_report
-from drom_net.experiments.report import Report
 from drom_net.experiments.reproduce import REPRODUCTIONS, check_names, reproduce
 from drom_net.experiments.runs import Runner, Subject, make_subject, named_config
 from drom_net.experiments.spaces import learner_names
 from drom_net.experiments.store import Store
 from drom_net.plots import require_matplotlib
+from drom_net.report import Report
 
 STORE = "runs.jsonl"
 
@@ -34,6 +35,7 @@ _jobs = click.option(
 
 @contextlib.contextmanager
 def _runner(out: Path, *, jobs: int | None, as_json: bool) -> Iterator[Runner]:
+    signal.signal(signal.SIGTERM, _terminated)
     require_matplotlib()  # before hours of runs, not after them
     if out.exists() and not out.is_dir():
         raise UsageError(f"--out: expected a folder, {out} is a file")
@@ -43,6 +45,10 @@ def _runner(out: Path, *, jobs: int | None, as_json: bool) -> Iterator[Runner]:
         Runner(store, num_processes=jobs or _num_cores(), progress=progress) as runner,
     ):
         yield runner
+
+
+def _terminated(number: int, _: object) -> None:
+    raise StoppedError("terminated; what had finished is kept", 128 + number)
 
 
 def _num_cores() -> int:
@@ -95,7 +101,7 @@ def compare_command(
     out: Path,
     overrides: tuple[str, ...],
     as_json: bool,
-) -> None:
+) -> int:
     """Compare learners on WHAT, the names of data sets or topology files, with the same tuning for each.
 
     As many settings are drawn for every learner and chosen on some orders of the examples; the best one is then run on
@@ -119,9 +125,12 @@ def compare_command(
     with _runner(out, jobs=jobs, as_json=as_json) as runner:
         comparison = compare(subjects, chosen, effort, runner, num_processes=num_processes)
     write_report(comparison.report, out, page="report.md")
+    for run in comparison.unequal:
+        click.echo(f"error: {run}: the processes did not give the digest of the loop", err=True)
+    exit_code = 1 if comparison.unequal else 0
     if as_json:
         print_json(_as_json(comparison.report) | {"out": str(out)})
-        return
+        return exit_code
     for subject in subjects:
         columns, rows = headline(results_on(comparison.results, subject))
         print_table(columns, rows, title=f"{subject.name}, in percent: mean (standard deviation) over {orders} orders")
@@ -129,6 +138,7 @@ def compare_command(
     for line in comparison.closing:
         click.echo(line)
     click.echo(f"report {out / 'report.md'}")
+    return exit_code
 
 
 def _subject(word: str, overrides: tuple[str, ...]) -> Subject:
@@ -160,7 +170,8 @@ def reproduce_command(names: tuple[str, ...], quick: bool, out: Path, jobs: int 
     """Make figures and tables of the paper again; `all` makes all of them.
 
     Each gets a folder of OUT with its pictures (PNG and SVG), its numbers (CSV) and a page, README.md. Finished runs
-    stay in OUT/runs.jsonl, and a second start does only the rest.
+    stay in OUT/runs.jsonl, and a second start does only the rest; table-1, table-4 and regret measure this machine or
+    keep no runs, and are made whole each time.
 
     \b
     Examples:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,13 +15,15 @@ from drom_net.cluster.run import run as run_cluster
 from drom_net.config import PEERS, ClusterConfig
 from drom_net.errors import StoppedError, UsageError
 from drom_net.experiments.pages import markdown_table, percent_of
-from drom_net.experiments.report import Cell, Panel, Picture, Reference, Report, Series, Table
 from drom_net.experiments.runs import Job, Outcome, Runner, Subject, configure, written_parameters
 from drom_net.experiments.spaces import draw, learner_names, learner_of, num_settings
 from drom_net.experiments.stats import Difference, Spread, paired_difference, spread_of
+from drom_net.report import Cell, Panel, Picture, Reference, Report, Series, Table
 
 YARDSTICK = "local"
 OURS = "drom"
+CONTROL = "drom, uncoupled"
+"""The setting chosen for ours with lambda = rho = 0: what the exchange itself is worth."""
 MARK = "moves raw examples"
 FIGURES = ("error_rate", "error_rate_macro", "f1", "f1_macro", "auc")
 """What is reported of each learner, on clean labels."""
@@ -89,6 +91,7 @@ class Result:
 
     subject: Subject
     name: str
+    """Of the learner; `CONTROL` is ours without its coupling."""
     trials: tuple[Trial, ...]
     chosen: Trial
     seeds: range
@@ -99,7 +102,11 @@ class Result:
     @property
     def shares_examples(self) -> bool:
         """Whether its nodes send the examples themselves to other sites."""
-        return ALGORITHMS[learner_of(self.name).algorithm](self.config(0).algorithm.parameters).shares_examples
+        return ALGORITHMS[learner_of(self.learner).algorithm](self.config(0).algorithm.parameters).shares_examples
+
+    @property
+    def learner(self) -> str:
+        return OURS if self.name == CONTROL else self.name
 
     @property
     def num_diverged(self) -> int:
@@ -107,7 +114,7 @@ class Result:
 
     def config(self, seed: int) -> ClusterConfig:
         """The run with the chosen setting in this order."""
-        return configure(self.subject, self.name, self.chosen.drawn, seed=seed)
+        return configure(self.subject, self.learner, self.chosen.drawn, seed=seed)
 
     def figure(self, name: str) -> list[float | None]:
         """A figure by order; None where it diverged."""
@@ -116,8 +123,8 @@ class Result:
     def parameters(self, trial: Trial | None = None) -> dict[str, object]:
         """What was fixed, then what was searched, by the keys of a topology file; by default of the chosen setting."""
         trial = trial or self.chosen
-        config = configure(self.subject, self.name, trial.drawn, seed=0)
-        fields = [*learner_of(self.name).fixed, *trial.drawn]
+        config = configure(self.subject, self.learner, trial.drawn, seed=0)
+        fields = [*learner_of(self.learner).fixed, *trial.drawn]
         if config.algorithm.name in PEERS:
             fields.append("tau")
         return written_parameters(config, fields)
@@ -141,19 +148,41 @@ def check_learners(names: Sequence[str], subjects: Sequence[Subject]) -> tuple[s
     return tuple(name for name in learner_names() if with_peers or learner_of(name).algorithm not in PEERS)
 
 
-def tune_and_evaluate(cells: Sequence[tuple[Subject, str]], effort: Effort, runner: Runner) -> list[Result]:
+Values = dict[str, object]
+"""Parameters by field name."""
+
+
+def settings_of(name: str, effort: Effort) -> list[Values]:
+    """The settings of a learner that are tried."""
+    return [draw(name, number, effort.seed) for number in range(num_settings(name, effort.settings))]
+
+
+def job_of(subject: Subject, name: str, values: Values, seed: int) -> Job:
+    """A learner's run with such parameters in this order."""
+    return Job(subject, configure(subject, name, values, seed=seed), f"{name} on {subject.name}")
+
+
+def tune_and_evaluate(
+    cells: Sequence[tuple[Subject, str]],
+    effort: Effort,
+    runner: Runner,
+    *,
+    settings: Callable[[str, Effort], list[Values]] = settings_of,
+    job: Callable[[Subject, str, Values, int], Job] = job_of,
+) -> list[Result]:
     """Tune each learner on each subject, and run the best setting in the evaluation orders.
 
     Args:
         cells: (subject, name of the learner) of each.
+        settings: What is tried, by the learner's name.
+        job: Makes the run of a subject, learner, setting and order.
     """
-    drawn = {name: [draw(name, number, effort.seed) for number in range(num_settings(name, effort.settings))]
-             for _, name in cells}  # fmt: skip
+    drawn = {name: settings(name, effort) for _, name in cells}
     tuning = [
-        [_job(subject, name, values, seed) for values in drawn[name] for seed in effort.tuning_seeds]
+        [job(subject, name, values, seed) for values in drawn[name] for seed in effort.tuning_seeds]
         for subject, name in cells
     ]
-    outcomes = iter(runner.run([job for jobs in tuning for job in jobs]))
+    outcomes = iter(runner.run([one for jobs in tuning for one in jobs]))
     searched = []
     for subject, name in cells:
         measure = f"{subject.measure}_seen"
@@ -165,7 +194,7 @@ def tune_and_evaluate(cells: Sequence[tuple[Subject, str]], effort: Effort, runn
     chosen = [_best(trials, subject, name) for (subject, name), trials in zip(cells, searched, strict=True)]
     seeds = effort.evaluation_seeds
     jobs = [
-        _job(subject, name, trial.drawn, seed)
+        job(subject, name, trial.drawn, seed)
         for (subject, name), trial in zip(cells, chosen, strict=True)
         for seed in seeds
     ]
@@ -183,8 +212,20 @@ def tune_and_evaluate(cells: Sequence[tuple[Subject, str]], effort: Effort, runn
     ]
 
 
-def _job(subject: Subject, name: str, values: dict[str, object], seed: int) -> Job:
-    return Job(subject, configure(subject, name, values, seed=seed), f"{name} on {subject.name}")
+def _controls(results: Sequence[Result], runner: Runner) -> list[Result]:
+    """Ours on each subject once more, with its chosen setting but without coupling."""
+    ours = [result for result in results if result.name == OURS]
+    chosen = [Trial(result.chosen.number, {**result.chosen.drawn, "lam": 0.0, "rho": 0.0}, None) for result in ours]
+    jobs = [
+        job_of(result.subject, OURS, trial.drawn, seed)
+        for result, trial in zip(ours, chosen, strict=True)
+        for seed in result.seeds
+    ]
+    outcomes = iter(runner.run(jobs))
+    return [
+        Result(result.subject, CONTROL, (), trial, result.seeds, tuple(next(outcomes) for _ in result.seeds))
+        for result, trial in zip(ours, chosen, strict=True)
+    ]
 
 
 def _best(trials: Sequence[Trial], subject: Subject, name: str) -> Trial:
@@ -210,6 +251,8 @@ class Comparison:
     report: Report
     closing: tuple[str, ...]
     """The last lines of the report: what processes gave, and how long it took."""
+    unequal: tuple[str, ...]
+    """The runs whose processes did not give the digest of the loop; there should be none."""
 
 
 def compare(
@@ -224,15 +267,20 @@ def compare(
     """
     started = time.monotonic()
     results = tune_and_evaluate([(subject, name) for subject in subjects for name in names], effort, runner)
-    equal = [
-        _as_processes(result, place, runner)
+    equal = {
+        f"{result.name} on {result.subject.name}, seed {result.seeds[place]}": _as_processes(result, place, runner)
         for result in results
         if not result.shares_examples or result.subject.config.allow_sharing_examples
         for place in range(num_processes)
         if result.outcomes[place].status == "finished"
-    ]
+    }
+    results += _controls(results, runner)
     differences = [row for subject in subjects for row in _differences(results_on(results, subject))]
-    closing = [f"as real processes: {sum(equal)} of {len(equal)} runs gave the digest of the loop"] if equal else []
+    unequal = tuple(run for run, same in equal.items() if not same)
+    closing = []
+    if equal:
+        gave = len(equal) - len(unequal)
+        closing.append(f"as real processes: {gave} of {len(equal)} runs gave the digest of the loop")
     closing.append(
         f"{runner.num_run} runs were made and {runner.num_reused} taken from earlier ones; it took "
         f"{time.monotonic() - started:.0f} s, {runner.num_processes} at a time"
@@ -259,7 +307,7 @@ def compare(
         },
         pictures={"differences": _picture(subjects, differences)} if differences else {},
     )
-    return Comparison(tuple(results), report, tuple(closing))
+    return Comparison(tuple(results), report, tuple(closing), unequal)
 
 
 def results_on(results: Sequence[Result], subject: Subject) -> list[Result]:

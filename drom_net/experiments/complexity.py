@@ -13,11 +13,11 @@ from drom_net.algorithms import ALGORITHMS, PARAMETERS
 from drom_net.algorithms.base import NO_REPLY, Contribution, Example, Reply, ReplyKind
 from drom_net.algorithms.drom import PAPER
 from drom_net.cluster.run import run_loop
-from drom_net.experiments.report import Cell, Panel, Picture, Report, Series, Table
 from drom_net.experiments.runs import Job, Subject, configure
 from drom_net.metrics import total
 from drom_net.protocol.codec import encode
 from drom_net.protocol.messages import Pull, Push
+from drom_net.report import Cell, Panel, Picture, Report, Series, Table
 from drom_net.seeding import stream
 
 LEARNERS: dict[str, tuple[str, dict[str, object]]] = {
@@ -145,20 +145,18 @@ def table_1(*, quick: bool, say: Callable[[str], None], shares: Table) -> Report
     return Report(
         "table-1",
         "Table 1: cost of a round",
-        "The learners' own functions on Gaussian examples of unit norm, in one process with one BLAS thread; a "
-        "time is the "
-        "lower quartile over rounds. Exponents are slopes in log-log over the upper half of each range: below it "
-        "the fixed "
-        "cost of a call hides them. The paper claims that the server of ProxGD and D-ADMM takes O(m^2 d) and that "
-        "of D-OFW "
-        "and DROM O(m d); that a worker sends and gets 2d numbers, and 3d in D-ADMM. `bytes` are headers and "
-        "vectors as the "
-        "product encodes them.\n\nThe SVT of ProxGD and D-ADMM is made from the Gram matrix of the m rows: m^2 d "
-        "for the "
-        "matrix and its use, m^3 for its eigenvectors. DROM and D-OFW make 10 power iterations of O(m d) a round.\n\n"
-        "`empty` has the share of pushes without a vector (outliers) and of pulls without one (sigma_1 <= 1), "
-        "which the paper "
-        "says save communication.",
+        """\
+The learners' own functions on Gaussian examples of unit norm, in one process with one BLAS thread; a time is the
+lower quartile over rounds. Exponents are slopes in log-log over the upper half of each range: below it the fixed
+cost of a call hides them. The paper claims that the server of ProxGD and D-ADMM takes O(m^2 d) and that of D-OFW
+and DROM O(m d); that a worker sends and gets 2d numbers, and 3d in D-ADMM. Bytes are headers and vectors as the
+product encodes them.
+
+The SVT of ProxGD and D-ADMM is made from the Gram matrix of the m rows: m^2 d for the matrix and its use, m^3 for
+its eigenvectors. DROM and D-OFW make 10 power iterations of O(m d) a round.
+
+`empty` has the share of pushes without a vector (outliers) and of pulls without one (sigma_1 <= 1), which the paper
+says save communication.""",
         {"exponents": exponents, "empty": shares, "costs": measured},
         pictures,
     )

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from drom_net.experiments.compare import Effort, Result, headline, tune_and_evaluate
 from drom_net.experiments.pages import markdown_table
-from drom_net.experiments.report import Cell, Panel, Picture, Reference, Report, Series, Table
 from drom_net.experiments.runs import Runner, Subject, make_subject, named_config
+from drom_net.experiments.sensitivity import PAPER
 from drom_net.experiments.spaces import learner_names
 from drom_net.experiments.stats import spread_of
+from drom_net.report import Cell, Panel, Picture, Reference, Report, Series, Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +34,8 @@ class PaperData:
     f1: float
 
 
-DATA = (
-    PaperData("spam-pu", "Spam Email", 5.31, 95.63),
-    PaperData("mhci", "MHC-I", 38.05, 55.11),
-    PaperData("jester", "Jester", 18.13, 84.61),
-)
+_TITLES = {"spam-pu": "Spam Email", "mhci": "MHC-I", "jester": "Jester"}
+DATA = tuple(PaperData(name, title, *PAPER[name][1, 0.0]) for name, title in _TITLES.items())
 """Jester stands in for EachMovie."""
 EFFORT = Effort(settings=40)
 NOISE_EFFORT = Effort(settings=12)

@@ -6,8 +6,8 @@ import csv
 from collections.abc import Sequence
 from pathlib import Path
 
-from drom_net.experiments.report import Cell, Report, Table
 from drom_net.plots import FORMATS, draw_picture
+from drom_net.report import Cell, Report, Table
 
 _NOTHING = 1e-9
 
@@ -56,6 +56,13 @@ def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, lef
 def percent_of(value: float) -> str:
     """A fraction as percent, without the sign."""
     return f"{100.0 * value:.2f}"
+
+
+def percents(fractions: Sequence[float | None] | None, length: int) -> list[Cell]:
+    """Fractions as percent, for the cells of a row; so many empty ones where there are none."""
+    if fractions is None:
+        return [None] * length
+    return [None if value is None else 100.0 * value for value in fractions]
 
 
 def _row(cells: Sequence[str]) -> str:

@@ -32,11 +32,11 @@ from drom_net.data.settings import DATA_SECTIONS, DigitsSites, StreamSettings, S
 from drom_net.data.stream import TaskStream
 from drom_net.errors import DataError
 from drom_net.experiments.hindsight import Hindsight, best_in_hindsight, nuclear_norm, signed_rows
-from drom_net.experiments.report import Cell, Panel, Picture, Reference, Report, Series, Table
 from drom_net.learning import TaskLearner
 from drom_net.neighborhood import neighborhoods
 from drom_net.records import TASK_DTYPE
 from drom_net.reference import run_reference, run_reference_peers
+from drom_net.report import Cell, Panel, Picture, Reference, Report, Series, Table
 from drom_net.topology import GraphSchedule, TopologySettings, make_graph
 
 TUNED = ("eta0", (0.3, 1.0, 3.0, 10.0, 30.0))

@@ -19,15 +19,16 @@ from drom_net.experiments.figures import (
 )
 from drom_net.experiments.pages import write_report
 from drom_net.experiments.regret import regret
-from drom_net.experiments.report import Report
 from drom_net.experiments.run_time import REPEATS, table_4
 from drom_net.experiments.runs import make_subject, named_config
 from drom_net.experiments.search import low_rank_subjects, search
 from drom_net.experiments.sensitivity import table_3
+from drom_net.report import Report
 
 COMPARED = ("spam-pu", "mhci", "jester", "spam-ecml2006", "wisdm")
 SENSITIVITY_EFFORT = Effort(settings=24)
-SEARCH_EFFORT = Effort(settings=24)
+SEARCH_EFFORT, LOW_RANK_EFFORT = Effort(settings=40), Effort(settings=200)
+"""Streams of low rank are small, and the settings that use it are rare."""
 
 
 def _table_1(options: Options) -> Report:
@@ -50,8 +51,10 @@ def _regret(options: Options) -> Report:
 
 
 def _search(options: Options) -> Report:
-    effort = QUICK_EFFORT if options.quick else SEARCH_EFFORT
-    return search([*paper_subjects(options), *low_rank_subjects(quick=options.quick)], effort, options.runner)
+    real, low_rank = paper_subjects(options), low_rank_subjects(quick=options.quick)
+    efforts = (QUICK_EFFORT, QUICK_EFFORT) if options.quick else (SEARCH_EFFORT, LOW_RANK_EFFORT)
+    cells = [(subject, effort) for part, effort in zip((real, low_rank), efforts, strict=True) for subject in part]
+    return search(cells, options.runner)
 
 
 def _comparison(options: Options) -> Report:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from drom_net.cluster.progress import Silent
 from drom_net.cluster.run import run as run_cluster
-from drom_net.experiments.report import Cell, Panel, Picture, Report, Series, Table
 from drom_net.experiments.runs import Job, Subject, configure, run_one
+from drom_net.report import Cell, Panel, Picture, Report, Series, Table
 
 LEARNERS = ("local", "d-ofw", "d-admm", "drom", "prox-gd", "osmtl-e", "pooled")
 PAPER: dict[str, dict[str, float]] = {
@@ -80,11 +80,10 @@ def table_4(
     return Report(
         "table-4",
         "Table 4: run time",
-        f"Default parameters, the plain loop in one process with one BLAS thread, the least of {repeats} runs taken in "
-        "turns; beside it one run as real processes on this machine, from the first that joined to the last goodbye. "
-        "Seconds depend on the machine, and the paper states neither its own nor what an iteration is: compare the "
-        "ratios "
-        "to Local. As processes, every learner but Local waits for messages in every round, and Local never does.",
+        f"""Default parameters, the plain loop in one process with one BLAS thread, the least of {repeats} runs taken in
+turns; beside it one run as real processes on this machine, from the first that joined to the last goodbye: with many
+tasks and few rounds that is mostly their start, and every learner but Local waits for messages in every round. Seconds
+depend on the machine, and the paper states neither its own nor what an iteration is: compare the ratios to Local.""",
         {
             "table-4": Table(
                 (

@@ -41,6 +41,8 @@ from drom_net.config import (
 )
 from drom_net.data.dataset import Dataset
 from drom_net.data.datasets import load_dataset
+from drom_net.data.public import check_public
+from drom_net.data.public.places import DATA_FOLDER_VARIABLE, cache_folder
 from drom_net.data.settings import DATA_SECTIONS, FileData, StreamSettings
 from drom_net.data.stream import SparseRows
 from drom_net.errors import DivergedError, DromNetError, NodeFailedError, StoppedError, UsageError, did_you_mean
@@ -115,7 +117,7 @@ def named_config(name: str) -> ClusterConfig:
         reducer=ReducerSettings(),
         timeouts=Timeouts(),
         path=Path(name),
-        base=Path(),
+        base=Path(os.environ.get(DATA_FOLDER_VARIABLE) or cache_folder()),
     )
 
 
@@ -125,6 +127,7 @@ def make_subject(config: ClusterConfig) -> Subject:
     Raises:
         InputError, UsageError: It is wrong, or not there.
     """
+    check_public(config.data, config.base)
     dataset = _load(_only_data(config.data), config.base)
     return Subject(
         name=config.name,
@@ -462,10 +465,32 @@ def _record(key: str, job: Job, outcome: Outcome) -> dict[str, Any]:
 def _outcome(store: Store, key: str) -> Outcome:
     record = store.get(key)
     assert record is not None
+    here = {"numpy": np.__version__, "blas": blas_kernel()}
+    for name, version in here.items():
+        if record.get(name) != version:
+            raise UsageError(
+                f"{store.path} has runs made with {name} {record.get(name)}, and this is {version}: low bits may "
+                "differ; choose another --out"
+            )
     try:
-        return Outcome(**record["outcome"])
-    except (TypeError, KeyError):
-        raise UsageError(f"{store.path} was written by another version; remove it, or choose another --out") from None
+        outcome = Outcome(**record["outcome"])
+        _check_types(outcome)
+    except (AttributeError, KeyError, TypeError):
+        raise UsageError(
+            f"{store.path} is damaged, or was written by another version; remove it, or choose another --out"
+        ) from None
+    return outcome
+
+
+def _check_types(outcome: Outcome) -> None:
+    """Raises TypeError or AttributeError where a value is none of its kind."""
+    numbers = [*outcome.figures.values(), *(value for line in outcome.curve.values() for value in line)]
+    numbers += [value for line in outcome.tasks.values() for value in line]
+    numbers += [outcome.seconds, outcome.nuclear_norm, outcome.effective_rank]
+    if not all(value is None or type(value) in (int, float) for value in numbers):
+        raise TypeError("a figure that is not a number")
+    if type(outcome.digest) is not str or outcome.status not in ("finished", "diverged"):
+        raise TypeError("a digest or status that is none")
 
 
 @contextlib.contextmanager

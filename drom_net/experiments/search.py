@@ -12,13 +12,14 @@ from drom_net.algorithms.drom import DromParameters
 from drom_net.cluster.prepare import Prepared
 from drom_net.config import AlgorithmChoice
 from drom_net.data.settings import Synthetic
-from drom_net.experiments.compare import Effort
-from drom_net.experiments.report import Cell, Panel, Picture, Reference, Report, Series, Table
-from drom_net.experiments.runs import Job, Outcome, Runner, Subject, configure, make_subject, named_config, run_one
+from drom_net.experiments.compare import Effort, Values, job_of, tune_and_evaluate
+from drom_net.experiments.pages import percents
+from drom_net.experiments.runs import Job, Outcome, Runner, Subject, make_subject, named_config, run_one
 from drom_net.experiments.spaces import Even, draw
 from drom_net.experiments.stats import paired_difference, spread_of
 from drom_net.experiments.variants import VariantParameters, variant
 from drom_net.reference import AfterRound, ReferenceResult, run_reference
+from drom_net.report import Cell, Panel, Picture, Reference, Report, Series, Table
 from drom_net.seeding import stream
 
 VARIANTS: Mapping[str, Mapping[str, object]] = {
@@ -45,7 +46,7 @@ class VariantJob(Job):
 
     @property
     def key(self) -> str:
-        return f"{Job.key.fget(self)} {json.dumps(_changed(self.parameters), sort_keys=True)}"  # type: ignore[attr-defined]
+        return f"{super(VariantJob, self).key} {json.dumps(_changed(self.parameters), sort_keys=True)}"
 
     def run(self, stopped: Callable[[], bool]) -> Outcome:
         def loop(prepared: Prepared, after_round: AfterRound) -> ReferenceResult:
@@ -88,91 +89,68 @@ def settings_of_variant(name: str, number: int, seed: int) -> dict[str, object]:
     return drawn
 
 
-def search(subjects: Sequence[Subject], effort: Effort, runner: Runner) -> Report:
+def search(subjects: Sequence[tuple[Subject, Effort]], runner: Runner) -> Report:
     """Tune every variant on every stream with the same effort; evaluate it against plain DROM and the yardsticks."""
-    cells = [(subject, name) for subject in subjects for name in (*VARIANTS, *YARDSTICKS)]
-
-    def job(subject: Subject, name: str, values: Mapping[str, Any], seed: int) -> Job:
-        label = f"{name} on {subject.name}"
-        if name in YARDSTICKS:
-            return Job(subject, configure(subject, name, values, seed=seed), label)
-        shared = {field: value for field, value in values.items() if field in DromParameters.__dataclass_fields__}
-        config = dataclasses.replace(
-            subject.config,
-            algorithm=AlgorithmChoice("drom", DromParameters(**shared)),
-            topology=None,
-            seed=seed,
+    names = (*VARIANTS, *YARDSTICKS)
+    results = [
+        result
+        for subject, effort in subjects
+        for result in tune_and_evaluate(
+            [(subject, name) for name in names], effort, runner, settings=_settings, job=_job
         )
-        return VariantJob(subject, config, label, VariantParameters(**values))
-
-    def setting(name: str, number: int) -> dict[str, Any]:
-        of = draw if name in YARDSTICKS else settings_of_variant
-        return of(name, number, effort.seed)
-
-    jobs = [
-        job(subject, name, setting(name, number), seed)
-        for subject, name in cells
-        for number in range(effort.settings)
-        for seed in effort.tuning_seeds
     ]
-    outcomes = iter(runner.run(jobs))
     tried: list[list[Cell]] = []
-    chosen: list[dict[str, object]] = []
-    for subject, name in cells:
-        best: tuple[float, dict[str, object]] | None = None
-        for number in range(effort.settings):
-            found = spread_of([next(outcomes).figures.get("error_rate_seen") for _ in effort.tuning_seeds])
-            values = setting(name, number)
-            value = None if found is None else found.mean
-            tried.append([subject.name, name, number, value, json.dumps(values)])
-            if value is not None and (best is None or value < best[0]):
-                best = (value, values)
-        assert best is not None, "the defaults do not diverge"
-        chosen.append(best[1])
-    evaluated = iter(
-        runner.run(
-            [
-                job(subject, name, values, seed)
-                for (subject, name), values in zip(cells, chosen, strict=True)
-                for seed in effort.evaluation_seeds
-            ]
-        )
-    )
-    errors = {cell: [next(evaluated).figures.get("error_rate") for _ in effort.evaluation_seeds] for cell in cells}
     rows: list[list[Cell]] = []
-    for (subject, name), values in zip(cells, chosen, strict=True):
-        found = spread_of(errors[subject, name])
-        row: list[Cell] = [subject.name, name]
-        row += [None, None] if found is None else [100.0 * found.mean, _percent(found.deviation)]
+    for result in results:
+        subject, name = result.subject, result.name
+        for trial in result.trials:
+            tried.append([subject.name, name, trial.number, trial.value, json.dumps(trial.drawn)])
+        others = {one.name: one for one in results if one.subject is subject}
+        errors = result.figure("error_rate")
+        found = spread_of(errors)
+        row: list[Cell] = [subject.name, name, len(result.trials)]
+        row += percents((found.mean, found.deviation) if found else None, 2)
         for other in ("local", "drom"):
-            difference = paired_difference(errors[subject, name], errors[subject, other])
-            if difference is None or other == name:
-                row += [None, None, None]
-            else:
-                row += [100.0 * difference.mean, _percent(difference.low), _percent(difference.high)]
-        rows.append([*row, json.dumps(values)])
+            difference = paired_difference(errors, others[other].figure("error_rate")) if other != name else None
+            row += percents((difference.mean, difference.low, difference.high) if difference else None, 3)
+        rows.append([*row, json.dumps(result.chosen.drawn)])
+    efforts = "; ".join(f"{subject.name}: {effort.in_words}" for subject, effort in subjects)
     return Report(
         "search",
         "Where the paper leaves things open",
-        f"{effort.in_words}. Every variant of DROM draws the same settings, but for what it fixes; the losses "
-        f"stand for "
-        "themselves. `averaged` predicts with the mean of all w so far, `optimistic` steps by twice this round's "
-        "coupling "
-        "less the last one's, `schedule` multiplies lambda and rho by powers of t between -0.5 and 0.5. The synthetic "
-        "streams have one vocabulary and a shared part of low rank: the best case for a nuclear norm. Differences are "
-        "paired, in percentage points, with their 95 % interval.",
+        f"""Every variant of DROM draws the same settings, but for what it fixes (squared hinge: eta0 / 4, for its slope
+grows with w). `averaged` predicts with the mean of all w so far, `optimistic` steps by twice this round's coupling less
+the last one's, `schedule` multiplies lambda and rho by powers of t between -0.5 and 0.5, `no coupling` has lambda =
+rho = 0. The synthetic streams have one vocabulary and a shared part of low rank: the best case for a nuclear norm.
+Differences are paired, in percentage points, with their 95 % interval. What was tried: {efforts}.""",
         {
             "search": Table(
                 (
-                    *("data", "variant", "error_percent", "error_sd", "minus_local_points", "low_95", "high_95"),
-                    *("minus_drom_points", "low_95_drom", "high_95_drom", "parameters"),
+                    *("data", "variant", "settings", "error_percent", "error_sd", "minus_local_points", "low_95"),
+                    *("high_95", "minus_drom_points", "low_95_drom", "high_95_drom", "parameters"),
                 ),
                 rows,
             ),
             "tried": Table(("data", "variant", "setting", "error_rate_tuning", "parameters"), tried, on_page=False),
         },
-        {"search": _picture(subjects, rows)},
+        {"search": _picture([subject for subject, _ in subjects], rows)},
     )
+
+
+def _settings(name: str, effort: Effort) -> list[Values]:
+    of = draw if name in YARDSTICKS else settings_of_variant
+    return [of(name, number, effort.seed) for number in range(effort.settings)]
+
+
+def _job(subject: Subject, name: str, values: Values, seed: int) -> Job:
+    if name in YARDSTICKS:
+        return job_of(subject, name, values, seed)
+    parameters: Any = values
+    shared: Any = {field: value for field, value in values.items() if field in DromParameters.__dataclass_fields__}
+    config = dataclasses.replace(
+        subject.config, algorithm=AlgorithmChoice("drom", DromParameters(**shared)), topology=None, seed=seed
+    )
+    return VariantJob(subject, config, f"{name} on {subject.name}", VariantParameters(**parameters))
 
 
 def _number(cell: Cell) -> float:
@@ -180,14 +158,10 @@ def _number(cell: Cell) -> float:
     return cell
 
 
-def _percent(value: float | None) -> float | None:
-    return None if value is None else 100.0 * value
-
-
 def _picture(subjects: Sequence[Subject], rows: Sequence[Sequence[Cell]]) -> Picture:
     panels = []
     for subject in subjects:
-        of = [row for row in rows if row[0] == subject.name and row[4] is not None]
+        of = [row for row in rows if row[0] == subject.name and row[5] is not None]
         panels.append(
             Panel(
                 subject.name,
@@ -197,9 +171,9 @@ def _picture(subjects: Sequence[Subject], rows: Sequence[Sequence[Cell]]) -> Pic
                     Series(
                         "difference and 95 % interval",
                         list(range(len(of))),
-                        [_number(row[4]) for row in of],
-                        [_number(row[5] if row[5] is not None else row[4]) for row in of],
-                        [_number(row[6] if row[6] is not None else row[4]) for row in of],
+                        [_number(row[5]) for row in of],
+                        [_number(row[6] if row[6] is not None else row[5]) for row in of],
+                        [_number(row[7] if row[7] is not None else row[5]) for row in of],
                     )
                 ],
                 [Reference("Local", 0.0)],

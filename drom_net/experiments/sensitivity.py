@@ -10,9 +10,10 @@ from drom_net.algorithms.drom_d import DromDParameters
 from drom_net.cluster.plan import peer_graph
 from drom_net.config import AlgorithmChoice
 from drom_net.experiments.compare import Effort, tune_and_evaluate
-from drom_net.experiments.report import Cell, Panel, Picture, Reference, Report, Series, Table
+from drom_net.experiments.pages import percents
 from drom_net.experiments.runs import Job, Outcome, Runner, Subject, configure
 from drom_net.experiments.stats import paired_difference, spread_of
+from drom_net.report import Cell, Panel, Picture, Reference, Report, Series, Table
 from drom_net.topology import TopologySettings, mixing_weights, zeta
 
 TAUS = (1, 20)
@@ -157,38 +158,28 @@ def table_3(subjects: Sequence[Subject], effort: Effort, runner: Runner) -> Repo
 
 def _spread(outcomes: Sequence[Outcome], figure: str) -> list[Cell]:
     found = spread_of([outcome.figures.get(figure) for outcome in outcomes])
-    if found is None:
-        return [None, None]
-    return [100.0 * found.mean, None if found.deviation is None else 100.0 * found.deviation]
+    return percents((found.mean, found.deviation) if found else None, 2)
 
 
 def _minus(ours: Sequence[Outcome], theirs: Sequence[Outcome]) -> list[Cell]:
-    found = paired_difference(
-        [outcome.figures.get("error_rate") for outcome in ours],
-        [outcome.figures.get("error_rate") for outcome in theirs],
-    )
-    if found is None:
-        return [None, None, None]
-    return [100.0 * value if value is not None else None for value in (found.mean, found.low, found.high)]
+    one, other = ([outcome.figures.get("error_rate") for outcome in side] for side in (ours, theirs))
+    found = paired_difference(one, other)
+    return percents((found.mean, found.low, found.high) if found else None, 3)
 
 
 def _text(effort: Effort) -> str:
-    return (
-        f"DROM-D, exchange overlap. {effort.in_words}. Tuned on the full graph for each tau; the same parameters "
-        f"then on "
-        "every graph. `tuned_for` says whose: of this tau, of tau 1 (what it costs to change tau and nothing "
-        "else), or of "
-        "this tau with lambda = rho = 0, where nothing that is exchanged has an effect. `minus_first_points` is "
-        "the paired "
-        "difference of the error rate from tau = 1, zeta = 0, with its 95 % interval.\n\n"
-        "No plain graph reaches zeta 0.5 and 0.9 for all three numbers of tasks, so the graphs differ, and "
-        "`zeta_reached` "
-        "is what is in use. The paper's third data set, EachMovie, is not public any more: its figures stand beside "
-        "jester's, which is other data of the same shape, and are no target.\n\n"
-        "The paper finds that a larger tau or zeta is worse, that tau = 20 costs almost nothing on the full graph, "
-        "and that "
-        "tau = 1 is better on sparse ones."
-    )
+    return f"""\
+DROM-D, exchange overlap. {effort.in_words}. Tuned on the full graph for each tau; the same parameters then on every
+graph. `tuned_for` says whose: of this tau, of tau 1 (what it costs to change tau and nothing else), or of this tau
+with lambda = rho = 0, where nothing that is exchanged has an effect. `minus_first_points` is the paired difference
+of the error rate from tau = 1, zeta = 0, with its 95 % interval.
+
+No plain graph reaches zeta 0.5 and 0.9 for all three numbers of tasks, so the graphs differ, and `zeta_reached` is
+what is in use. The paper's third data set, EachMovie, is not public any more: its figures stand beside jester's,
+which is other data of the same shape, and are no target.
+
+The paper finds that a larger tau or zeta is worse, that tau = 20 costs almost nothing on the full graph, and that
+tau = 1 is better on sparse ones."""
 
 
 def _picture(subjects: Sequence[Subject], rows: Sequence[Sequence[Cell]]) -> Picture:

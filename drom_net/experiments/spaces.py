@@ -101,7 +101,7 @@ LEARNERS: dict[str, Learner] = {
     "osmtl-f": Learner("osmtl", {"relation": "fixed"}, {**_STEP, "alpha": Even(0.1, 1.0)}),
     "osmtl-e": Learner("osmtl", {"relation": "exponential"}, _OSMTL),
     "osmtl-t": Learner("osmtl", {"relation": "truncated"}, _OSMTL),
-    "prox-gd": Learner("prox-gd", space={**_STEP, "lam": Log(1e-5, 0.1)}),
+    "prox-gd": Learner("prox-gd", space={**_STEP, "lam": Log(1e-5, 0.5)}),
     "d-ofw": Learner("d-ofw", space={"eta0": Log(1.0, 100.0), "radius": Log(5.0, 500.0), "loss": _LOSS}),
     "d-admm": Learner(
         "d-admm",

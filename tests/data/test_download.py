@@ -199,10 +199,15 @@ def test_not_found(toy: Path, publisher: Publisher, capsys: pytest.CaptureFixtur
 
 
 def test_nobody_answers(toy: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    for mirror, what in (("http://127.0.0.1:1", "refused"), ("nonsense", "expected an address, http:// or https://")):
+    refused = 'DROM_NET_MIRROR: expected http://.. or https://.., got "'
+    for mirror, expected, what in (
+        ("http://127.0.0.1:1", 1, "refused"),
+        ("nonsense", 2, refused),
+        ("file:///etc", 2, refused),
+    ):
         monkeypatch.setenv(download.MIRROR_VARIABLE, mirror)
         code, _, err = get(capsys, "wisdm")
-        assert code == 1 and what in err and left(toy) == {}
+        assert code == expected and what in err and left(toy) == {}
 
 
 def full_disk(monkeypatch: pytest.MonkeyPatch, after: int) -> None:

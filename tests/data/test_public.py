@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
 import math
+import shutil
 import tarfile
 import zipfile
 from collections import Counter, defaultdict
@@ -43,6 +45,7 @@ from drom_net.data.settings import (
 from drom_net.data.stats import stats
 from drom_net.data.stream import SparseRows
 from drom_net.errors import DataError
+from drom_net.experiments.runs import make_subject, named_config
 
 SharedSet = Callable[[str], Path]
 
@@ -626,3 +629,20 @@ def test_the_header_of_the_real_csv(shared_set: SharedSet) -> None:
     path = shared_set("mhci") / "mhci" / ZIP
     with zipfile.ZipFile(path) as archive, archive.open(archive.namelist()[0]) as file:
         assert next(csv.reader(io.TextIOWrapper(file))) == CSV_HEADER.split(",")
+
+
+def test_a_file_that_was_changed_is_not_taken_for_the_publishers(
+    shared_set: SharedSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And a folder of this name where one happens to stand is not looked into."""
+    folder = shared_set("wisdm")
+    changed = tmp_path / "wisdm"
+    shutil.copytree(folder / "wisdm", changed)
+    packed = changed / "WISDM_ar_v1.1_transformed.arff.gz"
+    packed.write_bytes(gzip.compress(gzip.decompress(packed.read_bytes()).replace(b"Walking", b"Jogging", 1)))
+    monkeypatch.setenv("DROM_NET_DATA", str(tmp_path))
+    with pytest.raises(DataError, match="expected the SHA-256"):
+        make_subject(named_config("wisdm"))
+    monkeypatch.setenv("DROM_NET_DATA", str(folder))
+    monkeypatch.chdir(tmp_path)
+    assert make_subject(named_config("wisdm")).num_examples == 5418

@@ -166,7 +166,7 @@ def test_interrupted_and_resumed_gives_the_same_files(subject: Subject, tmp_path
     assert stopped.value.exit_code == 130
     with runner_of(halves) as runner:
         write_report(compare([subject], names, EFFORT, runner).report, halves)
-        assert (runner.num_reused, runner.num_run) == (5, 12 - 5 + 9)
+        assert (runner.num_reused, runner.num_run) == (5, 12 - 5 + 9 + 3)
     for name in SAME_FILES:
         assert (whole / name).read_bytes() == (halves / name).read_bytes(), name
     rows = rows_of(whole / "compare.csv")
@@ -174,9 +174,13 @@ def test_interrupted_and_resumed_gives_the_same_files(subject: Subject, tmp_path
         ("drom", "no"),
         ("local", "no"),
         ("pooled", "yes"),
+        ("drom, uncoupled", "no"),
     ]
     pairs = {(row["learner"], row["minus"]) for row in rows_of(whole / "differences.csv")}
-    assert pairs == {("drom", "local"), ("pooled", "local"), ("drom", "pooled")}
+    assert pairs == {
+        *(("drom", other) for other in ("local", "pooled", "drom, uncoupled")),
+        *((other, "local") for other in ("pooled", "drom, uncoupled")),
+    }
     assert len(rows_of(whole / "search.csv")) == 3 * EFFORT.settings
 
 
@@ -192,10 +196,54 @@ def test_processes_of_the_pool_and_of_the_cluster_give_the_same_bits(
         out = tmp_path / jobs
         assert main([*common, "--jobs", jobs, "--out", str(out), *more]) == 0
         document = json.loads(capsys.readouterr().out)
-        assert {row["learner"] for row in document["tables"]["compare"]} == {"drom", "pooled"}
+        assert {row["learner"] for row in document["tables"]["compare"]} == {"drom", "pooled", "drom, uncoupled"}
     assert "as real processes: 1 of 1 runs gave the digest of the loop" in document["text"]
     for name in SAME_FILES:
         assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes(), name
+    # Were the digests not the same, the command would fail and name the run.
+    store = tmp_path / "2" / "runs.jsonl"
+    lines = [json.loads(line) for line in store.read_text().splitlines()]
+    for line in lines:
+        if line["key"].endswith(" processes"):
+            line["digest"] = "0" * 64
+    store.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert main([*common, "--jobs", "1", "--out", str(tmp_path / "2"), "--processes", "1"]) == 1
+    assert "error: drom on small, seed 10: the processes did not give the digest" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"figures": 3},
+        {"figures": {"error_rate": 0.5, "error_rate_seen": "x"}},
+        {"curve": {"round": 1}},
+        {"digest": 7},
+        {"status": "well"},
+    ],
+)
+def test_an_outcome_of_another_kind_is_one_clear_error(
+    subject: Subject, tmp_path: Path, damage: dict[str, object]
+) -> None:
+    with runner_of(tmp_path) as runner:
+        compare([subject], ("local",), EFFORT, runner)
+    store = tmp_path / "runs.jsonl"
+    lines = [json.loads(line) for line in store.read_text().splitlines()]
+    lines[0]["outcome"] |= damage
+    store.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with (
+        pytest.raises(UsageError, match="is damaged, or was written by another version"),
+        runner_of(tmp_path) as runner,
+    ):
+        compare([subject], ("local",), EFFORT, runner)
+
+
+def test_runs_of_another_numpy_are_not_mixed_in(subject: Subject, tmp_path: Path) -> None:
+    with runner_of(tmp_path) as runner:
+        compare([subject], ("local",), EFFORT, runner)
+    store = tmp_path / "runs.jsonl"
+    store.write_text(store.read_text().replace(f'"numpy": "{np.__version__}"', '"numpy": "1.0"'))
+    with pytest.raises(UsageError, match=r"made with numpy 1\.0"), runner_of(tmp_path) as runner:
+        compare([subject], ("local",), EFFORT, runner)
 
 
 def test_compare_refuses_what_it_does_not_know(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from drom_net.experiments.pages import write_report
-from drom_net.experiments.report import Panel, Picture, Reference, Report, Series, Table
 from drom_net.plots import draw_picture
+from drom_net.report import Panel, Picture, Reference, Report, Series, Table
 
 LINES = Panel(
     "a title with $ and _",

@@ -40,9 +40,9 @@ from drom_net.experiments.regret import (
     theory_contenders,
     tuned_contenders,
 )
-from drom_net.experiments.report import Report
 from drom_net.learning import TaskLearner
 from drom_net.reference import run_reference
+from drom_net.report import Report
 
 
 def test_the_printed_bounds() -> None:

@@ -10,7 +10,7 @@ from drom_net.data.dataset import Dataset, pick_task
 from drom_net.data.public import mail, others, ratings
 from drom_net.data.public.catalog import PUBLIC_SETS
 from drom_net.data.public.content import Content, Files
-from drom_net.data.public.places import require
+from drom_net.data.public.places import check_file, require
 from drom_net.data.settings import (
     Amazon,
     EachMovie,
@@ -27,7 +27,7 @@ from drom_net.data.settings import (
 )
 from drom_net.errors import DataError, Problem
 
-__all__ = ["load_public", "public_dim", "public_tasks"]
+__all__ = ["check_public", "load_public", "public_dim", "public_tasks"]
 
 
 class _Shape(NamedTuple):
@@ -81,6 +81,22 @@ def public_dim(settings: StreamSettings) -> int:
     return _shape(settings).dim
 
 
+def check_public(settings: StreamSettings, base: Path) -> None:
+    """Passes a public data set whose files are those of its publisher by their SHA-256, and all other data.
+
+    Args:
+        base: As for `load_public`.
+
+    Raises:
+        DataError: A file is not here, damaged, or another one.
+    """
+    entry = PUBLIC_SETS.get(settings.dataset)
+    if entry is not None:
+        found = require(entry, base)
+        for file in entry.files:
+            check_file(found[file.names[0]], file)
+
+
 def load_public(settings: StreamSettings, *, base: Path, only: str | int | None = None) -> Dataset:
     """The data set, or one task of it.
 
@@ -90,7 +106,7 @@ def load_public(settings: StreamSettings, *, base: Path, only: str | int | None 
         base: The first folder where its sub-folder is looked for, see `places.find`.
 
     Raises:
-        DataError: Its files are not here, or are not as its publisher's.
+        DataError: Its files are not here, or cannot be read; whether they are its publisher's `check_public` tells.
         UsageError: An optional package is missing.
     """
     entry, shape = PUBLIC_SETS[settings.dataset], _shape(settings)
