@@ -7,6 +7,7 @@ sections together, checks what concerns several keys at once, and reports all pr
 from __future__ import annotations
 
 import dataclasses
+import glob
 import hashlib
 import ipaddress
 import json
@@ -217,7 +218,7 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> ClusterConfig:
     if topology is not None and topology.file is not None:
         topology = dataclasses.replace(topology, file=str(base / topology.file))
     if isinstance(settings, FileData):
-        base = Path(os.environ.get(DATA_FOLDER_VARIABLE) or base / (settings.directory or "")).absolute()
+        base = _folder_of_files(base / (settings.directory or ""), settings.files).absolute()
         # Written out, so that the configuration as run finds its data from anywhere.
         settings = dataclasses.replace(settings, directory=str(base))
     return ClusterConfig(
@@ -231,6 +232,15 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> ClusterConfig:
         base=base,
         **top.values,
     )
+
+
+def _folder_of_files(own: Path, files: str) -> Path:
+    """Where relative data files are: in the folder of the topology file, or, where none of them is there, in the one
+    that DROM_NET_DATA names."""
+    named = os.environ.get(DATA_FOLDER_VARIABLE)
+    if not named or glob.glob(glob.escape(str(own / files)).replace("{task}", "*")):
+        return own
+    return Path(named)
 
 
 def _override(root: dict[str, Item], overrides: Sequence[str], problems: Problems) -> None:

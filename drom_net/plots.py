@@ -67,7 +67,7 @@ _GUIDE_STYLES: tuple[tuple[float, tuple[float, ...]], ...] = (
 )
 _MARKERS_A_LINE = 6
 _LEGEND_COLUMNS = 6
-_LEGEND_HANDLE_INCHES, _LETTER_INCHES = 0.62, 0.058  # of the legend: a handle with its gaps, a letter
+_LEGEND_HANDLE_INCHES, _LETTER_INCHES = 0.68, 0.064  # of the legend: a handle with its gaps, a letter
 _FEW_TICKS, _FEW_DECADES, _FEW_DECADES_ACROSS = 6, 300.0, 60.0
 _FAULT_HATCH = "/////"
 _FAULT_NAMES = {"crash": "crash (and what it lost)"}

@@ -963,3 +963,21 @@ def test_a_preset_named_by_set_replaces_the_parameters_of_the_file(tmp_path: Pat
     parameters = load_config(path, ["algorithm.preset=paper", "algorithm.rho=3"]).algorithm.parameters
     assert (parameters.eta0, parameters.lam, parameters.rho, parameters.loss) == (1.0, 1.0, 3.0, "hinge")
     assert load_config(path, ["algorithm.lambda=0.01"]).algorithm.parameters.eta0 == 20.0
+
+
+def test_data_files_are_looked_for_beside_the_topology_file_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DROM_NET_DATA, which names the folder of public sets, does not move a user's own files."""
+    own, named = tmp_path / "own", tmp_path / "named"
+    own.mkdir()
+    named.mkdir()
+    path = own / "c.yaml"
+    path.write_text("algorithm: {name: local}\ndata: {files: 's[1]-{task}.csv'}\n")
+    monkeypatch.setenv("DROM_NET_DATA", str(named))
+    assert load_config(path).base == named
+    (own / "s[1]-a.csv").touch()
+    assert load_config(path).base == own
+    monkeypatch.delenv("DROM_NET_DATA")
+    (own / "s[1]-a.csv").unlink()
+    assert load_config(path).base == own

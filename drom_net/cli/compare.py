@@ -19,9 +19,9 @@ from drom_net.errors import StoppedError, UsageError
 from drom_net.experiments.compare import Effort, check_learners, compare, headline, results_on
 from drom_net.experiments.figures import Options
 from drom_net.experiments.pages import write_report
-from drom_net.experiments.reproduce import REPRODUCTIONS, check_names, reproduce
+from drom_net.experiments.reproduce import REPRODUCTIONS, check_data, check_names, reproduce
 from drom_net.experiments.runs import Runner, Subject, make_subject, named_config
-from drom_net.experiments.spaces import learner_names
+from drom_net.experiments.spaces import learner_names, searched_keys
 from drom_net.experiments.store import Store
 from drom_net.plots import require_matplotlib
 from drom_net.report import Report
@@ -120,6 +120,10 @@ def compare_command(
     effort = Effort(settings, tuning_orders, orders, seed)
     if num_processes > orders:
         raise UsageError(f"--processes: expected at most as many as --orders, {orders}; got {num_processes}")
+    for override in overrides:
+        key = override.partition("=")[0].strip()
+        if key.startswith("algorithm.") and key.removeprefix("algorithm.") in searched_keys():
+            raise UsageError(f"--set {key}: the comparison searches it for every learner itself")
     subjects = [_subject(word, overrides) for word in what]
     chosen = check_learners([name.strip() for name in names.split(",") if name.strip()], subjects)
     with _runner(out, jobs=jobs, as_json=as_json) as runner:
@@ -179,6 +183,7 @@ def reproduce_command(names: tuple[str, ...], quick: bool, out: Path, jobs: int 
       drom-net reproduce all --quick
     """
     wanted = check_names(names)
+    check_data(wanted)
     made = []
     with _runner(out, jobs=jobs, as_json=as_json) as runner:
         for name in wanted:

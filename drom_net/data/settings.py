@@ -59,7 +59,8 @@ class FileData(StreamSettings):
     directory: str | None = option(
         Text("a folder"),
         None,
-        doc="Where relative file names start: by default the folder of the topology file; DROM_NET_DATA replaces it.",
+        doc="Where relative file names start: by default the folder of the topology file; where the files are not "
+        "there, the folder that DROM_NET_DATA names.",
     )
     format: str | None = option(
         Choice(("csv", "svmlight", "npz", "parquet")),

@@ -9,7 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
+from drom_net import __version__
 from drom_net.algorithms import ALGORITHMS
+from drom_net.blas import blas_kernel
 from drom_net.cluster.progress import Silent
 from drom_net.cluster.run import run as run_cluster
 from drom_net.config import PEERS, ClusterConfig
@@ -281,6 +285,11 @@ def compare(
     if equal:
         gave = len(equal) - len(unequal)
         closing.append(f"as real processes: {gave} of {len(equal)} runs gave the digest of the loop")
+        left_out = dict.fromkeys(
+            r.name for r in results if r.shares_examples and not r.subject.config.allow_sharing_examples
+        )
+        if left_out:
+            closing.append(f"without {', '.join(left_out)}, as allow_sharing_examples is false")
     closing.append(
         f"{runner.num_run} runs were made and {runner.num_reused} taken from earlier ones; it took "
         f"{time.monotonic() - started:.0f} s, {runner.num_processes} at a time"
@@ -294,6 +303,7 @@ def compare(
         "other data, and are not corrected for the number of comparisons.",
         "",
         *(f"- {line}" for line in closing),
+        f"- drom-net {__version__}, NumPy {np.__version__}, BLAS kernel {blas_kernel()}",
     ]
     report = Report(
         name="compare",
@@ -318,8 +328,9 @@ def headline(results: Sequence[Result]) -> tuple[list[str], list[list[str]]]:
     """Columns and rows for people: a row a learner, of one subject."""
     subject = results[0].subject
     names = [name for name in FIGURES if name != "auc" or subject.measure == "auc"]
-    columns = ["learner", *(_IN_WORDS[name] for name in names), f"minus {YARDSTICK}", "remarks"]
     yardstick = next((result for result in results if result.name == YARDSTICK), None)
+    against_what = [f"minus {YARDSTICK}{' (AUC)' if subject.measure == 'auc' else ''}"] if yardstick else []
+    columns = ["learner", *(_IN_WORDS[name] for name in names), *against_what, "remarks"]
     rows = []
     for result in results:
         against = "-"
@@ -331,7 +342,7 @@ def headline(results: Sequence[Result]) -> tuple[list[str], list[list[str]]]:
         if result.num_diverged:
             remarks.append(f"diverged in {result.num_diverged} of {len(result.outcomes)} orders")
         figures = [_spread_in_words(spread_of(result.figure(name))) for name in names]
-        rows.append([result.name, *figures, against, ", ".join(remarks)])
+        rows.append([result.name, *figures, *([against] if yardstick else []), ", ".join(remarks)])
     return columns, rows
 
 

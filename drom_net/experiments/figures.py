@@ -63,7 +63,6 @@ def figure_3(options: Options) -> Report:
         "",
         f"{_NO_NUMBERS}; the dashed line is its Table 3, DROM with tau 1 and zeta 0, after the last round. "
         f"{_EACHMOVIE}, and the value in its panels is that of EachMovie. {_MARKED}",
-        *_quick_note(options),
         *_tables(subjects, results, [data.title for data in DATA]),
     ]
     rows: list[list[Cell]] = []
@@ -118,7 +117,6 @@ def figure_4(options: Options) -> Report:
         "deviation over orders.",
         "",
         f"{_NO_NUMBERS}, so no value of its own is drawn in. {_EACHMOVIE}. {_MARKED}",
-        *_quick_note(options),
         *_tables(
             [of_level[0].subject for of_level in at_most],
             [result for of_level in at_most for result in of_level],
@@ -140,15 +138,6 @@ def paper_subjects(options: Options) -> list[Subject]:
     """The data of the figures and tables; the first rounds of it where all is to be quick."""
     limit = QUICK_ROUNDS if options.quick else None
     return [make_subject(named_config(data.name)).with_rounds(limit) for data in DATA]
-
-
-def _quick_note(options: Options) -> list[str]:
-    if not options.quick:
-        return []
-    return [
-        "",
-        f"**Made with --quick**: the first {QUICK_ROUNDS} rounds, so nothing here can be compared with the paper.",
-    ]
 
 
 def _tables(subjects: Sequence[Subject], results: Sequence[Result], titles: Sequence[str]) -> list[str]:

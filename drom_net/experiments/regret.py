@@ -39,7 +39,7 @@ from drom_net.reference import run_reference, run_reference_peers
 from drom_net.report import Cell, Panel, Picture, Reference, Report, Series, Table
 from drom_net.topology import GraphSchedule, TopologySettings, make_graph
 
-TUNED = ("eta0", (0.3, 1.0, 3.0, 10.0, 30.0))
+TUNED = ("eta0", (0.3, 1.0, 3.0, 10.0, 30.0, 100.0))
 """The parameter that sets the step, and what every learner is tried with, but those of the theorems."""
 TUNED_OTHERWISE: Mapping[str, tuple[str, tuple[float, ...]]] = {"d-admm": ("rho", (1.0, 10.0, 100.0, 1e3, 1e4))}
 """By algorithm, where it has no eta0: as many values, of what stands for 1/eta0."""
@@ -710,7 +710,7 @@ def _norm_picture(scene: Scene, part: Sequence[Measured]) -> Picture:
             series.append(Series(one.contender.label, picked.astype(float).tolist(), one.norms[picked - 1].tolist()))
         reference = Reference("ρ/λ", ball)
         title = f"{scene.name}, ρ/λ = {ball:.3g}"
-        panels.append(Panel(title, "round", "|W_t|_*", series, (reference,), log_x=True, log_y=True))
+        panels.append(Panel(title, "round", "nuclear norm of W_t", series, (reference,), log_x=True, log_y=True))
     return Picture(panels, columns=3)
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from drom_net.data.public import check_public
 from drom_net.errors import UsageError, did_you_mean
+from drom_net.experiments import figures
 from drom_net.experiments.compare import Effort, check_learners, compare
 from drom_net.experiments.complexity import empty_shares, table_1
 from drom_net.experiments.figures import (
@@ -25,6 +28,10 @@ from drom_net.experiments.search import low_rank_subjects, search
 from drom_net.experiments.sensitivity import table_3
 from drom_net.report import Report
 
+QUICK_WARNING = (
+    f"**Made with --quick**: few settings and orders, at most {QUICK_ROUNDS} rounds of each data set. It shows that "
+    "the command works; no figure here can be compared with the paper's or with another."
+)
 COMPARED = ("spam-pu", "mhci", "jester", "spam-ecml2006", "wisdm")
 SENSITIVITY_EFFORT = Effort(settings=24)
 SEARCH_EFFORT, LOW_RANK_EFFORT = Effort(settings=40), Effort(settings=200)
@@ -96,9 +103,24 @@ def check_names(names: Sequence[str]) -> tuple[str, ...]:
 def reproduce(name: str, options: Options, out: Path) -> Report:
     """Make one again, and write it into its folder of `out`."""
     report = REPRODUCTIONS[name][1](options)
+    if options.quick:
+        report = dataclasses.replace(report, title=f"{report.title} (quick)", text=f"{QUICK_WARNING}\n\n{report.text}")
     write_report(report, out / name)
     write_index(out)
     return report
+
+
+def check_data(names: Sequence[str]) -> None:
+    """Look for the data of all that is to be made, before hours of work on the first.
+
+    Raises:
+        DataError: A data set is not here, or is not its publisher's.
+    """
+    wanted = [data.name for data in figures.DATA] if set(names) - {"comparison", "regret"} else []
+    wanted += COMPARED if "comparison" in names else ()
+    for name in dict.fromkeys(wanted):
+        config = named_config(name)
+        check_public(config.data, config.base)
 
 
 def write_index(out: Path) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from drom_net.algorithms import PARAMETERS
 from drom_net.algorithms.drom import DromParameters
 from drom_net.cluster.prepare import Prepared
 from drom_net.config import AlgorithmChoice
@@ -18,6 +20,7 @@ from drom_net.experiments.runs import Job, Outcome, Runner, Subject, make_subjec
 from drom_net.experiments.spaces import Even, draw
 from drom_net.experiments.stats import paired_difference, spread_of
 from drom_net.experiments.variants import VariantParameters, variant
+from drom_net.fields import settings_of
 from drom_net.reference import AfterRound, ReferenceResult, run_reference
 from drom_net.report import Cell, Panel, Picture, Reference, Report, Series, Table
 from drom_net.seeding import stream
@@ -104,7 +107,7 @@ def search(subjects: Sequence[tuple[Subject, Effort]], runner: Runner) -> Report
     for result in results:
         subject, name = result.subject, result.name
         for trial in result.trials:
-            tried.append([subject.name, name, trial.number, trial.value, json.dumps(trial.drawn)])
+            tried.append([subject.name, name, trial.number, trial.value, _written(name, trial.drawn)])
         others = {one.name: one for one in results if one.subject is subject}
         errors = result.figure("error_rate")
         found = spread_of(errors)
@@ -113,7 +116,7 @@ def search(subjects: Sequence[tuple[Subject, Effort]], runner: Runner) -> Report
         for other in ("local", "drom"):
             difference = paired_difference(errors, others[other].figure("error_rate")) if other != name else None
             row += percents((difference.mean, difference.low, difference.high) if difference else None, 3)
-        rows.append([*row, json.dumps(result.chosen.drawn)])
+        rows.append([*row, _written(name, result.chosen.drawn)])
     efforts = "; ".join(f"{subject.name}: {effort.in_words}" for subject, effort in subjects)
     return Report(
         "search",
@@ -151,6 +154,13 @@ def _job(subject: Subject, name: str, values: Values, seed: int) -> Job:
         subject.config, algorithm=AlgorithmChoice("drom", DromParameters(**shared)), topology=None, seed=seed
     )
     return VariantJob(subject, config, f"{name} on {subject.name}", VariantParameters(**parameters))
+
+
+def _written(name: str, values: Values) -> str:
+    """By the keys of a topology file, as JSON; iterate, optimistic and the powers are of the variants alone."""
+    parameters = PARAMETERS[name] if name in YARDSTICKS else VariantParameters
+    keys = {setting.field: key for key, setting in settings_of(parameters).items()}
+    return json.dumps({keys[field]: ".inf" if value == math.inf else value for field, value in values.items()})
 
 
 def _number(cell: Cell) -> float:

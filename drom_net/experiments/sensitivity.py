@@ -208,7 +208,11 @@ def _picture(subjects: Sequence[Subject], rows: Sequence[Sequence[Cell]]) -> Pic
                 )
         paper = PAPER.get(subject.name, {})
         series += [
-            Series(f"paper, tau {tau}", list(range(len(ZETAS))), [paper[tau, zeta][0] for zeta in ZETAS])
+            Series(
+                f"paper, tau {tau}{', EachMovie' if subject.name == 'jester' else ''}",
+                list(range(len(ZETAS))),
+                [paper[tau, zeta][0] for zeta in ZETAS],
+            )
             for tau in TAUS
             if paper
         ]

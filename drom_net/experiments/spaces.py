@@ -10,6 +10,7 @@ import numpy as np
 
 from drom_net.algorithms import ALGORITHMS, PARAMETERS
 from drom_net.errors import UsageError, did_you_mean
+from drom_net.fields import settings_of
 from drom_net.seeding import stream
 
 Values = Mapping[str, object]
@@ -130,6 +131,23 @@ def learner_of(name: str) -> Learner:
         hint = did_you_mean(name, names)
         raise UsageError(f'expected learners of {", ".join(names)}; got "{name}"' + (f"; {hint}" if hint else ""))
     return Learner(name)
+
+
+def searched_keys() -> set[str]:
+    """The keys of the section `algorithm` that some learner's search sets, or that name the learner."""
+    keys = {"name", "preset"}
+    for learner in LEARNERS.values():
+        drawn = draw_fields(learner) | set(learner.fixed)
+        keys |= {key for key, setting in settings_of(PARAMETERS[learner.algorithm]).items() if setting.field in drawn}
+    return keys
+
+
+def draw_fields(learner: Learner) -> set[str]:
+    """The parameters that are drawn, by field name."""
+    fields = set(learner.space)
+    if learner.finish is _of_drom:
+        fields |= {"rho", "xi"}
+    return fields
 
 
 def draw(name: str, number: int, seed: int) -> dict[str, object]:

@@ -77,6 +77,8 @@ class Store:
                 record = json.loads(line)
                 self._records[record["key"]] = record
             except (ValueError, TypeError, KeyError):
-                raise UsageError(f"{path}:{number}: expected a run as JSON, got something else; remove it") from None
+                raise UsageError(
+                    f"{path}:{number}: expected a run as JSON, got something else; remove the line, or the file"
+                ) from None
             whole += len(line)
         file.truncate(whole)  # whoever wrote the last line was killed over it
