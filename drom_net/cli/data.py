@@ -159,6 +159,10 @@ def describe(what: str, home: Path | None, overrides: tuple[str, ...], as_json: 
       drom-net data describe spam-pu
       drom-net data describe configs/amazon.yaml
     """
+    absent = PUBLIC_SETS.get(what)
+    if absent is not None and not overrides and find(absent, home) is None:
+        _describe_absent(absent, as_json)
+        return
     dataset = _load(what, home, overrides)
     facts: dict[str, Any] = describe_dataset(dataset)
     entry = PUBLIC_SETS.get(dataset.name)
@@ -178,6 +182,30 @@ def describe(what: str, home: Path | None, overrides: tuple[str, ...], as_json: 
         click.echo()
         rows = [[row["number"], f"{row['paper']:,}", f"{row['here']:,}", row["verdict"]] for row in table]
         print_table(["Table 2", entry.paper.name, "here", ""], rows)
+
+
+def _describe_absent(entry: PublicSet, as_json: bool) -> None:
+    """What can be said of a public data set without its files."""
+    facts: dict[str, Any] = {
+        "name": entry.name,
+        "description": entry.description,
+        "source": entry.source,
+        "licence": entry.licence,
+        "positive": entry.positive,
+        "measure": entry.measure,
+        "here": False,
+        "notes": list(entry.notes),
+    }
+    if as_json:
+        print_json(facts)
+        return
+    notes = facts.pop("notes")
+    facts["here"] = f"no; drom-net data get {entry.name}"
+    if not any(file.url for file in entry.files):
+        facts["here"] = "no; it cannot be downloaded"
+    _print_facts(facts)
+    for note in notes:
+        click.echo(f"note: {note}")
 
 
 def table_2(paper: PaperRow, dataset: Dataset) -> list[dict[str, Any]]:
