@@ -64,9 +64,10 @@ class Effort:
     @property
     def in_words(self) -> str:
         tuning, evaluation = self.tuning_seeds, self.evaluation_seeds
+        plural = "s" if self.settings > 1 else ""
         return (
-            f"{self.settings} settings of each learner, the first of them its defaults, on {_count(tuning, 'order')}; "
-            f"the best then on {_count(evaluation, 'other order')}"
+            f"{self.settings} setting{plural} of each learner, the first of them its defaults, on "
+            f"{_count(tuning, 'order')}; the best then on {_count(evaluation, 'other order')}"
         )
 
 

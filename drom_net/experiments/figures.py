@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -125,6 +126,7 @@ def figure_4(options: Options) -> Report:
     ]
     columns = ["data", "flip", "learner", "orders"]
     columns += [f"accuracy_{labels}_{part}" for labels in ("clean", "seen") for part in ("mean", "sd")]
+    columns.append("parameters")
     return Report(
         name="figure-4",
         title="Figure 4: accuracy against flipped labels",
@@ -187,7 +189,7 @@ def _noise_row(data: str, flip: float, result: Result) -> list[Cell]:
     for figure in ("error_rate", "error_rate_seen"):
         spread = spread_of(_accuracy(result, figure))
         row += [spread.mean, spread.deviation] if spread else [None, None]
-    return row
+    return [*row, json.dumps(result.parameters())]
 
 
 def _accuracy(result: Result, figure: str) -> list[float | None]:

@@ -71,7 +71,8 @@ class _Cell:
     zeta: float
     reached: float
     tuned_for: str
-    """"this tau", "tau 1", or "no exchange" for this tau's step with lambda = rho = 0."""
+    """"this tau", "tau 1"; or of this tau "no exchange", with lambda = rho = 0, or "delayed", where what is sent takes
+    effect one sync round later."""
     jobs: tuple[Job, ...]
 
 
@@ -106,6 +107,7 @@ def table_3(subjects: Sequence[Subject], effort: Effort, runner: Runner) -> Repo
                     ways["tau 1"] = chosen[subject.name, 1]
                 if wanted == 0.0:
                     ways["no exchange"] = {**chosen[subject.name, tau], "lam": 0.0, "rho": 0.0}
+                    ways["delayed"] = {**chosen[subject.name, tau], "exchange": "delayed"}
                 for tuned_for, drawn in ways.items():
                     jobs = tuple(
                         Job(
@@ -171,8 +173,8 @@ def _text(effort: Effort) -> str:
     return f"""\
 DROM-D, exchange overlap. {effort.in_words}. Tuned on the full graph for each tau; the same parameters then on every
 graph. `tuned_for` says whose: of this tau, of tau 1 (what it costs to change tau and nothing else), or of this tau
-with lambda = rho = 0, where nothing that is exchanged has an effect. `minus_first_points` is the paired difference
-of the error rate from tau = 1, zeta = 0, with its 95 % interval.
+with lambda = rho = 0, where nothing that is exchanged has an effect, or of this tau with `exchange: delayed`.
+`minus_first_points` is the paired difference of the error rate from tau = 1, zeta = 0, with its 95 % interval.
 
 No plain graph reaches zeta 0.5 and 0.9 for all three numbers of tasks, so the graphs differ, and `zeta_reached` is
 what is in use. The paper's third data set, EachMovie, is not public any more: its figures stand beside jester's,
