@@ -235,10 +235,10 @@ def _print(prepared: Prepared, totals: dict[str, Any], others: Sequence[dict[str
     if totals["waiting_share"] is None:
         click.echo("nothing took any time, so nobody waited")
     else:
-        click.echo(
-            f"waiting {_percent(totals['waiting_share'])} of the time: from {_percent(waits[least])} ({names[least]}) "
-            f"to {_percent(waits[most])} ({names[most]})"
-        )
+        spread = ""
+        if _percent(waits[least]) != _percent(waits[most]):
+            spread = f": from {_percent(waits[least])} ({names[least]}) to {_percent(waits[most])} ({names[most]})"
+        click.echo(f"waiting {_percent(totals['waiting_share'])} of the time{spread}")
     faults = [f"{key} {totals[key]}" for key in ("lost", "doubled", "crashes") if totals[key]]
     click.echo(
         f"{count_of(totals['messages'], 'message')}, {size(totals['bytes_sent'])}"
