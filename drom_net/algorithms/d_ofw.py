@@ -21,7 +21,7 @@ from drom_net.algorithms.base import (
 )
 from drom_net.algorithms.features import Matrix, Vector, dot, scaled
 from drom_net.algorithms.losses import LOSSES
-from drom_net.algorithms.spectral import leading_pair_by_gram, leading_pair_by_power
+from drom_net.algorithms.spectral import SOLVERS, leading_pair, random_start
 from drom_net.fields import Choice, Integer, Number, option
 
 
@@ -38,7 +38,7 @@ class DOFWParameters:
     )
     loss: str = option(Choice(tuple(LOSSES)), "logistic", doc="The loss of the margin.")
     solver: str = option(
-        Choice(("power", "gram")),
+        Choice(SOLVERS),
         "power",
         doc="The leading singular pair by warm-started power iteration, O(dm) an iteration, "
         "or exactly from the Gram matrix, O(dm^2).",
@@ -108,10 +108,7 @@ def d_ofw(parameters: DOFWParameters | None = None) -> Algorithm:
                 state.Z[state.row_of[task]] += contribution.vectors[0]
         eta = q.eta0 * q.radius / (q.horizon or state.t) ** 0.75
         surrogate = eta * state.Z + 2.0 * state.W
-        if q.solver == "power":
-            pair = leading_pair_by_power(surrogate, state.v, iterations=q.power_iterations)
-        else:
-            pair = leading_pair_by_gram(surrogate, state.v)
+        pair = leading_pair(surrogate, state.v, solver=q.solver, iterations=q.power_iterations)
         state.v = pair.v
         R = np.outer(pair.v, pair.u)  # zero where the surrogate is
         state.W = step(state.W, R, state.t)
@@ -119,8 +116,7 @@ def d_ofw(parameters: DOFWParameters | None = None) -> Algorithm:
         return state, replies, CentralInfo(pair.sigma, pair.v, pair.residual)
 
     def init_central(tasks: tuple[int, ...], dim: int, rng: np.random.Generator) -> DOFWCentral:
-        v = rng.standard_normal(len(tasks))
-        v /= math.sqrt(float(np.dot(v, v)))
+        v = random_start(len(tasks), rng)
         shape = (len(tasks), dim)
         return DOFWCentral({task: row for row, task in enumerate(tasks)}, np.zeros(shape), np.zeros(shape), v)
 

@@ -24,7 +24,7 @@ from drom_net.algorithms.base import (
 )
 from drom_net.algorithms.features import Features, Matrix, Vector, add_scaled, dot
 from drom_net.algorithms.losses import LOSSES, capped_weight, loss_limit
-from drom_net.algorithms.spectral import leading_pair_by_gram, leading_pair_by_power
+from drom_net.algorithms.spectral import SOLVERS, leading_pair, random_start
 from drom_net.fields import Choice, Integer, Number, option
 
 
@@ -49,7 +49,7 @@ class DromParameters:
     kappa: float = option(Number(above=0.0, or_infinity=True), 2.0, doc="The bound on an example's weight gamma.")
     loss: str = option(Choice(tuple(LOSSES)), "logistic", doc="The loss of the margin.")
     solver: str = option(
-        Choice(("power", "gram")),
+        Choice(SOLVERS),
         "power",
         doc="The leading singular pair by warm-started power iteration, O(dm) an iteration, "
         "or exactly from the Gram matrix, O(dm^2).",
@@ -155,8 +155,7 @@ def drom(parameters: DromParameters | None = None) -> Algorithm:
         return state, Contribution(ContributionKind.VECTORS, (a,))
 
     def init_central(tasks: tuple[int, ...], dim: int, rng: np.random.Generator) -> DromCentral:
-        v = rng.standard_normal(len(tasks))
-        v /= math.sqrt(float(np.dot(v, v)))
+        v = random_start(len(tasks), rng)
         return DromCentral({task: row for row, task in enumerate(tasks)}, np.zeros((len(tasks), dim)), v)
 
     def central_step(
@@ -170,10 +169,7 @@ def drom(parameters: DromParameters | None = None) -> Algorithm:
         if members is not None and len(members) < len(v):  # rows of strangers would change the bits, even as zeros
             rows = [state.row_of[task] for task in members]
             A, v = A[rows], v[rows]
-        if q.solver == "power":
-            pair = leading_pair_by_power(A, v, iterations=q.power_iterations)
-        else:
-            pair = leading_pair_by_gram(A, v)
+        pair = leading_pair(A, v, solver=q.solver, iterations=q.power_iterations)
         if rows is None:
             state.v = v = pair.v
         else:

@@ -26,6 +26,23 @@ class SingularPair(NamedTuple):
     """|A^T v - sigma u| (A u = sigma v holds by construction, or the other way round for the Gram route)."""
 
 
+SOLVERS = ("power", "gram")
+
+
+def leading_pair(A: Matrix, v: Vector, *, solver: str, iterations: int) -> SingularPair:
+    """The largest singular value of A and its vectors, by one of `SOLVERS`; arguments as for either."""
+    if solver == "power":
+        return leading_pair_by_power(A, v, iterations=iterations)
+    return leading_pair_by_gram(A, v)
+
+
+def random_start(num_tasks: int, rng: np.random.Generator) -> Vector:
+    """Where the power iteration starts in the first round: unit length, shape (m,)."""
+    v = rng.standard_normal(num_tasks)
+    v /= math.sqrt(float(np.dot(v, v)))
+    return v
+
+
 @np.errstate(over="ignore")  # a square that overflows is found, and taken again of scaled numbers
 def leading_pair_by_power(A: Matrix, v: Vector, *, iterations: int) -> SingularPair:
     """The largest singular value of A and its vectors, by a fixed number of power iterations.

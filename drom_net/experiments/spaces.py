@@ -137,12 +137,12 @@ def searched_keys() -> set[str]:
     """The keys of the section `algorithm` that some learner's search sets, or that name the learner."""
     keys = {"name", "preset"}
     for learner in LEARNERS.values():
-        drawn = draw_fields(learner) | set(learner.fixed)
+        drawn = _drawn_fields(learner) | set(learner.fixed)
         keys |= {key for key, setting in settings_of(PARAMETERS[learner.algorithm]).items() if setting.field in drawn}
     return keys
 
 
-def draw_fields(learner: Learner) -> set[str]:
+def _drawn_fields(learner: Learner) -> set[str]:
     """The parameters that are drawn, by field name."""
     fields = set(learner.space)
     if learner.finish is _of_drom:
