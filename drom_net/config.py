@@ -25,7 +25,7 @@ from drom_net.data.public.places import DATA_FOLDER_VARIABLE
 from drom_net.data.settings import DATA_SECTIONS, NAME, FileData, StreamSettings
 from drom_net.errors import ConfigError, Problem, did_you_mean
 from drom_net.fields import REQUIRED, Choice, Endpoint, Endpoints, Flag, Integer, Setting, option, settings_of
-from drom_net.protocol.settings import Timeouts
+from drom_net.protocol.settings import WAIT, Checkpoints, Policy, Timeouts
 from drom_net.section import Section
 from drom_net.topology import GraphSchedule, TopologySettings, check_settings, make_schedule
 from drom_net.yamlfile import Item, Mark, Problems, failure, quoted, read_option, read_yaml, write_yaml
@@ -106,6 +106,8 @@ class ClusterConfig:
     """Without effect where there are peers."""
     peers: PeerSettings = PeerSettings()
     """Without effect where there is a reducer."""
+    policy: Policy = WAIT
+    checkpoint: Checkpoints = Checkpoints()
     timeouts: Timeouts
     path: Path = field(compare=False)
     """The file it came from."""
@@ -150,10 +152,10 @@ _DATASET = Setting(
     REQUIRED,
     "The kind of data; it may be left out where `files` is given.",
 )
-SECTIONS = ("algorithm", "topology", "data", "reducer", "peers", "timeouts")
+SECTIONS = ("algorithm", "topology", "data", "reducer", "peers", "policy", "checkpoint", "timeouts")
 TOP_LEVEL = (
     *("name", "algorithm", "topology", "data", "rounds", "seed", "allow_sharing_examples"),
-    *("reducer", "peers", "timeouts"),
+    *("reducer", "peers", "policy", "checkpoint", "timeouts"),
 )
 """All keys at the top, in the order in which they are written."""
 PEERS = ("drom-d",)
@@ -176,6 +178,8 @@ def _homes() -> Iterator[tuple[str, str, Collection[str]]]:
     yield "topology", "", settings_of(TopologySettings)
     yield "reducer", "", settings_of(ReducerSettings)
     yield "peers", "", settings_of(PeerSettings)
+    yield "policy", "", settings_of(Policy)
+    yield "checkpoint", "", settings_of(Checkpoints)
     yield "timeouts", "", settings_of(Timeouts)
 
 
@@ -209,6 +213,8 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> ClusterConfig:
     _check_number_of_peers(peers)
     topology = _read_topology(problems, root.value.get("topology"))
     _check_sections(problems, root.value, name)
+    policy = _section(problems, "policy", root.value.get("policy"), settings_of(Policy))
+    checkpoint = _section(problems, "checkpoint", root.value.get("checkpoint"), settings_of(Checkpoints))
     timeouts = _section(problems, "timeouts", root.value.get("timeouts"), settings_of(Timeouts))
     _check_timeouts(timeouts)
     problems.raise_any()
@@ -227,6 +233,8 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> ClusterConfig:
         data=settings,
         reducer=ReducerSettings(**reducer.values),
         peers=PeerSettings(**peers.values),
+        policy=Policy(**policy.values),
+        checkpoint=Checkpoints(**checkpoint.values),
         timeouts=Timeouts(**timeouts.values),
         path=path,
         base=base,
@@ -558,7 +566,7 @@ def config_digest(config: ClusterConfig, tasks: Sequence[str]) -> str:
         if isinstance(config.data.features, str):
             data["features"] = PurePath(config.data.features).name
     content = {"algorithm": written["algorithm"], "data": data, "tasks": list(tasks)}
-    content |= {"rounds": config.rounds, "seed": config.seed}
+    content |= {"rounds": config.rounds, "seed": config.seed, "policy": written["policy"]}
     if schedule := graph_schedule(config, tasks):
         content["topology"] = schedule.digest
     canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -579,6 +587,8 @@ def _explicit(config: ClusterConfig) -> dict[str, object]:
         "allow_sharing_examples": config.allow_sharing_examples,
         "reducer": _values(config.reducer),
         "peers": _values(config.peers),
+        "policy": _values(config.policy),
+        "checkpoint": _values(config.checkpoint),
         "timeouts": _values(config.timeouts),
     }
     foreign = foreign_sections(config.algorithm.name)

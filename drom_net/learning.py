@@ -65,6 +65,27 @@ class Word(NamedTuple):
         return self.news if told_before < self.since else self.otherwise
 
 
+class Replies(NamedTuple):
+    """What a central step answered, in little room, to be said again."""
+
+    kinds: dict[int, ReplyKind]
+    """By task."""
+    vectors: dict[int, tuple[Vector, ...]]
+    """By task; empty where they are v_i u."""
+    factors: dict[int, float]
+    """v_i by task, where they are v_i u."""
+    u: Vector | None
+
+    def to(self, task: int) -> Reply | None:
+        """The reply to a task; None where it had no part in the step."""
+        kind = self.kinds.get(task)
+        if kind is None or kind is not ReplyKind.VECTORS:
+            return None if kind is None else Reply(kind)
+        if self.u is not None:
+            return Reply(kind, (self.factors[task] * self.u,))
+        return Reply(kind, self.vectors[task])
+
+
 class TaskLearner:
     """One task going through its rounds: `begin(t)`, then `end(t, reply)`, for t = 1, 2, .. `last_round`."""
 
@@ -217,26 +238,40 @@ class Centre:
             scales: What each of these vectors is multiplied by (S_ij / S_ii of a weighted graph); None is 1.
         """
         self.last_sigma = 0.0
+        self.last_replies = Replies({}, {}, {}, None)
+        """What the last central step answered."""
+        self._row_of = {task: row for row, task in enumerate(tasks)}
         self._log = CentralLog()
         self._algorithm = algorithm
         self._scales = dict(zip(tasks, scales, strict=True)) if scales is not None else {}
         self._state = algorithm.init_central(tuple(tasks), dim, random_stream(seed, "power"))
 
     def reduce(
-        self, t: int, contributions: Mapping[int, Contribution], members: Sequence[int] | None = None
+        self,
+        t: int,
+        contributions: Mapping[int, Contribution],
+        members: Sequence[int] | None = None,
+        absent: Iterable[int] = (),
     ) -> dict[int, Reply]:
         """The central step of round t: a reply for each task that contributed.
 
         Args:
             contributions: What is new, by task in order.
             members: Whose vectors count; None is all.
+            absent: Who was awaited and did not come, for the records.
         """
         if self._scales:
             contributions = {task: self._scaled(task, contributions[task]) for task in contributions}
         self._state, replies, info = self._algorithm.central_step(self._state, contributions, members)
         self.last_sigma = info.sigma
+        kinds = {task: reply.kind for task, reply in replies.items()}
         came = [contribution.kind for contribution in contributions.values()]
-        self._log.add(t, info, came, [reply.kind for reply in replies.values()])
+        self._log.add(t, info, came, list(kinds.values()), [self._row_of[task] for task in absent])
+        if info.u is None:
+            self.last_replies = Replies(kinds, {task: reply.vectors for task, reply in replies.items()}, {}, None)
+        else:
+            factors = {task: float(info.v[self._row_of[task]]) for task in replies}
+            self.last_replies = Replies(kinds, {}, factors, info.u)
         return replies
 
     def _scaled(self, task: int, contribution: Contribution) -> Contribution:

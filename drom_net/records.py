@@ -51,7 +51,8 @@ _CENTRAL_CHAINED = struct.Struct("<qd")
 
 
 def central_dtype(num_tasks: int) -> npt.DTypeLike:
-    """The row of a central step as bytes; `v` has a number for each task."""
+    """The row of a central step as bytes; `v` has a number for each task, `absent` 1 for a task that was awaited and
+    whose last vectors were used."""
     return np.dtype(
         [
             ("round", "<i8"),
@@ -63,6 +64,7 @@ def central_dtype(num_tasks: int) -> npt.DTypeLike:
             ("postponed", "<i8"),
             ("corrected", "<i8"),
             ("v", "<f8", (num_tasks,)),
+            ("absent", "u1", (num_tasks,)),
         ]
     )
 
@@ -130,13 +132,24 @@ class CentralLog:
     """The central steps that were made: their rows, and the chain over them; settled in batches as a TaskLog."""
 
     def __init__(self) -> None:
-        self._open: list[tuple[int, CentralInfo, list[ContributionKind], list[ReplyKind]]] = []
+        self._open: list[tuple[int, CentralInfo, list[ContributionKind], list[ReplyKind], Sequence[int]]] = []
         self._chain = CHAIN_START
         self._rows = bytearray()
 
-    def add(self, t: int, info: CentralInfo, came: list[ContributionKind], went: list[ReplyKind]) -> None:
-        """Round t, what the centre saw in it, and the kinds of what came in and went out."""
-        self._open.append((t, info, came, went))
+    def add(
+        self,
+        t: int,
+        info: CentralInfo,
+        came: list[ContributionKind],
+        went: list[ReplyKind],
+        absent: Sequence[int] = (),
+    ) -> None:
+        """Round t, what the centre saw in it, and the kinds of what came in and went out.
+
+        Args:
+            absent: The rows of tasks that were awaited and did not come.
+        """
+        self._open.append((t, info, came, went, absent))
         if len(self._open) >= _BATCH:
             self._settle()
 
@@ -157,10 +170,14 @@ class CentralLog:
         return taken
 
     def _settle(self) -> None:
-        for t, info, came, went in self._open:
+        for t, info, came, went, absent in self._open:
             counts = [came.count(kind) for kind in _COUNTED]
             self._rows += _CENTRAL_HEAD.pack(t, info.sigma, info.residual, *counts, went.count(ReplyKind.VECTORS))
             self._rows += info.v.tobytes()
+            missing = bytearray(len(info.v))
+            for row in absent:
+                missing[row] = 1
+            self._rows += missing
             self._chain = extend_central_chain(self._chain, t, info.sigma, info.v)
         self._open.clear()
 

@@ -288,10 +288,15 @@ def write_records(
         "idle",
         "postponed",
         "corrected",
+        "absent",
         *(f"v_{name}" for name in names),
     ]
     if centrals[0].members is None:
-        per_round = _Table(columns, ([*row.item()[:-1], *row["v"].tolist()] for row in centrals[0].rows))
+        everybody = range(len(names))
+        per_round = _Table(
+            columns,
+            ([*row.item()[:-2], _absent(names, everybody, row), *row["v"].tolist()] for row in centrals[0].rows),
+        )
     else:
         per_round = _Table(["task", "name", *columns], _peers_rounds(names, centrals))
     per_task.write(run_dir / f"records.{file_format}")
@@ -552,7 +557,13 @@ def _peers_rounds(names: Sequence[str], centrals: Sequence[CentralOutcome]) -> I
     for index, central in enumerate(centrals):
         for row in central.rows:
             v = dict(zip(central.members or (), row["v"].tolist(), strict=True))
-            yield [index, names[index], *row.item()[:-1], *(v.get(task) for task in range(len(names)))]
+            absent = _absent(names, central.members or (), row)
+            yield [index, names[index], *row.item()[:-2], absent, *(v.get(task) for task in range(len(names)))]
+
+
+def _absent(names: Sequence[str], members: Sequence[int], row: np.void) -> str:
+    """Who was awaited in a central step and did not come, by name, with spaces between."""
+    return " ".join(names[task] for task, missing in zip(members, row["absent"].tolist(), strict=True) if missing)
 
 
 def _read_rounds(run_dir: Path, names: Sequence[str]) -> tuple[list[Rows], bool]:
@@ -563,8 +574,19 @@ def _read_rounds(run_dir: Path, names: Sequence[str]) -> tuple[list[Rows], bool]
     for row in rows:
         own = by_centre[int(row[0]) if peers else 0]
         head = row[2:] if peers else row
-        v = tuple(float(value) for value in head[8:] if value not in ("", None))
-        own.append((int(head[0]), float(head[1]), float(head[2]), *map(int, head[3:8]), v))
+        v = [None if value in ("", None) else float(value) for value in head[9:]]
+        gone = set(str(head[8] or "").split())
+        absent = tuple(name in gone for name, value in zip(names, v, strict=True) if value is not None)
+        own.append(
+            (
+                int(head[0]),
+                float(head[1]),
+                float(head[2]),
+                *map(int, head[3:8]),
+                tuple(value for value in v if value is not None),
+                absent,
+            )
+        )
     tables = [np.array(part, dtype=central_dtype(len(part[0][-1]) if part else len(names))) for part in by_centre]  # type: ignore[arg-type]
     return tables, peers
 

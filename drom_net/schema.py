@@ -25,7 +25,7 @@ from drom_net.config import (
 )
 from drom_net.data.settings import DATA_SECTIONS
 from drom_net.fields import REQUIRED, Setting, settings_of
-from drom_net.protocol.settings import Timeouts
+from drom_net.protocol.settings import Checkpoints, Policy, Timeouts
 from drom_net.topology import TopologySettings
 
 SCHEMA_FILE = Path(__file__).with_name("schema.json")
@@ -40,6 +40,8 @@ def json_schema() -> dict[str, Any]:
     top["topology"] = _optional_section(TopologySettings)
     top["reducer"] = _optional_section(ReducerSettings)
     top["peers"] = _optional_section(PeerSettings)
+    top["policy"] = _optional_section(Policy)
+    top["checkpoint"] = _optional_section(Checkpoints)
     top["timeouts"] = _optional_section(Timeouts)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -106,7 +108,7 @@ def _property(setting: Setting) -> dict[str, Any]:
 
 def reference_tables() -> str:
     """Every key with what it accepts, its default and its meaning, as Markdown."""
-    about = "Beside the sections `algorithm`, `topology`, `data`, `reducer`, `peers` and `timeouts`."
+    about = "Beside the sections `algorithm`, `topology`, `data`, `reducer`, `peers`, `policy`, `checkpoint` and `timeouts`."
     parts = [_table("At the top", about, settings_of(ClusterConfig))]
     for name, parameters in PARAMETERS.items():
         about = inspect.getdoc(parameters) or ""
@@ -119,6 +121,8 @@ def reference_tables() -> str:
     parts.append(_table("`reducer`", inspect.getdoc(ReducerSettings) or "", settings_of(ReducerSettings)))
     about = (inspect.getdoc(PeerSettings) or "") + " Only with `drom-d`, which has no `reducer`."
     parts.append(_table("`peers`", about, settings_of(PeerSettings)))
+    parts.append(_table("`policy`", inspect.getdoc(Policy) or "", settings_of(Policy)))
+    parts.append(_table("`checkpoint`", inspect.getdoc(Checkpoints) or "", settings_of(Checkpoints)))
     parts.append(_table("`timeouts`", inspect.getdoc(Timeouts) or "", settings_of(Timeouts)))
     return "\n".join(parts)
 

@@ -38,7 +38,12 @@ def draw_config(draw: Random) -> str:
         f"data_seed: {draw.randrange(1000)}, pace_s: {draw.choice((0, 0.01))}}}\n"
     )
     rounds = draw.choice(("", f"rounds: {draw.randint(1, 40)}\n"))
-    timeouts = "timeouts: {join_s: 1.0e+6, lost_s: 1.0e+6, linger_s: 1000.0, stall_s: 1.0e+6}\n"
+    timeouts = "timeouts: {join_s: 1.0e+6, lost_s: 1000.0, linger_s: 500.0, stall_s: 1.0e+6}\n"
+    rounds_kept = draw.choice((4, 8, 200))
+    timeouts += (
+        f"checkpoint: {{every_rounds: {draw.choice((1, 2, 7, 1000))}, every_s: {draw.choice((0.05, 1.0, 10.0))}, "
+    )
+    timeouts += f"history_rounds: {rounds_kept}}}\n"
     steps = "eta0: 3.0, lambda: 0.2, rho: 0.3, xi: 1.0"
     learner = draw.random()
     if learner < 0.05:
@@ -89,6 +94,7 @@ def draw_conditions(draw: Random, num_nodes: int, seed: int) -> Conditions:
         stragglers=draw.choice(((), (Stragglers(0.3, 5.0),))),
         faults=tuple(faults),
         detect_s=draw.choice((0.1, 6.0)),
+        persist_s=Distribution.parse(draw.choice(("0", "10ms", "exponential(300ms)"))),
         seed=seed,
     )
 

@@ -80,6 +80,8 @@ class ContributionKind(IntEnum):
     """No example in this round, nor one since the last vector."""
     POSTPONED = 4
     """There is something new, but too little yet: the last contribution stands."""
+    GONE = 5
+    """An answer to a neighbor that asks for what is no longer kept: it goes on without."""
 
 
 class ReplyKind(IntEnum):
@@ -129,6 +131,8 @@ class CentralInfo:
     """Its vector over the tasks, shape (m,)."""
     residual: float
     """|A^T v - sigma u|, how far the pair is from being exact."""
+    u: Vector | None = None
+    """Where each reply with a vector is v_i u: this u, from which they can be made again."""
 
 
 class CentralStep(Protocol):

@@ -113,7 +113,7 @@ def d_ofw(parameters: DOFWParameters | None = None) -> Algorithm:
         R = np.outer(pair.v, pair.u)  # zero where the surrogate is
         state.W = step(state.W, R, state.t)
         replies = {task: Reply(ReplyKind.VECTORS, (R[state.row_of[task]],)) for task in sorted(contributions)}
-        return state, replies, CentralInfo(pair.sigma, pair.v, pair.residual)
+        return state, replies, CentralInfo(pair.sigma, pair.v, pair.residual, pair.u)
 
     def init_central(tasks: tuple[int, ...], dim: int, rng: np.random.Generator) -> DOFWCentral:
         v = random_start(len(tasks), rng)

@@ -188,7 +188,7 @@ def drom(parameters: DromParameters | None = None) -> Algorithm:
                 replies[task] = ZERO
             if contributions[task].last and q.ended == "drop":
                 state.A[row] = 0.0
-        return state, replies, CentralInfo(pair.sigma, v, pair.residual)
+        return state, replies, CentralInfo(pair.sigma, v, pair.residual, pair.u)
 
     return Algorithm(
         name="drom",

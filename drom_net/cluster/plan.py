@@ -203,6 +203,8 @@ def _common(
         "config_digest": config_digest(config, roster.tasks),
         "feature_digest": roster.feature_digest,
         "timeouts": dataclasses.asdict(config.timeouts),
+        "policy": dataclasses.asdict(config.policy),
+        "checkpoints": dataclasses.asdict(config.checkpoint),
         "spread_over": roster.spread_over(config),
         "pace_s": config.data.pace_s,
         "parent": parent,

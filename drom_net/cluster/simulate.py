@@ -37,6 +37,8 @@ class Conditions:
     faults: tuple[Fault, ...] = ()
     detect_s: float = 6.0
     """After how long a dead connection is noticed."""
+    persist_s: Distribution = field(default_factory=Distribution)
+    """How long it takes until a snapshot is on the disk."""
     seed: int = 0
     """What all of it is drawn from; the run's own seed is another."""
 
@@ -124,6 +126,7 @@ def build_simulator(prepared: Prepared, conditions: Conditions) -> Simulator:
         factors=factors,
         faults=conditions.faults,
         detect_s=conditions.detect_s,
+        persist_s=conditions.persist_s,
     )
 
 

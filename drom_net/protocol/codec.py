@@ -49,19 +49,20 @@ def encode(message: Message) -> list[bytes | memoryview]:
     match message:
         case Push(round=t, contribution=contribution):
             vectors = contribution.vectors
-            header = _packb([_PUSH, t, contribution.kind, contribution.last, len(vectors)])
+            header = _packb([_PUSH, t, contribution.kind, contribution.last, message.durable, len(vectors)])
             return [header, *[vector.data for vector in vectors]]
         case Pull(round=t, reply=reply):
             vectors = reply.vectors
-            return [_packb([_PULL, t, reply.kind, len(vectors)]), *[vector.data for vector in vectors]]
+            header = _packb([_PULL, t, reply.kind, message.durable, message.next, len(vectors)])
+            return [header, *[vector.data for vector in vectors]]
         case Resend(round=t):
             return [_packb([_RESEND, t])]
         case Hello():
             fields = [message.version, message.run_id, message.task, message.config_digest, message.dim]
             also = [message.feature_digest, message.numpy, message.blas, message.incarnation, message.round]
-            return [_packb([_HELLO, *fields, *also])]
-        case Welcome(run_id=run_id):
-            return [_packb([_WELCOME, run_id])]
+            return [_packb([_HELLO, *fields, *also, message.kept_from])]
+        case Welcome(run_id=run_id, round=t):
+            return [_packb([_WELCOME, run_id, t])]
         case Reject(reason=reason):
             # Cut by bytes: a header has a limit of bytes, and a reason may quote what a stranger said.
             return [_packb([_REJECT, reason.encode(errors="replace")[:_TEXT_LIMIT].decode(errors="ignore")])]
@@ -107,7 +108,7 @@ def decode(frames: Frames, *, dim: int, max_vectors: int) -> Message:
 
 
 def _decode_push(fields: list[Any], frames: Frames, dim: int) -> Push:
-    t, kind, last, num_vectors = _exactly(fields, 4, "push")
+    t, kind, last, durable, num_vectors = _exactly(fields, 5, "push")
     if type(last) is not bool:
         raise RemoteError("a push whose mark for the last round is not a boolean")
     vectors = _vectors(frames, num_vectors, dim)
@@ -116,18 +117,18 @@ def _decode_push(fields: list[Any], frames: Frames, dim: int) -> Push:
         raise RemoteError("a push of unknown kind")
     if bool(vectors) != (contribution_kind is ContributionKind.VECTORS):
         raise RemoteError(f"a push of kind {contribution_kind.name} with {len(vectors)} vectors")
-    return Push(_round(t), Contribution(contribution_kind, vectors, last))
+    return Push(_round(t), Contribution(contribution_kind, vectors, last), _natural(durable, "round"))
 
 
 def _decode_pull(fields: list[Any], frames: Frames, dim: int) -> Pull:
-    t, kind, num_vectors = _exactly(fields, 3, "pull")
+    t, kind, durable, following, num_vectors = _exactly(fields, 5, "pull")
     vectors = _vectors(frames, num_vectors, dim)
     reply_kind = _REPLY_KINDS.get(kind) if type(kind) is int else None
     if reply_kind is None:
         raise RemoteError("a pull of unknown kind")
     if bool(vectors) != (reply_kind is ReplyKind.VECTORS):
         raise RemoteError(f"a pull of kind {reply_kind.name} with {len(vectors)} vectors")
-    return Pull(_round(t), Reply(reply_kind, vectors))
+    return Pull(_round(t), Reply(reply_kind, vectors), _natural(durable, "round"), _natural(following, "round"))
 
 
 def _decode_resend(fields: list[Any], frames: Frames, dim: int) -> Resend:
@@ -140,8 +141,8 @@ def _decode_hello(fields: list[Any], frames: Frames, dim: int) -> Hello:
     if fields and type(fields[0]) is int and fields[0] != PROTOCOL_VERSION:
         # Only the number can be relied on, whatever else that version says: let the node name it.
         return Hello(_natural(fields[0], "version"), "", 0, "", 0, "", "", "")
-    version, run_id, task, config_digest, its_dim, *more = _exactly(fields, 10, "hello")
-    feature_digest, numpy, blas, incarnation, t = more
+    version, run_id, task, config_digest, its_dim, *more = _exactly(fields, 11, "hello")
+    feature_digest, numpy, blas, incarnation, t, kept_from = more
     _no_vectors(frames)
     return Hello(
         _natural(version, "version"),
@@ -154,13 +155,14 @@ def _decode_hello(fields: list[Any], frames: Frames, dim: int) -> Hello:
         _text(blas),
         _natural(incarnation, "incarnation"),
         _natural(t, "round"),
+        _natural(kept_from, "round"),
     )
 
 
 def _decode_welcome(fields: list[Any], frames: Frames, dim: int) -> Welcome:
-    (run_id,) = _exactly(fields, 1, "welcome")
+    run_id, t = _exactly(fields, 2, "welcome")
     _no_vectors(frames)
-    return Welcome(_text(run_id))
+    return Welcome(_text(run_id), _natural(t, "round"))
 
 
 def _decode_reject(fields: list[Any], frames: Frames, dim: int) -> Reject:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from drom_net.algorithms.base import Contribution, Reply
 from drom_net.metrics import Totals
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,8 @@ class Hello:
     """How often this node has been started: a later one takes the place of an earlier."""
     round: int = 0
     """The last round that it has begun."""
+    kept_from: int = 0
+    """The earliest round whose message it can still say again; 0 where it has said none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,8 @@ class Welcome:
     """The reducer, or a peer, lets one in."""
 
     run_id: str
+    round: int = 0
+    """The last round that it has begun."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,8 @@ class Push(NamedTuple):  # a tuple, as Pull: made twice a round, and half the co
 
     round: int
     contribution: Contribution
+    durable: int = 0
+    """The round up to which the sender would be again after a crash: nobody needs to keep for it what was before."""
 
 
 class Pull(NamedTuple):
@@ -63,6 +69,11 @@ class Pull(NamedTuple):
 
     round: int
     reply: Reply
+    durable: int = 0
+    """As a push's."""
+    next: int = 0
+    """The next round that has something for this task; a later one than the next where rounds were closed without it,
+    which it then goes through alone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from drom_net.metrics import Totals
 from drom_net.protocol.messages import Message
+from drom_net.protocol.settings import Checkpoints
 
 REDUCER = "reducer"
 """The address of the reducer, as a worker sees it."""
@@ -50,6 +52,41 @@ class ConnectionChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class Absent:
+    """The run goes on without this task, with its last column."""
+
+    task: int
+    name: str
+    round: int
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """A task that was absent takes part again from this round on."""
+
+    task: int
+    name: str
+    round: int
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """A round was closed at its deadline without these."""
+
+    round: int
+    names: str
+
+
+@dataclass(frozen=True, slots=True)
+class CaughtUp:
+    """A node that was behind the others, as after a crash, is with them again."""
+
+    round: int
+    rounds: int
+    """How many it has made up for."""
+
+
+@dataclass(frozen=True, slots=True)
 class Refused:
     """A message was refused; the run goes on without it."""
 
@@ -64,7 +101,7 @@ class Warned:
     text: str
 
 
-Event = Joined | Stalled | ConnectionChanged | Refused | Warned
+Event = Joined | Stalled | ConnectionChanged | Absent | Returned | Late | CaughtUp | Refused | Warned
 
 
 class Ended(NamedTuple):
@@ -112,12 +149,20 @@ class Node(Protocol):
         A reducer has none.
         """
 
-    def take_snapshot(self) -> Snapshot | None:
-        """What to go on from after a crash, where that has changed since the last call.
+    @property
+    def row_types(self) -> Mapping[str, npt.DTypeLike]:
+        """What the rows of its `records`, `central` and `times` are, as far as it has such; each with a `round`."""
 
-        It is to be kept before anything is sent that the node has said since. None too for a node that was not made
-        to keep snapshots.
-        """
+    def take_snapshot(self) -> Snapshot | None:
+        """What to go on from after a crash, where it is time to keep that: not before the last one was kept, and never
+        of a node that was made without `Checkpoints`."""
+
+    def snapshot_kept(self, now: float) -> None:
+        """The last snapshot is safe: it would survive now whatever happens to the node."""
+
+    @property
+    def holding(self) -> bool:
+        """Whether it has nothing to say until its last snapshot is kept."""
 
     def stop(self) -> None:
         """End here, at the user's wish: a round that is open is closed without a reply."""
@@ -141,10 +186,66 @@ def at_once(t: int) -> float:
     return 0.0
 
 
+class Keeper:
+    """When a node takes snapshots, and up to which round the last one that was kept goes."""
+
+    def __init__(self, settings: Checkpoints | None, *, durable: int = 0) -> None:
+        """
+        Args:
+            settings: None for a node that keeps none: all that it has closed counts as kept, as it never comes back.
+            durable: The round of the snapshot that it goes on from.
+        """
+        self.durable = durable
+        self.active = settings is not None
+        self.busy = False
+        """A snapshot was taken and is not kept yet."""
+        settings = settings or Checkpoints()
+        # The other side learns of it only later, and may take its own turn then: so not at the last moment.
+        self._every_rounds = min(settings.every_rounds or settings.history_rounds, max(1, settings.history_rounds // 4))
+        self._every_s = settings.every_s
+        self.most = settings.history_rounds
+        self._last = durable
+        self._last_at = -math.inf
+        self._taken = durable
+
+    def start(self, now: float) -> None:
+        self._last_at = now
+
+    def is_due(self, t: int, now: float) -> bool:
+        """Whether to take one now that round t is closed."""
+        if not self.active:
+            self.durable = t
+            return False
+        return t - self._last >= self._every_rounds or now - self._last_at >= self._every_s
+
+    def note_due(self, t: int, now: float) -> None:
+        """One of round t is to be taken as soon as may be."""
+        self._last, self._last_at = t, now
+
+    def taken(self, t: int) -> None:
+        self.busy, self._taken = True, t
+
+    def kept(self) -> None:
+        self.busy, self.durable = False, self._taken
+
+    def is_far(self, t: int) -> bool:
+        """Whether a snapshot should no longer wait for anything."""
+        return t - self.durable >= self.most // 2
+
+    def is_too_far(self, t: int) -> bool:
+        """Whether round t may not begin before more is kept."""
+        return self.active and t - self.durable > self.most
+
+
 class Tray:
     """What a node has to say and to tell, until the driver takes it."""
 
-    def __init__(self) -> None:
+    resends = 0
+    """How often it has asked again."""
+
+    def __init__(self, checkpoints: Checkpoints | None = None, *, durable: int = 0) -> None:
+        self._keeper = Keeper(checkpoints, durable=durable)
+        self._holds = False
         self._outbox: list[Envelope] = []
         self._events: list[Event] = []
         self._times = bytearray()
@@ -156,7 +257,26 @@ class Tray:
     def _note_times(self, t: int, said_s: float, idle_s: float, closed_s: float) -> None:
         self._times += _TIMES_ROW.pack(t, said_s, idle_s, closed_s)
 
+    @property
+    def holding(self) -> bool:
+        return self._holds
+
+    @property
+    def durable_round(self) -> int:
+        """The round up to which it would be again after a crash."""
+        return self._keeper.durable
+
+    def snapshot_kept(self, now: float) -> None:
+        self._keeper.kept()
+        self._holds = self._must_hold()
+
+    def _must_hold(self) -> bool:
+        """Whether nothing may be said before more is kept."""
+        return False
+
     def take_outbox(self) -> list[Envelope]:
+        if self._holds:
+            return []
         taken, self._outbox = self._outbox, []
         return taken
 

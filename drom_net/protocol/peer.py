@@ -3,8 +3,11 @@
 In every sync round of its own a peer says its word to the neighbors that will use it, and waits for the words of
 theirs that count then (`Neighborhood` knows which). Its own half of the central step then gives the correction that
 it uses from the next round on. Of equal tau, two neighbors that both go on are never more than one sync round apart
-(two where the exchange is delayed), which bounds what is kept of either side; past a neighbor that has ended the
-other runs ahead freely.
+(two where the exchange is delayed), which bounds what is kept of either side; past a neighbor that has ended, or
+without one that is absent, the other runs ahead freely.
+
+After a crash a peer goes on from its last snapshot, and its neighbors say again what they have said since: so each
+keeps its words until those who use them have kept (on disk) what they made of them.
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ import enum
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+
+import numpy.typing as npt
 
 from drom_net.algorithms.base import IDLE, NO_REPLY, Contribution, ContributionKind, Reply
 from drom_net.errors import ClusterError, RejectedError
@@ -33,12 +38,17 @@ from drom_net.protocol.messages import (
     Welcome,
 )
 from drom_net.protocol.node import (
+    TIMES_DTYPE,
+    Absent,
     Asking,
+    CaughtUp,
     ConnectionChanged,
     Envelope,
     Joined,
+    Late,
     Pace,
     Refused,
+    Returned,
     Snapshot,
     Stalled,
     Tray,
@@ -46,14 +56,18 @@ from drom_net.protocol.node import (
     at_once,
     named,
 )
-from drom_net.protocol.settings import Timeouts
+from drom_net.protocol.settings import WAIT, Checkpoints, Policy, Timeouts
+from drom_net.records import TASK_DTYPE, central_dtype
 
 WORDS_KEPT = 4
 """Of a neighbor, at the most, beside the one that is waited for. With a delayed exchange a peer in sync round k waits
 for the words of k - 1, and a neighbor that has its word of k may have said k + 2 already."""
 
 
+_NEAR = 3
+"""A neighbor that comes back after an absence is awaited again once it is so few of its sync rounds behind."""
 _ENDED = " ended the run: "
+_GONE = Contribution(ContributionKind.GONE)
 
 
 class PeerState(enum.Enum):
@@ -88,6 +102,17 @@ class _Neighbor:
     """Its connection is lost now."""
     incarnation: int = 0
     """That of its Hello."""
+    rival: tuple[str, Hello, float] | None = None
+    """Another process that says it is this neighbor: its address, its Hello, and until when the first may show that it
+    is alive."""
+    round: int = 0
+    """The latest that it is known to have begun."""
+    durable: int = 0
+    """Up to which round it would be again after a crash."""
+    durable_before: int = 0
+    """The same, before it last said something new of that: it keeps two snapshots, and one may be damaged."""
+    absent: bool = False
+    """Nobody waits for it until it is back."""
     words: dict[int, Contribution] = field(default_factory=dict)
     """By sync round: what it said and was not used yet."""
     used: int = 0
@@ -98,6 +123,8 @@ class _Neighbor:
     """The sync round of its last word, once that is known."""
     done: bool = False
     """Its goodbye has come: it needs nothing more."""
+    is_kept: bool = False
+    """And that is kept on disk."""
     confirmed: bool = False
     """It has all of our words that it needs."""
     give_up_at: float = math.inf
@@ -120,8 +147,9 @@ class Peer(Tray):
         exchange: str,
         rounds: int | None,
         timeouts: Timeouts,
+        policy: Policy = WAIT,
         pace: Pace = at_once,
-        keeps_snapshots: bool = False,
+        checkpoints: Checkpoints | None = None,
         snapshot: Snapshot | None = None,
     ) -> None:
         """
@@ -132,10 +160,12 @@ class Peer(Tray):
             neighborhood: Whom it talks to, and when. It connects to those before it; those behind it connect.
             exchange: "blocking", "overlap" or "delayed".
             rounds: The run's limit, if it has one.
+            policy: What becomes of neighbors that do not come.
             pace: How long each example takes to come.
+            checkpoints: When to take snapshots; None for never.
             snapshot: What an earlier incarnation has left, to go on from.
         """
-        super().__init__()
+        super().__init__(checkpoints, durable=0 if snapshot is None else snapshot["round"])
         self.state = PeerState.JOINING
         self.result: TaskResult | None = None
         self.round = 0
@@ -152,6 +182,7 @@ class Peer(Tray):
         self._sync = learner.algorithm.sync
         self._last_word = self._sync.last_word(learner.last_round, rounds)
         self._timeouts = timeouts
+        self._policy = policy
         self._pace = pace
         self._next_example_at = -math.inf
         self._neighbors = {
@@ -160,6 +191,8 @@ class Peer(Tray):
         self._task_at = {entry.address: task for task, entry in self._neighbors.items() if entry.address}
         self._said: dict[int, Word] = {}
         """By sync round: our own last words, to use and to say again."""
+        self._untold: set[int] = set()
+        """Those that only we use ourselves."""
         self._closed = 0
         """The last sync round whose words were used."""
         self._central_steps = 0
@@ -180,15 +213,24 @@ class Peer(Tray):
         """That it was started anew in the middle of a run, and cannot go on; empty where it was not."""
         self._told_so: set[int] = set()
         """Neighbors that have been told so."""
-        self._round_end: Snapshot | None = None
-        """Our own part of a snapshot, as of the last sync round that was closed."""
-        self._changed = False
-        self._rows = bytearray()
-        """The records up to there: those of later rounds would be made again after a crash."""
+        self._deadline = self._rival_at = math.inf
+        self._due = False
+        """A snapshot is to be taken, as soon as a round is closed."""
+        self._between = True
+        """No round is open: a snapshot may be taken."""
+        self._ended = False
+        self._owed: set[int] = set()
+        """Neighbors whose goodbye will be answered once it is kept."""
+        self._owed_now: set[int] = set()
+        """Those of them that are in the snapshot that is being kept."""
+        self._behind_from = self._behind_until = 0
+        """Rounds that it makes up for."""
+        self._passed: list[int] = []
+        """Neighbors without whose word the open sync round is closed."""
+        self._forgotten = 0
+        """Our latest word that is not kept any more."""
         if snapshot is not None:
             self._restore(snapshot)
-        if keeps_snapshots:
-            self._keep_round_end()
 
     @property
     def finished(self) -> bool:
@@ -221,11 +263,13 @@ class Peer(Tray):
         return self._task_at.get(address)
 
     def start(self, now: float) -> None:
+        self._now = now
+        self._keeper.start(now)
         self._wait(PeerState.JOINING, now)
         self._give_up_at = now + self._timeouts.join_s
         for task in self._neighbors:
             if task < self._task:
-                self._say(task, self._introduction)
+                self._say(task, self._introduction(task))
         if 0 < self.round == self._learner.last_round:  # an earlier incarnation has said goodbye: some may be gone
             self._say_goodbye(now)
         self._begin_if_all_are_here()
@@ -236,6 +280,8 @@ class Peer(Tray):
             self._on_hello(sender, message)
             return
         task = self._task_at.get(sender)
+        if task is not None and self._neighbors[task].rival is not None:
+            self._refuse_rival(task)
         if task is None:
             self._outbox.append(Envelope(sender, Introduce()))
             self._events.append(Refused(sender, f"a {type(message).__name__} before a Hello"))
@@ -244,16 +290,17 @@ class Peer(Tray):
             self._on_joined(task)  # it would not speak to us, had it not let us in: its Welcome may be lost
         self._neighbors[task].spoke_at = now
         match message:
-            case Push(round=t, contribution=contribution):
-                self._on_push(task, t, contribution)
+            case Push():
+                self._on_push(task, message)
             case Resend(round=t):
                 self._say_again(task, t)
                 if self.state is PeerState.FINISHING:  # it is there, and not done: it will need more
                     self._give_up_at = now + self._timeouts.linger_s
             case Introduce():
-                self._say(task, self._introduction)  # it was started anew
-            case Welcome():
-                pass
+                self._say(task, self._introduction(task))  # it was started anew
+            case Welcome(round=t):
+                self._note_behind(t)
+                self._note_round(task, t)
             case Goodbye(rounds=last):
                 self._on_goodbye(task, last)
             case Farewell():
@@ -275,15 +322,27 @@ class Peer(Tray):
             self._predicted = True
             self._idle_since = now
             return
+        if now >= self._rival_at:
+            self._let_rivals_in()
         if now >= self._give_up_at:
             self._give_up()
             return
         for task, neighbor in self._neighbors.items():
             if now >= neighbor.give_up_at:
-                self._end_run(
-                    f"lost {self.names[task]} in round {self.round}: "
-                    f"disconnected for {self._timeouts.lost_s:g} s (timeouts.lost_s)"
-                )
+                if not self._policy.proceeds:
+                    self._end_run(
+                        f"lost {self.names[task]} in round {self.round}: "
+                        f"disconnected for {self._timeouts.lost_s:g} s (timeouts.lost_s)"
+                    )
+                neighbor.give_up_at = math.inf
+                self._first_lost_at = min(entry.give_up_at for entry in self._neighbors.values())
+                self._go_on_without([task])
+                if self.state is not PeerState.WAITING:
+                    return
+        if now >= self._deadline:
+            self._events.append(Late(self.round, named(self.names, self._missing)))
+            self._pass_over(list(self._missing))
+            return
         if self._asking.ask(now):
             self._ask()
         if self._stall.ask(now):
@@ -302,8 +361,9 @@ class Peer(Tray):
         if self.state is PeerState.STEPPING or self._may_go_ahead():
             ready = max(self._now, self._next_example_at)
             if self.state is PeerState.STEPPING:
-                return ready
-        return min(ready, self._asking.due, self._stall.due, self._give_up_at, self._first_lost_at)
+                return math.inf if self._holds else ready
+        waits = (self._asking.due, self._stall.due, self._give_up_at, self._first_lost_at)
+        return min(ready, *waits, self._deadline, self._rival_at)
 
     def on_connection(self, address: str, connected: bool, now: float) -> None:
         task = self._task_at.get(address)
@@ -312,10 +372,17 @@ class Peer(Tray):
         neighbor = self._neighbors[task]
         neighbor.was_lost = neighbor.was_lost or not connected
         neighbor.down = not connected
+        if not connected and neighbor.rival is not None:
+            self._let_rivals_in()
+            return
         if not neighbor.joined:
             return
         ours_done = self.state in (PeerState.FINISHING, PeerState.FINISHED)  # this wait has a bound of its own
-        if not connected and (ours_done or (neighbor.last is not None and not self._not_come(task, neighbor.last))):
+        if ours_done:
+            self._give_up_at = max(self._give_up_at, now + self._linger_s)
+        if not connected and (
+            neighbor.absent or ours_done or (neighbor.last is not None and not self._not_come(task, neighbor.last))
+        ):
             return  # we need nothing more of it, and once it is done it needs nothing more of us
         if connected == math.isinf(neighbor.give_up_at):
             return
@@ -323,7 +390,7 @@ class Peer(Tray):
         self._first_lost_at = min(entry.give_up_at for entry in self._neighbors.values())
         self._events.append(ConnectionChanged(self.names[task], connected))
         if connected and task < self._task:
-            self._say(task, self._introduction)
+            self._say(task, self._introduction(task))
 
     def stop(self) -> None:
         if self.state is PeerState.WAITING:
@@ -334,55 +401,67 @@ class Peer(Tray):
                 self._learner.end(self.round)
         if self.result is None:
             self.result = self._learner.result()
-        if self.state is not PeerState.FINISHED:
-            self._tell_all("it was stopped")
         self.state = PeerState.FINISHED
 
     @property
-    def _introduction(self) -> Hello:
-        return dataclasses.replace(self._hello, round=self.round)
+    def row_types(self) -> dict[str, npt.DTypeLike]:
+        """What the rows of its `records`, `central` and `times` are."""
+        central = central_dtype(len(self.neighborhood.everybody))
+        return {"records": TASK_DTYPE, "central": central, "times": TIMES_DTYPE}
+
+    def _introduction(self, task: int) -> Hello:
+        first = next((t for t in self._said if self._is_told(task, t)), 0)
+        return dataclasses.replace(self._hello, round=self.round, kept_from=first)
 
     def take_records(self) -> bytes:
-        if self._round_end is None or self.finished:
-            self._rows += self._learner.take_records()
-        taken, self._rows = bytes(self._rows), bytearray()
-        return taken
+        return self._learner.take_records()
 
     def take_central_records(self) -> bytes:
         """The rows of its own central steps since the last call, as records.central_dtype."""
         return self._centre.take_records()
 
     def take_snapshot(self) -> Snapshot | None:
-        if not self._changed or self._round_end is None:
+        if not self._due or not self._between or self._keeper.busy:
             return None
-        self._changed = False
-        neighbors = {
-            task: (dict(entry.words), entry.used, entry.heard, entry.last, entry.done)
-            for task, entry in self._neighbors.items()
-        }
-        return self._round_end | {"neighbors": neighbors}
-
-    def _keep_round_end(self) -> None:
-        self._changed = True
-        self._rows += self._learner.take_records()
-        self._round_end = {
+        self._due = False
+        self._keeper.note_due(self.round, self._now)
+        self._keeper.taken(self.round)
+        self._owed_now, self._owed = self._owed, set()
+        return {
             "round": self.round,
             "closed": self._closed,
             "predicted": self._predicted,
             "said": dict(self._said),
             "learner": self._learner.snapshot(),
             "centre": self._centre.snapshot(),
+            "neighbors": {
+                task: (dict(entry.words), entry.used, entry.heard, entry.last, entry.done, entry.durable, entry.absent)
+                for task, entry in self._neighbors.items()
+            },
         }
+
+    def snapshot_kept(self, now: float) -> None:
+        self._now = now
+        super().snapshot_kept(now)
+        kept, self._owed_now = self._owed_now, set()
+        for task in sorted(kept):
+            self._confirm(task)
+        self._finish_if_all_have_confirmed()
+
+    def _must_hold(self) -> bool:
+        return self._ended and self._keeper.active and self._keeper.durable < self.round
 
     def _restore(self, snapshot: Snapshot) -> None:
         self.round, self._closed, self._predicted = snapshot["round"], snapshot["closed"], snapshot["predicted"]
         self._said = dict(snapshot["said"])
         self._learner.restore(snapshot["learner"])
         self._centre.restore(snapshot["centre"])
-        for task, (words, used, heard, last, done) in snapshot["neighbors"].items():
+        for task, (words, used, heard, last, done, durable, absent) in snapshot["neighbors"].items():
             entry = self._neighbors[task]
             entry.words, entry.used, entry.heard, entry.last = dict(words), used, heard, last
-            entry.done = entry.confirmed = done
+            entry.done = entry.confirmed = entry.is_kept = done
+            entry.durable = entry.durable_before = durable
+            entry.absent = absent
 
     # Joining
 
@@ -392,22 +471,29 @@ class Peer(Tray):
         neighbor = self._neighbors.get(hello.task)
         if not reason and (neighbor is None or hello.task < self._task):
             reason = f"{self.names[hello.task]} is no neighbor that connects to {me}"
+        if not reason and self._task_at.get(sender, hello.task) != hello.task:
+            reason = f"it has joined as {self.names[self._task_at[sender]]} already"
         who = None
         if not reason and neighbor is not None and neighbor.address != sender:  # else it was said long ago, or again
-            if self._is_here(hello, neighbor):
+            if self._is_earlier(hello, neighbor):
                 reason = f"{self.names[hello.task]} is already here"
             elif (who := self._started_anew(hello)) is not None:
                 reason = (
                     f"{self.names[hello.task]} is in round {hello.round}, {me} in round {self.round}: "
                     f"{self.names[who]} was started anew, and what it had is lost"
                 )
-        if not reason and self._task_at.get(sender, hello.task) != hello.task:
-            reason = f"it has joined as {self.names[self._task_at[sender]]} already"
         if reason or neighbor is None:
             self._outbox.append(Envelope(sender, Reject(reason)))
             self._events.append(Refused(sender, reason))
             if who is not None:
                 self._cannot_go_on(hello.task, reason, ours=who == self._task)
+            return
+        if neighbor.address not in ("", sender) and not neighbor.down:
+            # Somebody is here already: who of the two is alive?
+            if neighbor.rival is None or neighbor.rival[0] != sender:
+                neighbor.rival = (sender, hello, self._now + self._timeouts.duplicate_probe_s)
+                self._rival_at = min(self._rival_at, neighbor.rival[2])
+                self._say(hello.task, Introduce())
             return
         if neighbor.address not in ("", sender):  # the connection of an earlier incarnation
             del self._task_at[neighbor.address]
@@ -415,19 +501,49 @@ class Peer(Tray):
             self._first_lost_at = min(entry.give_up_at for entry in self._neighbors.values())
         neighbor.address, neighbor.incarnation, neighbor.down = sender, hello.incarnation, False
         self._task_at[sender] = hello.task
-        self._say(hello.task, Welcome(self._identity.run_id))
+        self._say(hello.task, Welcome(self._identity.run_id, self.round))
+        neighbor.round = hello.round
+        if hello.round < neighbor.durable:  # it has nothing of what it had
+            neighbor.durable = neighbor.durable_before = hello.round
         difference = self._identity.difference(hello, self.names[hello.task], me=me)
         if difference and not neighbor.joined:
             self._events.append(Warned(difference))
         self._on_joined(hello.task)
+        self._note_behind(hello.round)
+        self._note_round(hello.task, hello.round)
 
-    def _is_here(self, hello: Hello, neighbor: _Neighbor) -> bool:
-        """Whether a neighbor that says hello has joined from another address, and is there still."""
-        return bool(neighbor.address) and not neighbor.down and not self._comes_back(hello, neighbor)
+    def _refuse_rival(self, task: int) -> None:
+        """Who was here first is alive."""
+        neighbor = self._neighbors[task]
+        assert neighbor.rival is not None
+        address, _, _ = neighbor.rival
+        neighbor.rival = None
+        reason = f"{self.names[task]} is already here"
+        self._outbox.append(Envelope(address, Reject(reason)))
+        self._events.append(Refused(address, reason))
+
+    def _let_rivals_in(self) -> None:
+        """In the place of those who have not answered, or whose connection is lost."""
+        for neighbor in self._neighbors.values():
+            if neighbor.rival is not None and (neighbor.down or self._now >= neighbor.rival[2]):
+                address, hello, _ = neighbor.rival
+                neighbor.rival = None
+                neighbor.down = True
+                self._on_hello(address, hello)
+        rivals = [entry.rival[2] for entry in self._neighbors.values() if entry.rival is not None]
+        self._rival_at = min(rivals, default=math.inf)
+
+    def _is_earlier(self, hello: Hello, neighbor: _Neighbor) -> bool:
+        """Whether a neighbor that says hello from another address has no right to take over from who has joined."""
+        if not neighbor.address:
+            return False
+        if self._keeper.active:
+            # Only where nodes come back with what they had may a later one take the place of one that is there.
+            return hello.incarnation <= neighbor.incarnation and (not self._policy.proceeds or not neighbor.down)
+        return not neighbor.down
 
     def _comes_back(self, hello: Hello, neighbor: _Neighbor) -> bool:
-        # Only where nodes come back with what they had may a later one take the place of one that is there.
-        return hello.incarnation > neighbor.incarnation and self._round_end is not None
+        return hello.incarnation > neighbor.incarnation and self._keeper.active
 
     def _started_anew(self, hello: Hello) -> int | None:
         """Which of a neighbor that says hello and this peer has lost what it had; None where they can go on together.
@@ -435,19 +551,17 @@ class Peer(Tray):
         It was started anew without a snapshot: it would have to know, or to hear again, what is gone.
         """
         hood, neighbor = self.neighborhood, self._neighbors[hello.task]
+        if self._policy.proceeds:
+            return None  # what is gone is done without
         if (
             neighbor.address
             and not self._comes_back(hello, neighbor)
             and (neighbor.heard or neighbor.done or self._said)
         ):
             return hello.task  # another process, and words were said already
-        theirs, delayed = hood.syncs[hello.task], self._exchange == "delayed"
-        used = theirs.last(hello.round - 1) if hello.round else 0  # it has closed that sync round
-        used = theirs.last(used - 1) if delayed and used else used
-        while used and len(hood.cycle) > 1 and hello.task not in hood.members(used):
-            used = theirs.last(used - 1)
-        word = min(self._sync.last(used), self._last_word or used)
-        if word > self._sync.next(self.round + 1):
+        theirs = hood.syncs[hello.task]
+        needed = self._first_needed(hello.task)
+        if needed and hello.kept_from > needed:
             return self._task
         wanted = theirs.next(hello.round + 1)
         if neighbor.done or (neighbor.last is not None and wanted > neighbor.last):
@@ -456,6 +570,20 @@ class Peer(Tray):
         if word and word not in self._said and word < max(self._said, default=0) and self._is_told(hello.task, word):
             return hello.task
         return None
+
+    def _first_needed(self, task: int) -> int:
+        """The sync round of the first word of a neighbor that we have not got, as far as we know; 0 where there is
+        none."""
+        neighbor = self._neighbors[task]
+        t = self._sync.next(self._closed + 1)
+        while t <= self._sync.next(self._learner.last_round):
+            s = self._counts(task, t, neighbor.last)
+            if s and s not in neighbor.words:
+                return s
+            if neighbor.last is not None and self.neighborhood.heard(task, t) >= neighbor.last:
+                return 0
+            t = self._sync.next(t + 1)
+        return 0
 
     def _cannot_go_on(self, task: int, why: str, *, ours: bool) -> None:
         """A neighbor that was refused and this peer cannot go on together: one of them has lost what it had."""
@@ -483,7 +611,7 @@ class Peer(Tray):
 
     def _begin_if_all_are_here(self) -> None:
         if self.state is PeerState.JOINING and not self._not_joined():
-            self._give_up_at = math.inf
+            self._give_up_at = self._asking.due = math.inf
             self.state = PeerState.STEPPING
             self._note_times(self.round, self._now, self._now, self._now)
             if not self._predicted:
@@ -495,7 +623,12 @@ class Peer(Tray):
         if self.round == self._learner.last_round:
             self._say_goodbye(now)
             return
+        if self._keeper.is_too_far(self.round + 1):
+            self._due = self._due or not self._keeper.busy
+            self._holds = True
+            return
         self.round += 1
+        self._between = False
         if not self._predicted:
             self._learner.predict_first(self.round)
         self._predicted = False
@@ -503,10 +636,12 @@ class Peer(Tray):
         if not self._sync.at(self.round):
             self._learner.end(self.round)
             self._await_example()
+            self._close_round()
             return
         self._say_word(self.round, self._learner.word(contribution, self.round))
         self._wanted = self._sync.last(self.round - 1) if self._exchange == "delayed" else self.round
         self._wait(PeerState.WAITING, now)
+        self._deadline = now + self._policy.deadline_s
         self._look_for_words()
         self._idle_since = now
         if self._exchange == "overlap":
@@ -523,16 +658,19 @@ class Peer(Tray):
 
     def _say_word(self, t: int, word: Word) -> None:
         self._said[t] = word
+        if not any(self._is_told(task, t) for task in self._neighbors):
+            self._untold.add(t)
         if len(self._said) > WORDS_KEPT:
             self._forget_words(t)
         # News of this very round are news to all.
-        to_all = Push(t, word.news) if word.since >= t else None
+        to_all = Push(t, word.news, self._keeper.durable) if word.since >= t else None
         for task, neighbor in self._neighbors.items():
             if (neighbor.last is None or neighbor.last >= t) and self._is_told(task, t):
                 self._say(task, to_all or self._push(task, t))
 
     def _push(self, task: int, t: int) -> Push:
-        return Push(t, self._said[t].to(self.neighborhood.told_before(task, t)))
+        word = self._said[t].to(self.neighborhood.told_before(task, t))
+        return Push(t, word, self._keeper.durable)
 
     def _is_told(self, task: int, t: int) -> bool:
         return t == self._last_word or self.neighborhood.tells(task, t)
@@ -541,33 +679,61 @@ class Peer(Tray):
         """A neighbor asks for a word, perhaps for one behind our last, which it does not know to be that."""
         if self._last_word is not None and t > self._last_word:
             t = self._last_word
-        if t in self._said and self._is_told(task, t):
+        self._note_round(task, t)
+        if not self._is_told(task, t):
+            return
+        if t in self._said:
             self._say(task, self._push(task, t))
+        elif self._policy.may_miss and t <= self._forgotten:
+            self._say(task, Push(t, _GONE, self._keeper.durable))
 
     def _forget_words(self, t: int) -> None:
         """Keep what we still use ourselves, and what a neighbor may still ask for.
 
-        A word of its sync round h tells that it has used all of ours that counted before (where the exchange is
-        delayed: before the sync round before h); after its last one it asks for no later ones.
+        A neighbor that would be again in its round d after a crash waits for the words that count in its next sync
+        round then (where the exchange is delayed: in the one before), and has used all that counted before; after its
+        last one it asks for no later ones.
         """
         asked: list[tuple[int, int, float]] = []
         for task, entry in self._neighbors.items():
             if not entry.done:
-                theirs = entry.heard
-                if self._exchange == "delayed" and theirs:
-                    theirs = self.neighborhood.syncs[task].last(theirs - 1)
+                syncs = self.neighborhood.syncs[task]
+                theirs = syncs.next(entry.durable_before + 1)
+                if self._exchange == "delayed":
+                    theirs = syncs.last(theirs - 1)
                 asked.append((task, self._sync.last(theirs), math.inf if entry.last is None else entry.last))
         ours = self._sync.last(t - 1)
+        for old in [old for old in self._untold if old < ours]:
+            self._untold.discard(old)
+            self._said.pop(old, None)
+        too_many = len(self._said) - self._keeper.most if self._policy.may_miss else 0
         for old in list(self._said):
-            if old >= ours or old == self._last_word:
+            if old >= ours:
+                break  # they are in order
+            if old == self._last_word:
                 continue
-            if not any(first <= old <= last and self.neighborhood.tells(task, old) for task, first, last in asked):
-                del self._said[old]
+            if too_many <= 0 and any(
+                first <= old <= last and self.neighborhood.tells(task, old) for task, first, last in asked
+            ):
+                break  # later ones can wait: what is kept is seldom more than it must be, and often long
+            del self._said[old]
+            too_many -= 1
+            self._forgotten = max(self._forgotten, old)
 
-    def _on_push(self, task: int, t: int, contribution: Contribution) -> None:
-        neighbor = self._neighbors[task]
+    def _on_push(self, task: int, push: Push) -> None:
+        neighbor, t, contribution = self._neighbors[task], push.round, push.contribution
+        if push.durable > neighbor.durable:
+            neighbor.durable_before, neighbor.durable = neighbor.durable, push.durable
+        if contribution.kind is ContributionKind.GONE:
+            if self._policy.may_miss and self._missing.get(task) == t:
+                self._pass_over([task])
+            return
+        neighbor.round = max(neighbor.round, t)
+        if neighbor.absent and t + _NEAR * self.neighborhood.syncs[task].tau >= self.round:
+            neighbor.absent = False
+            self._events.append(Returned(task, self.names[task], self.round))
         if t <= neighbor.used or t in neighbor.words:
-            return  # a push that was sent twice
+            return  # a push that was sent twice, or that came too late
         syncs = self.neighborhood.syncs[task]
         expected = syncs.at(t) and (contribution.last or self.neighborhood.hears(task, t))
         if not expected or (neighbor.last is not None and t > neighbor.last):
@@ -585,6 +751,8 @@ class Peer(Tray):
         if contribution.last:
             neighbor.last = t
             self._look_for_words()
+            if self.state is not PeerState.WAITING:
+                return
         elif self._missing.get(task) == t:
             del self._missing[task]
         self._close_round_if_complete()
@@ -605,6 +773,51 @@ class Peer(Tray):
                 self._counting[task] = s
                 if s not in neighbor.words:
                     self._missing[task] = s
+        for task in [task for task in self._missing if self._neighbors[task].absent]:
+            self._leave_out(task)
+        for task, s in self._missing.items():
+            if s <= self._neighbors[task].round:  # it has said it already, and not to us
+                self._say(task, Resend(s))
+
+    def _leave_out(self, task: int) -> None:
+        """Go on without the word of a neighbor that counts now."""
+        self._passed.append(task)
+        neighbor, s = self._neighbors[task], self._counting.pop(task)
+        neighbor.used = s
+        for old in [t for t in neighbor.words if t <= s]:
+            del neighbor.words[old]
+        del self._missing[task]
+
+    def _pass_over(self, tasks: list[int]) -> None:
+        for task in tasks:
+            self._leave_out(task)
+        self._close_round_if_complete()
+
+    def _go_on_without(self, tasks: list[int]) -> None:
+        """Policy proceed: these are waited for no more, until they are back."""
+        for task in tasks:
+            neighbor = self._neighbors[task]
+            if not neighbor.done:
+                neighbor.absent = True
+                self._events.append(Absent(task, self.names[task], self.round))
+        self._pass_over([task for task in tasks if task in self._missing])
+
+    def _note_behind(self, t: int) -> None:
+        """Whoever joins finds that the others are further, as after a crash."""
+        if t > self._sync.next(self._sync.next(self.round + 1) + 1):
+            if not self._behind_until:
+                self._behind_from = self.round
+            self._behind_until = max(self._behind_until, t)
+
+    def _note_round(self, task: int, t: int) -> None:
+        """A neighbor is known to be in round t at least."""
+        neighbor = self._neighbors[task]
+        if t <= neighbor.round:
+            return
+        neighbor.round = t
+        s = self._missing.get(task)
+        if s is not None and s <= t:
+            self._say(task, Resend(s))
 
     def _not_come(self, task: int, last: int) -> list[int]:
         """A neighbor's sync rounds up to its last one whose words we will use and have not got: the first few."""
@@ -637,17 +850,27 @@ class Peer(Tray):
             neighbor.used = s
         self._closed = t
         self._central_steps += 1
-        replies = self._centre.reduce(t, dict(sorted(heard.items())), self.neighborhood.members(t))
+        absent, self._passed = sorted(self._passed), []
+        replies = self._centre.reduce(t, dict(sorted(heard.items())), self.neighborhood.members(t), absent)
         self._end_round(replies[self._task])
 
     def _end_round(self, reply: Reply) -> None:
         self._learner.end(self.round, reply)
         self._note_times(self.round, self._since, min(self._idle_since, self._now), self._now)
         self.state = PeerState.STEPPING
+        self._deadline = math.inf
         if self._exchange != "overlap":
             self._await_example()
-        if self._round_end is not None:
-            self._keep_round_end()
+        self._close_round()
+        if self.round >= self._behind_until > 0:
+            self._events.append(CaughtUp(self.round, self.round - self._behind_from))
+            self._behind_until = 0
+
+    def _close_round(self) -> None:
+        """From here one may go on after a crash."""
+        self._between = True
+        if self._keeper.is_due(self.round, self._now):
+            self._due = True
 
     def _may_go_ahead(self) -> bool:
         return (
@@ -664,15 +887,22 @@ class Peer(Tray):
         self._note_times(self.round, now, now, now)
         if self._last_word is not None and self._last_word > self.round:
             self._say_word(self._last_word, self._learner.word(IDLE._replace(last=True), self._last_word))
-        if self._round_end is not None:
-            self._keep_round_end()
+        self._ended = self._between = True
+        self._due = self._due or (self._keeper.active and self._keeper.durable < self.round)
+        self._holds = self._must_hold()
         self._wait(PeerState.FINISHING, now)
-        self._give_up_at = now + self._timeouts.linger_s
+        self._give_up_at = now + self._linger_s
         for task, neighbor in self._neighbors.items():
             neighbor.give_up_at = self._first_lost_at = math.inf  # this wait has a bound of its own
             if not neighbor.confirmed:
                 self._say(task, self._goodbye())
         self._finish_if_all_have_confirmed()
+
+    @property
+    def _linger_s(self) -> float:
+        """How long to wait for neighbors once all is done; one that is started again will need our last words."""
+        down = any(entry.down and not entry.confirmed and not entry.absent for entry in self._neighbors.values())
+        return max(self._timeouts.linger_s, self._timeouts.lost_s) if down else self._timeouts.linger_s
 
     def _goodbye(self) -> Goodbye:
         assert self.result is not None
@@ -686,16 +916,31 @@ class Peer(Tray):
             for t in missing:
                 self._say(task, Resend(t))
             return
-        neighbor.last = last
-        self._changed = True  # once it is gone it cannot be asked again
-        self._look_for_words()
+        if neighbor.last is None:
+            neighbor.last = last
+            self._look_for_words()
         neighbor.done = neighbor.confirmed = True  # who needs nothing more need not confirm our goodbye: it may be gone
-        self._say(task, Farewell())
+        if self._keeper.active and not neighbor.is_kept:
+            if task not in self._owed_now:
+                self._owed.add(task)  # once it is gone it cannot be asked again
+                self._due = True
+        else:
+            self._confirm(task)
         self._close_round_if_complete()
         self._finish_if_all_have_confirmed()
 
+    def _confirm(self, task: int) -> None:
+        self._neighbors[task].is_kept = True
+        self._say(task, Farewell())
+
     def _finish_if_all_have_confirmed(self) -> None:
-        if self.state is PeerState.FINISHING and all(entry.confirmed for entry in self._neighbors.values()):
+        if (
+            self.state is PeerState.FINISHING
+            and not self._owed
+            and not self._owed_now
+            and not self._holds
+            and all(entry.confirmed or (entry.absent and entry.down) for entry in self._neighbors.values())
+        ):
             self.state = PeerState.FINISHED
 
     # Waiting, and trouble
@@ -715,11 +960,12 @@ class Peer(Tray):
         for task, neighbor in self._neighbors.items():
             silent = not neighbor.joined or (neighbor.was_lost and neighbor.spoke_at < self._asked_at)
             if task < self._task and silent and not neighbor.done and self.state is not PeerState.FINISHING:
-                self._say(task, self._introduction)
+                self._say(task, self._introduction(task))
             elif self.state is PeerState.FINISHING and not neighbor.confirmed:
                 self._say(task, self._goodbye())
         if self.state is PeerState.WAITING:
             for task, s in self._missing.items():
+                self.resends += 1
                 self._say(task, Resend(s))
         self._asked_at = self._now
 
@@ -732,7 +978,8 @@ class Peer(Tray):
         return named(self.names, unconfirmed) + " to confirm"
 
     def _not_joined(self) -> list[int]:
-        return [task for task, entry in self._neighbors.items() if not entry.joined and not entry.done]
+        wanted = {task: entry for task, entry in self._neighbors.items() if not entry.done and not entry.absent}
+        return [task for task, entry in wanted.items() if not entry.joined]
 
     def _rejected(self, task: int, reason: str) -> None:
         if self.state is PeerState.JOINING:
@@ -746,6 +993,10 @@ class Peer(Tray):
     def _give_up(self) -> None:
         if self._lost_all:
             self._end_run(self._lost_all)
+        if self.state is PeerState.JOINING and self._policy.proceeds and not self._lost_all:
+            self._go_on_without(self._not_joined())
+            self._begin_if_all_are_here()
+            return
         if self.state is PeerState.JOINING:
             missing = named(self.names, self._not_joined())
             self._end_run(f"{missing} did not join within {self._timeouts.join_s:g} s (timeouts.join_s)")

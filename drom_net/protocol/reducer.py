@@ -1,4 +1,8 @@
-"""The reducer: lets workers in, collects each sync round's pushes, runs the central step, answers everybody."""
+"""The reducer: lets workers in, collects each sync round's pushes, runs the central step, answers everybody.
+
+A worker that comes back after a crash is in an earlier round: it gets the replies of the rounds since then again,
+which are kept until it has them safe. A reducer that comes back asks for the pushes since its own last snapshot.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from drom_net.algorithms.base import Contribution, ContributionKind
+import numpy.typing as npt
+
+from drom_net.algorithms.base import KEEP, Contribution, ContributionKind
 from drom_net.errors import ClusterError
-from drom_net.learning import Centre
+from drom_net.learning import Centre, Replies
 from drom_net.protocol.handshake import Identity
 from drom_net.protocol.messages import (
     Farewell,
@@ -24,21 +30,28 @@ from drom_net.protocol.messages import (
     Welcome,
 )
 from drom_net.protocol.node import (
+    Absent,
     Asking,
+    CaughtUp,
     ConnectionChanged,
     Ended,
     Envelope,
     Joined,
+    Late,
     Refused,
+    Returned,
     Snapshot,
     Stalled,
     Tray,
     Warned,
     named,
 )
-from drom_net.protocol.settings import Timeouts
+from drom_net.protocol.settings import WAIT, Checkpoints, Policy, Timeouts
+from drom_net.records import central_dtype
 
 _ME = "the reducer"
+_NEAR = 3
+"""A task that comes back after an absence is awaited again once it is so few rounds behind."""
 
 
 class ReducerState(enum.Enum):
@@ -57,9 +70,18 @@ class _Member:
     """That of its Hello."""
     down: bool = False
     """Its connection is lost now."""
-    pull: Pull | None = None
-    """What it was answered last; a task that has ended may ask for it when the round is long over."""
+    round: int = 0
+    """The latest that it is known to have begun."""
+    durable: int = 0
+    """Up to which round it would be again after a crash."""
+    durable_before: int = 0
+    """The same, before it last said something new of that: it keeps two snapshots, and one may be damaged."""
+    rival: tuple[str, Hello, float] | None = None
+    """Another process that says it is this task: its address, its Hello, and until when the first may show that it is
+    alive."""
     ended: Ended | None = None
+    confirmed: bool = False
+    """Its goodbye was answered."""
 
 
 @dataclass(slots=True)
@@ -82,16 +104,21 @@ class Reducer(Tray):
         *,
         push_vectors: int,
         timeouts: Timeouts,
-        keeps_snapshots: bool = False,
+        policy: Policy = WAIT,
+        checkpoints: Checkpoints | None = None,
         snapshot: Snapshot | None = None,
     ) -> None:
         """
         Args:
             names: The tasks' names, in task order.
             push_vectors: How many vectors a contribution carries.
+            policy: What becomes of tasks that do not come.
+            checkpoints: When to take snapshots; None for never.
             snapshot: What an earlier incarnation has left, to go on from.
         """
-        super().__init__()
+        super().__init__(checkpoints, durable=0 if snapshot is None else snapshot["round"])
+        self._due = False
+        """A snapshot is to be taken."""
         self.state = ReducerState.COLLECTING
         self.names = tuple(names)
         self._centre = centre
@@ -99,6 +126,7 @@ class Reducer(Tray):
         self._feature_digest = identity.feature_digest
         self._push_vectors = push_vectors
         self._timeouts = timeouts
+        self._policy = policy
         self._members = [_Member() for _ in names]
         self._task_at: dict[str, int] = {}
         self._round = _Round(1, 0.0, set())
@@ -111,14 +139,23 @@ class Reducer(Tray):
         self._pushing = set(range(len(self._members)))
         """Tasks that take part in sync rounds: all until their last push."""
         self._lost: dict[int, float] = {}
-        """Tasks whose connection is down, and when the run is given up for it."""
-        self._round_end: Snapshot | None = None
-        """The centre's part of a snapshot, as of the last round that was closed."""
-        self._changed = False
+        """Tasks whose connection is down, and when the run is given up, or goes on, without them."""
+        self._absent: set[int] = set()
+        """Tasks that nobody waits for until they are back."""
+        self._history: dict[int, Replies] = {}
+        """What was answered in the rounds that some task may need again, ascending."""
+        self._forgotten = 0
+        """What was answered up to here is not in it any more."""
+        self._forget_at = 0
+        """How long it may grow before it is looked through."""
+        self._behind_until = self._behind_from = 0
+        """Rounds that it makes up for after a crash."""
+        self._deadline = math.inf
+        self._rival_at = math.inf
+        self._owed: list[int] = []
+        """Tasks whose goodbye will be answered once it is kept."""
         if snapshot is not None:
             self._restore(snapshot)
-        if keeps_snapshots:
-            self._keep_round_end()
 
     @property
     def finished(self) -> bool:
@@ -151,21 +188,26 @@ class Reducer(Tray):
         return self._task_at.get(address)
 
     def start(self, now: float) -> None:
+        self._keeper.start(now)
         self._join_by = now + self._timeouts.join_s
         self._open_round(self._round.number, now)
+        if any(member.ended is not None for member in self._members):
+            self._finish_if_all_are_done(now)
 
     def receive(self, sender: str, message: Message, now: float) -> None:
         if isinstance(message, Hello):
             self._on_hello(sender, message, now)
             return
         task = self._task_at.get(sender)
+        if task is not None and self._members[task].rival is not None:
+            self._refuse_rival(task)
         if task is None:
             self._outbox.append(Envelope(sender, Introduce()))
             self._events.append(Refused(sender, f"a {type(message).__name__} before a Hello"))
             return
         match message:
-            case Push(round=t, contribution=contribution):
-                self._on_push(task, t, contribution, now)
+            case Push():
+                self._on_push(task, message, now)
             case Resend(round=t):
                 self._on_resend(task, t)
             case Goodbye():
@@ -174,17 +216,28 @@ class Reducer(Tray):
                 self._refuse(task, f"a {type(message).__name__} is nothing a worker says")
 
     def on_timer(self, now: float) -> None:
+        if now >= self._rival_at:
+            self._let_rivals_in(now)
         if now >= self._join_by and self._lost_all:
             self._give_up(self._lost_all)
         if now >= self._join_by:
-            missing = named(self.names, self._not_joined())
-            self._give_up(f"{missing} did not join within {self._timeouts.join_s:g} s (timeouts.join_s)")
-        for task, give_up_at in self._lost.items():
-            if now >= give_up_at:
+            absent = self._not_joined()
+            if not self._policy.proceeds or len(absent) == len(self._members):
+                missing = named(self.names, absent)
+                self._give_up(f"{missing} did not join within {self._timeouts.join_s:g} s (timeouts.join_s)")
+            self._all_are_here(now)
+            self._go_on_without(absent, now)
+        for task in [task for task, at in self._lost.items() if now >= at]:
+            if not self._policy.proceeds:
                 self._give_up(
                     f"lost {self.names[task]} in round {self._round.number}: "
                     f"disconnected for {self._timeouts.lost_s:g} s (timeouts.lost_s)"
                 )
+            del self._lost[task]
+            self._go_on_without([task], now)
+        if now >= self._deadline:
+            self._events.append(Late(self._round.number, named(self.names, sorted(self._round.awaited))))
+            self._close_round(now)
         # Tasks that never push (Local) keep nobody waiting while they learn.
         if self._stall.ask(now) and (math.isfinite(self._join_by) or self._push_vectors):
             self._events.append(Stalled(self._round.number, self._waiting_for(), now - self._round.opened_at))
@@ -193,23 +246,28 @@ class Reducer(Tray):
         pass
 
     def next_timer(self) -> float:
-        return min(self._join_by, self._stall.due, *self._lost.values())
+        return min(self._join_by, self._stall.due, self._deadline, self._rival_at, *self._lost.values())
 
     def on_connection(self, address: str, connected: bool, now: float) -> None:
         task = self._task_at.get(address)
         if task is None:
             return
-        self._members[task].down = not connected
-        if self._members[task].ended is not None or connected == (task not in self._lost):
+        member = self._members[task]
+        member.down = not connected
+        if not connected and member.rival is not None:
+            self._let_rivals_in(now)
+            return
+        if member.ended is not None or connected == (task not in self._lost):
             return
         if connected:
             del self._lost[task]
-        else:
+        elif task not in self._absent:
             self._lost[task] = now + self._timeouts.lost_s
+        else:
+            self._finish_if_all_are_done(now)
         self._events.append(ConnectionChanged(self.names[task], connected))
 
     def stop(self) -> None:
-        self._tell_all("it was stopped")
         self.state = ReducerState.FINISHED
 
     def take_records(self) -> bytes:
@@ -218,23 +276,50 @@ class Reducer(Tray):
     def take_times(self) -> bytes:
         return b""
 
-    def take_snapshot(self) -> Snapshot | None:
-        if not self._changed or self._round_end is None:
-            return None
-        self._changed = False
-        members = [(member.pull, member.ended) for member in self._members]
-        return self._round_end | {"members": members, "pushing": set(self._pushing)}
+    @property
+    def row_types(self) -> dict[str, npt.DTypeLike]:
+        """What the rows of its `records` are."""
+        return {"records": central_dtype(len(self._members))}
 
-    def _keep_round_end(self) -> None:
-        self._changed = True
-        self._round_end = {"number": self._round.number, "centre": self._centre.snapshot()}
+    def take_snapshot(self) -> Snapshot | None:
+        if self._keeper.busy or not self._due:
+            return None
+        self._due = False
+        t = self.closed_rounds
+        self._keeper.taken(t)
+        needed = min((member.durable for member in self._members if member.ended is None), default=t)
+        return {
+            "round": t,
+            "centre": self._centre.snapshot(),
+            "pushing": set(self._pushing),
+            "absent": set(self._absent),
+            "history": {s: replies for s, replies in self._history.items() if s > needed},
+            "members": [(member.durable, member.ended) for member in self._members],
+            "confirms": list(self._owed),
+        }
+
+    def snapshot_kept(self, now: float) -> None:
+        super().snapshot_kept(now)
+        if self._owed and not self._due:  # else they came after it was taken
+            owed, self._owed = self._owed, []
+            for task in owed:
+                self._confirm(task)
+            self._finish_if_all_are_done(now)
+
+    def _must_hold(self) -> bool:
+        return self._keeper.is_too_far(self.closed_rounds)
 
     def _restore(self, snapshot: Snapshot) -> None:
-        self._round.number = snapshot["number"]
+        self._round.number = snapshot["round"] + 1
         self._centre.restore(snapshot["centre"])
         self._pushing = set(snapshot["pushing"])
-        for member, (pull, ended) in zip(self._members, snapshot["members"], strict=True):
-            member.pull, member.ended = pull, ended
+        self._absent = set(snapshot["absent"])
+        self._history = dict(snapshot["history"])
+        self._forgotten = next(iter(self._history), self._round.number) - 1
+        for member, (durable, ended) in zip(self._members, snapshot["members"], strict=True):
+            member.durable = member.durable_before = durable
+            member.ended = ended
+            member.confirmed = ended is not None
 
     # Joining
 
@@ -246,8 +331,22 @@ class Reducer(Tray):
             if who is not None:
                 self._cannot_go_on(hello.task, reason, now, ours=who == _ME)
             return
-        self._outbox.append(Envelope(sender, Welcome(self._identity.run_id)))
         member = self._members[hello.task]
+        if member.address not in ("", sender) and not member.down:
+            # Somebody is here already: who of the two is alive?
+            if member.rival is None or member.rival[0] != sender:
+                member.rival = (sender, hello, now + self._timeouts.duplicate_probe_s)
+                self._rival_at = min(self._rival_at, member.rival[2])
+                self._outbox.append(Envelope(member.address, Introduce()))
+            return
+        self._let_in(sender, hello, now)
+
+    def _let_in(self, sender: str, hello: Hello, now: float) -> None:
+        member = self._members[hello.task]
+        self._outbox.append(Envelope(sender, Welcome(self._identity.run_id, self._round.number)))
+        member.round = hello.round
+        if hello.round < member.durable:  # it has nothing of what it had
+            member.durable = member.durable_before = hello.round
         if member.address == sender:
             member.incarnation = hello.incarnation
             return  # a Hello that was said twice
@@ -262,9 +361,36 @@ class Reducer(Tray):
         if difference:
             self._events.append(Warned(difference))
         if math.isfinite(self._join_by) and not self._not_joined():
-            self._join_by = math.inf
-            self._round.opened_at = now  # the wait of those who came early is over
-            self._stall.start(now)
+            self._all_are_here(now)
+        if hello.round >= self._round.number and self._push_vectors:
+            self._is_behind(hello.task, hello.round)
+
+    def _all_are_here(self, now: float) -> None:
+        self._join_by = math.inf
+        self._round.opened_at = now  # the wait of those who came early is over
+        if self._round.contributions:
+            self._set_deadline(now)
+        self._stall.start(now)
+
+    def _refuse_rival(self, task: int) -> None:
+        """Who was here first is alive."""
+        member = self._members[task]
+        assert member.rival is not None
+        address, _, _ = member.rival
+        member.rival = None
+        reason = f"{self.names[task]} is already here"
+        self._outbox.append(Envelope(address, Reject(reason)))
+        self._events.append(Refused(address, reason))
+
+    def _let_rivals_in(self, now: float) -> None:
+        """In the place of those who have not answered, or whose connection is lost."""
+        for task, member in enumerate(self._members):
+            if member.rival is not None and (member.down or now >= member.rival[2]):
+                address, hello, _ = member.rival
+                member.rival = None
+                member.down = True
+                self._on_hello(address, hello, now)
+        self._rival_at = min((one.rival[2] for one in self._members if one.rival is not None), default=math.inf)
 
     def _why_not(self, sender: str, hello: Hello) -> tuple[str, str | None]:
         """(why a worker may not join; empty when it may, who of the two was started anew, if it is that)."""
@@ -273,30 +399,33 @@ class Reducer(Tray):
             return why_not, None
         name = self.names[hello.task]
         member = self._members[hello.task]
-        # Only where nodes come back with what they had may a later one take the place of one that is there.
-        comes_back = hello.incarnation > member.incarnation and self._round_end is not None
-        if member.address not in ("", sender) and not member.down and not comes_back:
+        known = self._task_at.get(sender, hello.task)
+        if known != hello.task:
+            return f"it has joined as {self.names[known]} and cannot be {name} too", None
+        if member.address in ("", sender):
+            earlier = False
+        elif self._keeper.active:
+            # Only where nodes come back with what they had may a later one take the place of one that is there.
+            earlier = hello.incarnation <= member.incarnation and (not self._policy.proceeds or not member.down)
+        else:
+            earlier = not member.down
+        if earlier:
             return f"{name} is already here", None
         if member.address != sender and (who := self._started_anew(hello)):  # else it was said long ago, or again
             rounds = f"{name} is in round {hello.round}, the reducer in round {self._round.number}"
             return f"{rounds}: {who} was started anew, and what it had is lost", who
-        known = self._task_at.get(sender, hello.task)
-        if known != hello.task:
-            return f"it has joined as {self.names[known]} and cannot be {name} too", None
         return "", None
 
     def _started_anew(self, hello: Hello) -> str | None:
         """Which of the two has lost what it had, as it was started anew without a snapshot; None where they can go on
         together."""
-        begun, name = self._round.number, self.names[hello.task]
-        if self._push_vectors and hello.round > begun:
+        if not self._push_vectors:
+            return None
+        if hello.round > self._round.number and not 0 < hello.kept_from <= self._round.number:
             return _ME
-        # Who goes on from a snapshot may have lost the round of its last push: of that the pull is kept, or comes.
-        pull = self._members[hello.task].pull
-        heard = begun if hello.task in self._round.contributions else pull.round if pull else 0
-        if self._push_vectors and hello.round + 1 < heard:
-            return name
-        return None
+        if self._policy.proceeds or hello.round >= self._forgotten:
+            return None
+        return self.names[hello.task]
 
     def _cannot_go_on(self, task: int, why: str, now: float, *, ours: bool) -> None:
         """A worker that was refused and the reducer cannot go on together: one of them has lost what it had."""
@@ -313,64 +442,188 @@ class Reducer(Tray):
 
     # Rounds
 
-    def _on_push(self, task: int, t: int, contribution: Contribution, now: float) -> None:
+    def _on_push(self, task: int, push: Push, now: float) -> None:
+        member, t, contribution = self._members[task], push.round, push.contribution
+        if push.durable > member.durable:
+            self._note_durable(member, push.durable)
+        member.round = max(member.round, t)
         current = self._round
-        if t != current.number or task in current.contributions:
-            if t > current.number:
-                self._refuse(task, f"a push for round {t}; this is round {current.number}")
+        if t > current.number:
+            self._is_behind(task, t)
+            return
+        if t < current.number:
+            self._answer_again(task, t)
+            return
+        if task in current.contributions:
             return  # a push that was sent twice
-        if task not in current.awaited:
+        if task not in current.awaited and task not in self._absent:
             self._refuse(task, f"a push for round {t} after its last one")
+            return
+        if contribution.kind is ContributionKind.GONE:
+            self._refuse(task, "a push of kind GONE, which is nothing a worker says")
             return
         if contribution.kind is ContributionKind.VECTORS and len(contribution.vectors) != self._push_vectors:
             self._refuse(task, f"a push of {len(contribution.vectors)} vectors; expected {self._push_vectors}")
             return
+        if task in self._absent:
+            self._take_back(task)
+        if not current.contributions:
+            self._set_deadline(now)
         current.contributions[task] = contribution
         current.awaited.discard(task)
-        self._close_round_if_complete(now)
+        if not current.awaited:
+            self._close_round(now)
 
-    def _close_round_if_complete(self, now: float) -> None:
+    def _close_round(self, now: float) -> None:
+        """The central step, with all who have come."""
         current = self._round
-        if current.awaited or not current.contributions:
-            return
         in_order = {task: current.contributions[task] for task in sorted(current.contributions)}
-        replies = self._centre.reduce(current.number, in_order)
+        absent = sorted(task for task in self._pushing if task not in in_order)
+        replies = self._centre.reduce(current.number, in_order, absent=absent)
+        self._history[current.number] = self._centre.last_replies
+        if self._keeper.is_due(current.number, now):
+            self._keeper.note_due(current.number, now)
+            self._due = True
+        self._holds = self._must_hold()
         for task, reply in replies.items():
             member = self._members[task]
-            member.pull = Pull(current.number, reply)
             if in_order[task].last:
                 self._pushing.discard(task)
-            self._outbox.append(Envelope(member.address, member.pull))
+            if member.round <= current.number:  # else it has this one
+                pull = Pull(current.number, reply, self._keeper.durable, current.number + 1)
+                self._outbox.append(Envelope(member.address, pull))
         self._open_round(current.number + 1, now)
-        if self._round_end is not None:
-            self._keep_round_end()
+        if self._behind_until:
+            self._ask_those_ahead(now)
 
     def _open_round(self, number: int, now: float) -> None:
-        self._round = _Round(number, now, set(self._pushing))
+        self._round = _Round(number, now, self._pushing - self._absent)
+        self._deadline = math.inf
         self._stall.start(now)
+
+    def _set_deadline(self, now: float) -> None:
+        """From the first that has come on, once all have joined."""
+        self._deadline = now + self._policy.deadline_s if math.isinf(self._join_by) else math.inf
 
     def _on_resend(self, task: int, t: int) -> None:
         member = self._members[task]
-        if member.pull is not None and t == member.pull.round:
-            self._outbox.append(Envelope(member.address, member.pull))
-        elif t == self._round.number and task not in self._round.contributions:
+        member.round = max(member.round, t)
+        if t < self._round.number:
+            self._answer_again(task, t)
+        elif t > self._round.number:
+            self._is_behind(task, t)
+        elif task not in self._round.contributions:
             self._outbox.append(Envelope(member.address, Resend(t)))
-        # Otherwise we wait for others, or the question was a late one.
+        # Otherwise we wait for others.
+
+    def _answer_again(self, task: int, t: int) -> None:
+        """What was answered to a task in a round that is closed, or that it was closed without it."""
+        if t <= self._forgotten and not self._policy.may_miss:
+            return  # it has this one: the question is an old one
+        replies = self._history.get(t)
+        reply = None if replies is None else replies.to(task)
+        if reply is None and not self._policy.may_miss:
+            return
+        following = t + 1
+        if self._policy.may_miss:  # the next in which it took part, or may still
+            while following < self._round.number and (
+                (known := self._history.get(following)) is None or task not in known.kinds
+            ):
+                following += 1
+            if following == self._round.number and task in self._absent and following - t <= _NEAR:
+                self._take_back(task)
+                self._round.awaited.add(task)
+        address = self._members[task].address
+        self._outbox.append(Envelope(address, Pull(t, reply or KEEP, self._keeper.durable, following)))
+
+    def _note_durable(self, member: _Member, durable: int) -> None:
+        member.durable_before, member.durable = member.durable, durable
+        if len(self._history) < self._forget_at:
+            return
+        live = [(task, one.durable_before) for task, one in enumerate(self._members) if one.ended is None]
+        for t in list(self._history):
+            if any(kept < t and task in self._history[t].kinds for task, kept in live):
+                if not self._absent:
+                    break
+                continue  # who is absent needs those rounds only in which it took part
+            del self._history[t]
+            self._forgotten = t
+        self._forget_at = 2 * len(self._history) if self._absent else 0
+
+    # Behind the workers, as after a crash
+
+    def _is_behind(self, task: int, t: int) -> None:
+        """A task is in round t already: its push of ours is asked for, and so are the next ones as we get there."""
+        if t > self._round.number:
+            if not self._behind_until:
+                self._behind_from = self._round.number
+            self._behind_until = max(self._behind_until, t)
+        if task in self._round.awaited:
+            self._outbox.append(Envelope(self._members[task].address, Resend(self._round.number)))
+
+    def _ask_those_ahead(self, now: float) -> None:
+        number = self._round.number
+        if number >= self._behind_until:
+            self._events.append(CaughtUp(number, number - self._behind_from))
+            self._behind_until = 0
+        for task in sorted(self._round.awaited):
+            member = self._members[task]
+            if member.address and member.round >= number:
+                self._outbox.append(Envelope(member.address, Resend(number)))
+
+    # Without some
+
+    def _go_on_without(self, tasks: Sequence[int], now: float) -> None:
+        """Policy proceed: these are waited for no more, until they are back."""
+        for task in tasks:
+            if self._members[task].ended is None:
+                self._absent.add(task)
+                self._round.awaited.discard(task)
+                self._events.append(Absent(task, self.names[task], self._round.number))
+        if all(member.ended is not None or task in self._absent for task, member in enumerate(self._members)):
+            self._finish_if_all_are_done(now)
+            if not self.finished:
+                self._give_up("no task is left")
+        elif not self._round.awaited and self._round.contributions:
+            self._close_round(now)
+
+    def _take_back(self, task: int) -> None:
+        self._absent.discard(task)
+        self._events.append(Returned(task, self.names[task], self._round.number))
+
+    # Finishing
 
     def _on_goodbye(self, task: int, goodbye: Goodbye, now: float) -> None:
         member = self._members[task]
         if member.ended is None:
             member.ended = Ended(goodbye.rounds, goodbye.chain, goodbye.totals)
-            self._changed = True
             self._lost.pop(task, None)
             self._pushing.discard(task)
+            self._absent.discard(task)
             self._round.awaited.discard(task)
-        self._outbox.append(Envelope(member.address, Farewell()))
-        if all(member.ended is not None for member in self._members):
-            self._stall.stop()
-            self.state = ReducerState.FINISHED
-        else:
-            self._close_round_if_complete(now)
+            if self._keeper.active:  # once it is answered it is gone, and says it to nobody else
+                self._due = True
+        if member.confirmed or not self._keeper.active:
+            self._confirm(task)
+        elif task not in self._owed:
+            self._owed.append(task)
+        if not self._round.awaited and self._round.contributions:
+            self._close_round(now)
+        self._finish_if_all_are_done(now)
+
+    def _confirm(self, task: int) -> None:
+        self._members[task].confirmed = True
+        self._outbox.append(Envelope(self._members[task].address, Farewell()))
+
+    def _finish_if_all_are_done(self, now: float) -> None:
+        for task, member in enumerate(self._members):
+            gone = task in self._absent and (member.down or not member.address)
+            if not gone and not (member.ended is not None and member.confirmed):
+                return
+        if not any(member.ended is not None for member in self._members):
+            return
+        self._stall.stop()
+        self.state = ReducerState.FINISHED
 
     # Trouble
 
@@ -387,7 +640,10 @@ class Reducer(Tray):
                 self._outbox.append(Envelope(member.address, Reject(why)))
 
     def _not_joined(self) -> list[int]:
-        return [task for task, member in enumerate(self._members) if not member.address and member.ended is None]
+        return [task for task, member in enumerate(self._members) if self._is_missing(task, member)]
+
+    def _is_missing(self, task: int, member: _Member) -> bool:
+        return not member.address and member.ended is None and task not in self._absent
 
     def _waiting_for(self) -> str:
         if missing := self._not_joined():

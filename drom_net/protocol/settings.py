@@ -1,12 +1,16 @@
-"""How long a node waits for what: the `timeouts` section, all in seconds."""
+"""How long a node waits for what, when it takes a snapshot, and what becomes of a task that does not come."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from drom_net.fields import Number, option
+from drom_net.fields import Choice, Integer, Number, option
 
 POSITIVE = Number(above=0.0, at_most=1e9)
+
+
+OPTIONAL_SECONDS = Number(above=0.0, or_infinity=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,3 +32,52 @@ class Timeouts:
         2.0,
         doc="How often the transport asks whether the other side is there; silence of thrice that is a disconnect.",
     )
+    duplicate_probe_s: float = option(
+        POSITIVE,
+        1.0,
+        doc="How long a node that is here already, and is started again elsewhere, has to show that it is alive.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoints:
+    """When a node keeps what it would go on from after a crash: at the end of a sync round, whichever comes first."""
+
+    every_rounds: int | None = option(Integer(1), None, doc="After so many rounds; by default every_s alone decides.")
+    every_s: float = option(POSITIVE, 1.0, doc="After so many seconds.")
+    history_rounds: int = option(
+        Integer(4),
+        2000,
+        doc="How many rounds a node may be ahead of what it has kept on disk: the others keep as many of their "
+        "messages for it. One that is further waits for its disk.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What becomes of a task that is not there."""
+
+    absent: str = option(
+        Choice(("wait", "proceed")),
+        "wait",
+        doc="A task that has not come within timeouts.join_s, or is lost for timeouts.lost_s: wait ends the run with an "
+        "error, proceed goes on with its last column. It may come (back) later.",
+    )
+    deadline_s: float = option(
+        OPTIONAL_SECONDS,
+        math.inf,
+        doc="How long a sync round waits for stragglers before it is closed with their last columns.",
+    )
+
+    @property
+    def proceeds(self) -> bool:
+        """Whether the run goes on without a task that is gone."""
+        return self.absent == "proceed"
+
+    @property
+    def may_miss(self) -> bool:
+        """Whether a round can be closed without a task that is still to come."""
+        return self.proceeds or self.deadline_s < math.inf
+
+
+WAIT = Policy()

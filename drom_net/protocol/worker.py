@@ -1,4 +1,8 @@
-"""The worker: joins, steps through its rounds, waits for the reducer where a round is a sync round, says goodbye."""
+"""The worker: joins, steps through its rounds, waits for the reducer where a round is a sync round, says goodbye.
+
+After a crash it goes on from its last snapshot, and the reducer says again what it has said since. So that the
+reducer may do the same, a worker keeps its pushes until the reducer has kept (on disk) what it made of them.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,9 @@ import dataclasses
 import enum
 import math
 
-from drom_net.algorithms.base import Reply
+import numpy.typing as npt
+
+from drom_net.algorithms.base import KEEP, Reply
 from drom_net.errors import ClusterError, RejectedError
 from drom_net.learning import TaskLearner, TaskResult
 from drom_net.metrics import Totals
@@ -24,7 +30,9 @@ from drom_net.protocol.messages import (
 )
 from drom_net.protocol.node import (
     REDUCER,
+    TIMES_DTYPE,
     Asking,
+    CaughtUp,
     ConnectionChanged,
     Envelope,
     Joined,
@@ -36,7 +44,8 @@ from drom_net.protocol.node import (
     Warned,
     at_once,
 )
-from drom_net.protocol.settings import Timeouts
+from drom_net.protocol.settings import Checkpoints, Timeouts
+from drom_net.records import TASK_DTYPE
 
 
 class WorkerState(enum.Enum):
@@ -63,7 +72,7 @@ class Worker(Tray):
         endpoint: str,
         pull_vectors: int,
         pace: Pace = at_once,
-        keeps_snapshots: bool = False,
+        checkpoints: Checkpoints | None = None,
         snapshot: Snapshot | None = None,
     ) -> None:
         """
@@ -73,9 +82,10 @@ class Worker(Tray):
             endpoint: Where the reducer is looked for; only for messages to people.
             pull_vectors: How many vectors a reply carries.
             pace: How long each example takes to come.
+            checkpoints: When to take snapshots; None for never.
             snapshot: What an earlier incarnation has left, to go on from.
         """
-        super().__init__()
+        super().__init__(checkpoints, durable=0 if snapshot is None else snapshot["round"])
         self.state = WorkerState.JOINING
         self.result: TaskResult | None = None
         self.run_id = hello.run_id
@@ -97,13 +107,23 @@ class Worker(Tray):
         """Since when the connection is down; None while it is up, or was never up."""
         self._pace = pace
         self._next_example_at = -math.inf
+        self._history: dict[int, Push] = {}
+        """Our pushes that the reducer may need again, by round, ascending."""
+        self._reducer_durable = self._reducer_durable_before = 0
+        """Up to which round the reducer would be again after a crash, and before it last said something new of that: it
+        keeps two snapshots, and should one be damaged goes on from the other."""
         self._round_end: Snapshot | None = None
-        self._changed = False
+        """Of a round that is closed: to be kept when the reducer has got as far."""
+        self._ended = False
+        self._behind_from = self._behind_until = 0
+        """Rounds that it makes up for."""
+        self._alone_until = 0
+        """Rounds that were closed without it: it goes through them by itself, its correction unchanged."""
         if snapshot is not None:
             self.round = snapshot["round"]
             learner.restore(snapshot["learner"])
-        if keeps_snapshots:
-            self._keep_round_end()
+            self._history = dict(snapshot["history"])
+            self._reducer_durable = self._reducer_durable_before = snapshot["reducer_durable"]
 
     @property
     def finished(self) -> bool:
@@ -119,6 +139,7 @@ class Worker(Tray):
         return self._learner.totals
 
     def start(self, now: float) -> None:
+        self._keeper.start(now)
         if 0 < self.round == self._learner.last_round:  # an earlier incarnation has said goodbye
             self._outbox.append(Envelope(REDUCER, self._introduction))
             self._say_goodbye(now)
@@ -132,18 +153,16 @@ class Worker(Tray):
             case Pull(reply=Reply(vectors=vectors)) if vectors and len(vectors) != self._pull_vectors:
                 what = f"a pull of {len(vectors)} vectors; expected {self._pull_vectors}"
                 self._events.append(Refused(sender, what))
-            case Pull(round=t, reply=reply) if self.state is WorkerState.WAITING and t == self.round:
-                self._learner.end(t, reply)
-                self._note_times(t, self._since, self._since, now)
-                self._go_on(now)
-                if self._round_end is not None:
-                    self._keep_round_end()
+            case Pull() if self.state is WorkerState.WAITING and message.round == self.round:
+                self._on_pull(message, now)
             case Introduce() if self.state is not WorkerState.FINISHED:
                 self._outbox.append(Envelope(REDUCER, self._introduction))  # the reducer was started anew
-            case Resend(round=t) if self.state is WorkerState.WAITING and t == self.round:
-                self._outbox.append(Envelope(REDUCER, self._said))
-            case Welcome(run_id=run_id) if self.state is WorkerState.JOINING:
+            case Resend(round=t) if t in self._history:
+                self._outbox.append(Envelope(REDUCER, self._history[t]))
+            case Welcome(run_id=run_id, round=t) if self.state is WorkerState.JOINING:
                 self.run_id = run_id
+                if t > self.round + 1 and self._learner.algorithm.push_vectors:
+                    self._behind_from, self._behind_until = self.round, t
                 # The connection may be down again by the time that the welcome is read.
                 down = self._down_since
                 self._give_up_at = math.inf if down is None else down + self._timeouts.lost_s
@@ -170,6 +189,7 @@ class Worker(Tray):
         if self._asking.ask(now):
             # In the middle of a run a header asks for the pull; it asks back should the push be lost.
             question = Resend(self.round) if self.state is WorkerState.WAITING else self._said
+            self.resends += 1
             self._outbox.append(Envelope(REDUCER, question))
         if self._stall.ask(now):
             self._events.append(Stalled(self.round, f"the reducer at {self._endpoint}", now - self._since))
@@ -181,15 +201,20 @@ class Worker(Tray):
 
     def next_timer(self) -> float:
         if self.state is WorkerState.STEPPING:
-            return max(self._now, self._next_example_at)
+            return math.inf if self._holds else max(self._now, self._next_example_at)
         return min(self._asking.due, self._stall.due, self._give_up_at)
 
     def on_connection(self, address: str, connected: bool, now: float) -> None:
         if connected == (self._down_since is None):
             return
         self._down_since = None if connected else now
-        if self.state in (WorkerState.JOINING, WorkerState.FINISHING, WorkerState.FINISHED):
-            return  # these waits have a bound of their own
+        if self.state in (WorkerState.JOINING, WorkerState.FINISHED):
+            return
+        if self.state is WorkerState.FINISHING:
+            self._give_up_at = now + self._linger_s
+            if connected:
+                self._outbox.append(Envelope(REDUCER, self._said))
+            return
         self._events.append(ConnectionChanged(f"the reducer at {self._endpoint}", connected))
         self._give_up_at = math.inf if connected else now + self._timeouts.lost_s
         if connected:
@@ -205,45 +230,100 @@ class Worker(Tray):
 
     @property
     def _introduction(self) -> Hello:
-        return dataclasses.replace(self._hello, round=self.round)
+        return dataclasses.replace(self._hello, round=self.round, kept_from=next(iter(self._history), 0))
 
     def take_records(self) -> bytes:
         return self._learner.take_records()
 
-    def take_snapshot(self) -> Snapshot | None:
-        if not self._changed:
-            return None
-        self._changed = False
-        return self._round_end
+    @property
+    def row_types(self) -> dict[str, npt.DTypeLike]:
+        """What the rows of its `records` and `times` are."""
+        return {"records": TASK_DTYPE, "times": TIMES_DTYPE}
 
-    def _keep_round_end(self) -> None:
-        self._changed = True
+    def take_snapshot(self) -> Snapshot | None:
+        if self._round_end is None or self._keeper.busy:
+            return None
+        t = self._round_end["round"]
+        missing = {s: push for s, push in self._history.items() if self._reducer_durable < s <= t}
+        # Once the reducer would be as far, none of our pushes need be in it; they would make it large.
+        if missing and not self._ended and not self._keeper.is_far(self.round):
+            return None
+        taken, self._round_end = self._round_end, None
+        self._keeper.taken(t)
+        return taken | {"history": missing, "reducer_durable": self._reducer_durable}
+
+    def _close_round(self, now: float) -> None:
+        """The round is closed: from here one may go on after a crash."""
+        if self._keeper.is_due(self.round, now) and self._round_end is None:
+            self._keep_round_end(now)
+
+    def _keep_round_end(self, now: float) -> None:
+        self._keeper.note_due(self.round, now)
         self._round_end = {"round": self.round, "learner": self._learner.snapshot()}
+
+    def _on_pull(self, pull: Pull, now: float) -> None:
+        t = pull.round
+        self._learner.end(t, pull.reply)
+        self._note_times(t, self._since, self._since, now)
+        if pull.durable > self._reducer_durable:
+            self._reducer_durable_before, self._reducer_durable = self._reducer_durable, pull.durable
+            for old in [s for s in self._history if s <= self._reducer_durable_before]:
+                del self._history[old]
+        self._close_round(now)
+        self._alone_until = pull.next - 1
+        if self.round >= self._behind_until > 0:
+            self._events.append(CaughtUp(self.round, self._behind_until - self._behind_from))
+            self._behind_until = 0
+        self._go_on(now)
 
     def _step(self, now: float) -> None:
         if self.round == self._learner.last_round:
             self._say_goodbye(now)
             return
+        if self._keeper.is_too_far(self.round + 1):
+            if self._round_end is None and not self._keeper.busy:
+                self._keep_round_end(now)
+            self._holds = True
+            return
         self.round += 1
         contribution = self._learner.begin(self.round)
-        if self._learner.algorithm.is_sync(self.round):
-            self._wait(WorkerState.WAITING, Push(self.round, contribution), now)
-        else:
+        if not self._learner.algorithm.is_sync(self.round):
             self._learner.end(self.round)
+            self._close_round(now)
             self._go_on(now)
+        elif self.round <= self._alone_until:
+            self._learner.end(self.round, KEEP)
+            self._close_round(now)
+            self._go_on(now)
+        else:
+            push = Push(self.round, contribution, self._keeper.durable)
+            self._history[self.round] = push
+            self._wait(WorkerState.WAITING, push, now)
 
     def _say_goodbye(self, now: float) -> None:
         self.result = self._learner.result()
         self._note_times(self.round, now, now, now)
-        if self._round_end is not None:
-            self._keep_round_end()
+        self._ended = True
+        if self._keeper.active and self._keeper.durable < self.round:
+            self._keep_round_end(now)  # once it has our goodbye the reducer may be gone
+        self._holds = self._must_hold()
         self._wait(WorkerState.FINISHING, Goodbye(self.round, self.result.chain, self.result.totals), now)
-        self._give_up_at = now + self._timeouts.linger_s
+        self._give_up_at = now + self._linger_s
+
+    @property
+    def _linger_s(self) -> float:
+        """How long to wait for the reducer once all is done; one that is started again will need our last pushes."""
+        if self._down_since is None:
+            return self._timeouts.linger_s
+        return max(self._timeouts.linger_s, self._timeouts.lost_s)
+
+    def _must_hold(self) -> bool:
+        return self._ended and self._keeper.active and self._keeper.durable < self.round
 
     def _go_on(self, now: float) -> None:
         """The last round is closed: wait for the next example."""
         self.state = WorkerState.STEPPING
-        if self.round < self._learner.last_round:
+        if self.round < self._learner.last_round and self.round >= self._alone_until:
             self._next_example_at = now + self._pace(self.round + 1)
 
     def _wait(self, state: WorkerState, message: Message, now: float) -> None:
@@ -271,9 +351,7 @@ class Worker(Tray):
             )
         if self.state is WorkerState.FINISHING:
             self._events.append(
-                Warned(
-                    f"the reducer at {self._endpoint} did not confirm the goodbye within {self._timeouts.linger_s:g} s"
-                )
+                Warned(f"the reducer at {self._endpoint} did not confirm the goodbye within {self._linger_s:g} s")
             )
             self._finish()
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +27,7 @@ class Life:
     pace: Pace | None = None
     """None is the spec's."""
     keeps_snapshots: bool = False
+    """As the spec says; without it none is taken."""
     snapshot: Snapshot | None = None
 
 
@@ -42,8 +44,7 @@ def build_worker(spec: NodeSpec, stream: TaskStream, life: Life = ONLY_ONE) -> W
         endpoint=spec.endpoint,
         pull_vectors=algorithm.pull_vectors(len(spec.tasks)),
         pace=life.pace or (lambda t: spec.pace_s),
-        keeps_snapshots=life.keeps_snapshots,
-        snapshot=life.snapshot,
+        **_common(spec, life),
     )
 
 
@@ -62,9 +63,9 @@ def build_peer(spec: NodeSpec, stream: TaskStream, life: Life = ONLY_ONE) -> Pee
         exchange=str(spec.parameters["exchange"]),
         rounds=spec.rounds,
         timeouts=spec.build_timeouts(),
+        policy=spec.build_policy(),
         pace=life.pace or (lambda t: spec.pace_s),
-        keeps_snapshots=life.keeps_snapshots,
-        snapshot=life.snapshot,
+        **_common(spec, life),
     )
 
 
@@ -77,9 +78,13 @@ def build_reducer(spec: NodeSpec, run_id: str, life: Life = ONLY_ONE) -> Reducer
         _identity(spec, run_id),
         push_vectors=algorithm.push_vectors,
         timeouts=spec.build_timeouts(),
-        keeps_snapshots=life.keeps_snapshots,
-        snapshot=life.snapshot,
+        policy=spec.build_policy(),
+        **_common(spec, life),
     )
+
+
+def _common(spec: NodeSpec, life: Life) -> dict[str, Any]:
+    return {"checkpoints": spec.build_checkpoints() if life.keeps_snapshots else None, "snapshot": life.snapshot}
 
 
 def _hello(spec: NodeSpec, run_id: str, life: Life) -> Hello:

@@ -11,7 +11,7 @@ from typing import Any
 from drom_net.algorithms import ALGORITHMS, PARAMETERS, Algorithm
 from drom_net.algorithms.base import SyncRounds
 from drom_net.neighborhood import Neighborhood
-from drom_net.protocol.settings import Timeouts
+from drom_net.protocol.settings import Checkpoints, Policy, Timeouts
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,10 @@ class NodeSpec:
     endpoint: str
     """Where the reducer is reached; for the reducer itself, or a peer, where it listens."""
     timeouts: dict[str, float]
+    policy: dict[str, Any]
+    """As protocol.settings.Policy."""
+    checkpoints: dict[str, Any]
+    """As protocol.settings.Checkpoints."""
     out: str
     """The node's own folder: its records, model and result."""
     examples: str = ""
@@ -76,6 +80,12 @@ class NodeSpec:
 
     def build_timeouts(self) -> Timeouts:
         return Timeouts(**self.timeouts)
+
+    def build_policy(self) -> Policy:
+        return Policy(**self.policy)
+
+    def build_checkpoints(self) -> Checkpoints:
+        return Checkpoints(**self.checkpoints)
 
     def write(self, path: Path) -> None:
         path.write_text(json.dumps(dataclasses.asdict(self), indent=1) + "\n")

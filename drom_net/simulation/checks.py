@@ -43,14 +43,16 @@ class StarChecks:
                 self._look(simulator, index)
 
     def _look(self, simulator: Simulator, index: int) -> None:
+        workers = len(self._last_rounds)
         worker, closed = simulator.node(index), simulator.node(len(self._last_rounds)).closed_rounds
         if worker is None or not self._in_step:
             return
-        # One that came back may have lost a round that the reducer has closed with what it said before.
-        at_most = worker.round + (simulator.totals_of(index).crashes > 0)
-        _must(worker.round <= closed + 1, simulator, index, f"in round {worker.round}; {closed} are closed")
-        ended = at_most >= self._last_rounds[index]  # the reducer goes on without it
-        _must(ended or closed <= at_most, simulator, index, f"in round {worker.round}; {closed} are closed already")
+        # Who comes back after a crash is in an earlier round: the others are ahead of it.
+        ahead = worker.round > closed + 1 and not simulator.totals_of(workers).crashes
+        _must(not ahead, simulator, index, f"in round {worker.round}; {closed} are closed")
+        ended = worker.round >= self._last_rounds[index]  # the reducer goes on without it
+        behind = not ended and closed > worker.round and not simulator.totals_of(index).crashes
+        _must(not behind, simulator, index, f"in round {worker.round}; {closed} are closed already")
 
 
 class PeersChecks:
@@ -82,7 +84,9 @@ class PeersChecks:
             needed = hood.heard(task, used)
             _must(needed <= other.round, simulator, index, f"using node {task}'s word of round {needed}")
         said = len(peer._said)
-        most = (WORDS_KEPT + 1) * max(1, len(peer._neighbors))
+        most = 2 * (WORDS_KEPT + 1) * max(1, len(peer._neighbors))
+        if peer._keeper.active:
+            most += 2 * peer._keeper.most
         _must(said <= most, simulator, index, f"keeping {said} words of its own")
 
 

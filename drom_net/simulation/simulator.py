@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from drom_net.errors import ClusterError, DivergedError, RejectedError
 from drom_net.protocol.codec import Frames, decode, encode
@@ -111,6 +112,8 @@ class _Slot:
     steps: int = 0
     factor: float = 1.0
     snapshot: object | None = None
+    keeping: object | None = None
+    """A snapshot that is on its way to the disk."""
     routes: dict[str, tuple[int, str, int]] = field(default_factory=dict)
     """By the address it uses: the node, this one's address there, and which incarnation of that node has opened the
     connection (-1: this node has)."""
@@ -132,6 +135,7 @@ class Simulator:
         factors: Sequence[float] | None = None,
         faults: Sequence[Fault] = (),
         detect_s: float = 6.0,
+        persist_s: Distribution | None = None,
         on_event: Callable[[int, float, Event], None] | None = None,
     ) -> None:
         """
@@ -143,6 +147,7 @@ class Simulator:
             central_s: How long a central step takes, in seconds.
             factors: For each node how many times as long it takes there.
             detect_s: After how long a dead connection is noticed.
+            persist_s: How long it takes until a snapshot is kept; one that a crash comes before is lost.
             on_event: Gets (node, time, event) of what nodes tell.
         """
         self.now = 0.0
@@ -173,6 +178,8 @@ class Simulator:
         self._look: Callable[[Simulator], bool] | None = None
         self._next_look = 0
         self._stopped = False
+        self._persist_s = persist_s
+        self._persist_rng = generator(seed, "disk")
         self._crashes = any(isinstance(fault, Crash) for fault in faults)
         self._slots = [_Slot(index) for index in range(num_nodes)]
         self._unfinished = num_nodes
@@ -361,10 +368,7 @@ class Simulator:
         """Take from a node what it has to say, to tell and to keep."""
         node = slot.node
         if self._crashes:
-            snapshot = node.take_snapshot()
-            if snapshot is not None:
-                slot.snapshot = snapshot
-                self._take_records(slot)
+            self._keep(slot)
         for to, message in node.take_outbox():
             route = slot.routes.get(to)
             if route is not None:
@@ -373,6 +377,26 @@ class Simulator:
         if self._on_event is not None:
             for event in events:
                 self._on_event(slot.index, self.now, event)
+
+    def _keep(self, slot: _Slot) -> None:
+        """Snapshots go to the disk, at once or after a while."""
+        while (snapshot := slot.node.take_snapshot()) is not None:
+            self._take_records(slot)
+            slot.keeping = snapshot
+            delay = self._persist_s.draw(self._persist_rng) if self._persist_s is not None else 0.0
+            if delay > 0.0:
+                self._at(self.now + delay, partial(self._kept, slot, slot.incarnation))
+                return
+            slot.snapshot = snapshot
+            slot.node.snapshot_kept(self.now)
+
+    def _kept(self, slot: _Slot, incarnation: int) -> None:
+        if slot.finished or slot.node is None or slot.incarnation != incarnation:
+            return
+        slot.snapshot = slot.keeping
+        slot.node.snapshot_kept(self.now)
+        if not slot.occupied:
+            self._go_on(slot)
 
     def _send(self, slot: _Slot, route: tuple[int, str, int], frames: list[bytes]) -> None:
         index, seen_as, incarnation = route
@@ -474,6 +498,10 @@ class Simulator:
     def _restart(self, slot: _Slot) -> None:
         """From the last snapshot. What was recorded after it has gone with the node."""
         self._place(slot)
+        t = slot.snapshot["round"] if isinstance(slot.snapshot, dict) else -1
+        for name, types in slot.node.row_types.items():
+            rows = {"records": self.records, "central": self.central_records, "times": self.times}[name][slot.index]
+            del rows[_size_until(rows, types, t) :]
         for other, seen_as, dialed in self._partners(slot):
             if not dialed and not self._is_cut(slot.index, other):
                 self._notice(other, seen_as, True, self.now)
@@ -510,6 +538,12 @@ class Simulator:
         stuck = [slot for slot in self._slots if not slot.finished]
         shown = "; ".join(f"node {slot.index} {_describe(slot.node)}" for slot in stuck[:5])
         return f"{shown}; and {len(stuck) - 5} more" if len(stuck) > 5 else shown
+
+
+def _size_until(rows: bytearray, types: npt.DTypeLike, t: int) -> int:
+    """How many bytes the rows up to a round have."""
+    table = np.frombuffer(bytes(rows), dtype=types)
+    return int(table["round"].searchsorted(t, side="right")) * table.itemsize
 
 
 def _describe(node: Any) -> str:
