@@ -32,6 +32,8 @@ class Hello:
     """The last round that it has begun."""
     kept_from: int = 0
     """The earliest round whose message it can still say again; 0 where it has said none."""
+    answers: int = 0
+    """The question of an Introduce that it answers: so it was said by somebody who is alive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,11 @@ class Reject:
 
 @dataclass(frozen=True, slots=True)
 class Introduce:
-    """Whoever gets a message from an address that it does not know asks for a Hello."""
+    """Whoever gets a message from an address that it does not know asks for a Hello; and who is told that somebody is
+    there twice asks the first whether it is alive."""
+
+    question: int = 0
+    """To be repeated in the answer."""
 
 
 class Push(NamedTuple):  # a tuple, as Pull: made twice a round, and half the cost of a frozen dataclass

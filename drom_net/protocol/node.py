@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from drom_net.metrics import Totals
-from drom_net.protocol.messages import Message
+from drom_net.protocol.messages import Hello, Message
 from drom_net.protocol.settings import Checkpoints
 
 REDUCER = "reducer"
@@ -184,6 +184,16 @@ _TIMES_ROW = struct.Struct("<qddd")
 def at_once(t: int) -> float:
     """The pace of examples that are all there."""
     return 0.0
+
+
+class Rival(NamedTuple):
+    """A second process that says it is a node that is here: the first is asked whether it is alive."""
+
+    address: str
+    hello: Hello
+    until: float
+    """Unless it has answered by then, it is replaced."""
+    question: int
 
 
 class Keeper:

@@ -49,6 +49,7 @@ from drom_net.protocol.node import (
     Pace,
     Refused,
     Returned,
+    Rival,
     Snapshot,
     Stalled,
     Tray,
@@ -102,9 +103,8 @@ class _Neighbor:
     """Its connection is lost now."""
     incarnation: int = 0
     """That of its Hello."""
-    rival: tuple[str, Hello, float] | None = None
-    """Another process that says it is this neighbor: its address, its Hello, and until when the first may show that it
-    is alive."""
+    rival: Rival | None = None
+    """Another process that says it is this neighbor."""
     round: int = 0
     """The latest that it is known to have begun."""
     durable: int = 0
@@ -214,6 +214,7 @@ class Peer(Tray):
         self._told_so: set[int] = set()
         """Neighbors that have been told so."""
         self._deadline = self._rival_at = math.inf
+        self._question = 0
         self._due = False
         """A snapshot is to be taken, as soon as a round is closed."""
         self._between = True
@@ -276,12 +277,15 @@ class Peer(Tray):
 
     def receive(self, sender: str, message: Message, now: float) -> None:
         self._now = now
-        if isinstance(message, Hello):
+        if isinstance(message, Hello) and message.answers:
+            self._on_alive(sender, message.answers)
+        elif isinstance(message, Hello):
             self._on_hello(sender, message)
-            return
+        else:
+            self._on_message(sender, message, now)
+
+    def _on_message(self, sender: str, message: Message, now: float) -> None:
         task = self._task_at.get(sender)
-        if task is not None and self._neighbors[task].rival is not None:
-            self._refuse_rival(task)
         if task is None:
             self._outbox.append(Envelope(sender, Introduce()))
             self._events.append(Refused(sender, f"a {type(message).__name__} before a Hello"))
@@ -296,8 +300,8 @@ class Peer(Tray):
                 self._say_again(task, t)
                 if self.state is PeerState.FINISHING:  # it is there, and not done: it will need more
                     self._give_up_at = now + self._timeouts.linger_s
-            case Introduce():
-                self._say(task, self._introduction(task))  # it was started anew
+            case Introduce(question=question):  # it was started anew, or asks whether we are alive
+                self._say(task, dataclasses.replace(self._introduction(task), answers=question))
             case Welcome(round=t):
                 self._note_behind(t)
                 self._note_round(task, t)
@@ -490,10 +494,11 @@ class Peer(Tray):
             return
         if neighbor.address not in ("", sender) and not neighbor.down:
             # Somebody is here already: who of the two is alive?
-            if neighbor.rival is None or neighbor.rival[0] != sender:
-                neighbor.rival = (sender, hello, self._now + self._timeouts.duplicate_probe_s)
-                self._rival_at = min(self._rival_at, neighbor.rival[2])
-                self._say(hello.task, Introduce())
+            if neighbor.rival is None or neighbor.rival.address != sender:
+                self._question += 1
+                neighbor.rival = Rival(sender, hello, self._now + self._timeouts.duplicate_probe_s, self._question)
+                self._rival_at = min(self._rival_at, neighbor.rival.until)
+                self._say(hello.task, Introduce(self._question))
             return
         if neighbor.address not in ("", sender):  # the connection of an earlier incarnation
             del self._task_at[neighbor.address]
@@ -512,25 +517,24 @@ class Peer(Tray):
         self._note_behind(hello.round)
         self._note_round(hello.task, hello.round)
 
-    def _refuse_rival(self, task: int) -> None:
-        """Who was here first is alive."""
-        neighbor = self._neighbors[task]
-        assert neighbor.rival is not None
-        address, _, _ = neighbor.rival
-        neighbor.rival = None
-        reason = f"{self.names[task]} is already here"
-        self._outbox.append(Envelope(address, Reject(reason)))
-        self._events.append(Refused(address, reason))
+    def _on_alive(self, sender: str, question: int) -> None:
+        """Who was here first is alive: the other one has to go."""
+        task = self._task_at.get(sender)
+        rival = None if task is None else self._neighbors[task].rival
+        if task is not None and rival is not None and rival.question == question:
+            self._neighbors[task].rival = None
+            reason = f"{self.names[task]} is already here"
+            self._outbox.append(Envelope(rival.address, Reject(reason)))
+            self._events.append(Refused(rival.address, reason))
 
     def _let_rivals_in(self) -> None:
         """In the place of those who have not answered, or whose connection is lost."""
         for neighbor in self._neighbors.values():
-            if neighbor.rival is not None and (neighbor.down or self._now >= neighbor.rival[2]):
-                address, hello, _ = neighbor.rival
-                neighbor.rival = None
+            if neighbor.rival is not None and (neighbor.down or self._now >= neighbor.rival.until):
+                rival, neighbor.rival = neighbor.rival, None
                 neighbor.down = True
-                self._on_hello(address, hello)
-        rivals = [entry.rival[2] for entry in self._neighbors.values() if entry.rival is not None]
+                self._on_hello(rival.address, rival.hello)
+        rivals = [entry.rival.until for entry in self._neighbors.values() if entry.rival is not None]
         self._rival_at = min(rivals, default=math.inf)
 
     def _is_earlier(self, hello: Hello, neighbor: _Neighbor) -> bool:

@@ -40,6 +40,7 @@ from drom_net.protocol.node import (
     Late,
     Refused,
     Returned,
+    Rival,
     Snapshot,
     Stalled,
     Tray,
@@ -76,9 +77,8 @@ class _Member:
     """Up to which round it would be again after a crash."""
     durable_before: int = 0
     """The same, before it last said something new of that: it keeps two snapshots, and one may be damaged."""
-    rival: tuple[str, Hello, float] | None = None
-    """Another process that says it is this task: its address, its Hello, and until when the first may show that it is
-    alive."""
+    rival: Rival | None = None
+    """Another process that says it is this task."""
     ended: Ended | None = None
     confirmed: bool = False
     """Its goodbye was answered."""
@@ -152,6 +152,7 @@ class Reducer(Tray):
         """Rounds that it makes up for after a crash."""
         self._deadline = math.inf
         self._rival_at = math.inf
+        self._question = 0
         self._owed: list[int] = []
         """Tasks whose goodbye will be answered once it is kept."""
         if snapshot is not None:
@@ -195,12 +196,15 @@ class Reducer(Tray):
             self._finish_if_all_are_done(now)
 
     def receive(self, sender: str, message: Message, now: float) -> None:
-        if isinstance(message, Hello):
+        if isinstance(message, Hello) and message.answers:
+            self._on_alive(sender, message.answers)
+        elif isinstance(message, Hello):
             self._on_hello(sender, message, now)
-            return
+        else:
+            self._on_message(sender, message, now)
+
+    def _on_message(self, sender: str, message: Message, now: float) -> None:
         task = self._task_at.get(sender)
-        if task is not None and self._members[task].rival is not None:
-            self._refuse_rival(task)
         if task is None:
             self._outbox.append(Envelope(sender, Introduce()))
             self._events.append(Refused(sender, f"a {type(message).__name__} before a Hello"))
@@ -334,10 +338,11 @@ class Reducer(Tray):
         member = self._members[hello.task]
         if member.address not in ("", sender) and not member.down:
             # Somebody is here already: who of the two is alive?
-            if member.rival is None or member.rival[0] != sender:
-                member.rival = (sender, hello, now + self._timeouts.duplicate_probe_s)
-                self._rival_at = min(self._rival_at, member.rival[2])
-                self._outbox.append(Envelope(member.address, Introduce()))
+            if member.rival is None or member.rival.address != sender:
+                self._question += 1
+                member.rival = Rival(sender, hello, now + self._timeouts.duplicate_probe_s, self._question)
+                self._rival_at = min(self._rival_at, member.rival.until)
+                self._outbox.append(Envelope(member.address, Introduce(self._question)))
             return
         self._let_in(sender, hello, now)
 
@@ -372,25 +377,24 @@ class Reducer(Tray):
             self._set_deadline(now)
         self._stall.start(now)
 
-    def _refuse_rival(self, task: int) -> None:
-        """Who was here first is alive."""
-        member = self._members[task]
-        assert member.rival is not None
-        address, _, _ = member.rival
-        member.rival = None
-        reason = f"{self.names[task]} is already here"
-        self._outbox.append(Envelope(address, Reject(reason)))
-        self._events.append(Refused(address, reason))
+    def _on_alive(self, sender: str, question: int) -> None:
+        """Who was here first is alive: the other one has to go."""
+        task = self._task_at.get(sender)
+        rival = None if task is None else self._members[task].rival
+        if task is not None and rival is not None and rival.question == question:
+            self._members[task].rival = None
+            reason = f"{self.names[task]} is already here"
+            self._outbox.append(Envelope(rival.address, Reject(reason)))
+            self._events.append(Refused(rival.address, reason))
 
     def _let_rivals_in(self, now: float) -> None:
         """In the place of those who have not answered, or whose connection is lost."""
         for task, member in enumerate(self._members):
-            if member.rival is not None and (member.down or now >= member.rival[2]):
-                address, hello, _ = member.rival
-                member.rival = None
+            if member.rival is not None and (member.down or now >= member.rival.until):
+                rival, member.rival = member.rival, None
                 member.down = True
-                self._on_hello(address, hello, now)
-        self._rival_at = min((one.rival[2] for one in self._members if one.rival is not None), default=math.inf)
+                self._on_hello(rival.address, rival.hello, now)
+        self._rival_at = min((one.rival.until for one in self._members if one.rival is not None), default=math.inf)
 
     def _why_not(self, sender: str, hello: Hello) -> tuple[str, str | None]:
         """(why a worker may not join; empty when it may, who of the two was started anew, if it is that)."""

@@ -155,8 +155,9 @@ class Worker(Tray):
                 self._events.append(Refused(sender, what))
             case Pull() if self.state is WorkerState.WAITING and message.round == self.round:
                 self._on_pull(message, now)
-            case Introduce() if self.state is not WorkerState.FINISHED:
-                self._outbox.append(Envelope(REDUCER, self._introduction))  # the reducer was started anew
+            case Introduce(question=question) if self.state is not WorkerState.FINISHED:  # it was started anew, or asks
+                hello = dataclasses.replace(self._introduction, answers=question)  # whether we are alive
+                self._outbox.append(Envelope(REDUCER, hello))
             case Resend(round=t) if t in self._history:
                 self._outbox.append(Envelope(REDUCER, self._history[t]))
             case Welcome(run_id=run_id, round=t) if self.state is WorkerState.JOINING:
