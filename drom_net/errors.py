@@ -66,6 +66,12 @@ class UsageError(DromNetError):
     exit_code = 2
 
 
+class CheckpointError(DromNetError):
+    """A node cannot go on from what is in its folder: it is damaged, of another run, or of a later version."""
+
+    exit_code = 2
+
+
 class DownloadError(DromNetError):
     """A file could not be fetched from its publisher, or is not what it should be."""
 

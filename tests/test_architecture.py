@@ -152,9 +152,9 @@ def test_only_topology_imports_networkx_and_only_to_draw_lots() -> None:
     assert "networkx" not in imported_at_once(ROOT / "topology.py")
 
 
-def test_only_the_codec_imports_msgpack() -> None:
+def test_only_the_codec_and_checkpoints_import_msgpack() -> None:
     """codec.py: "the only module that knows the byte layout"; rundir.py names its version."""
-    assert importers("msgpack") <= {"protocol/codec.py", "rundir.py"}
+    assert importers("msgpack") <= {"protocol/codec.py", "runtime/checkpoint.py", "rundir.py"}
 
 
 LAYERS: dict[str, tuple[str, ...]] = {
