@@ -25,7 +25,7 @@ from drom_net.data.public.places import DATA_FOLDER_VARIABLE
 from drom_net.data.settings import DATA_SECTIONS, NAME, FileData, StreamSettings
 from drom_net.errors import ConfigError, Problem, did_you_mean
 from drom_net.fields import REQUIRED, Choice, Endpoint, Endpoints, Flag, Integer, Setting, option, settings_of
-from drom_net.protocol.settings import WAIT, Checkpoints, Policy, Timeouts
+from drom_net.protocol.settings import DEFAULT_CHECKPOINTS, WAIT, Checkpoints, Policy, Timeouts
 from drom_net.section import Section
 from drom_net.topology import GraphSchedule, TopologySettings, check_settings, make_schedule
 from drom_net.yamlfile import Item, Mark, Problems, failure, quoted, read_option, read_yaml, write_yaml
@@ -106,8 +106,13 @@ class ClusterConfig:
     """Without effect where there are peers."""
     peers: PeerSettings = PeerSettings()
     """Without effect where there is a reducer."""
+    restart: int = option(
+        Integer(0),
+        0,
+        doc="How often `run` starts a process again that was killed; it goes on from its last snapshot.",
+    )
     policy: Policy = WAIT
-    checkpoint: Checkpoints = Checkpoints()
+    checkpoint: Checkpoints = DEFAULT_CHECKPOINTS
     timeouts: Timeouts
     path: Path = field(compare=False)
     """The file it came from."""
@@ -155,7 +160,7 @@ _DATASET = Setting(
 SECTIONS = ("algorithm", "topology", "data", "reducer", "peers", "policy", "checkpoint", "timeouts")
 TOP_LEVEL = (
     *("name", "algorithm", "topology", "data", "rounds", "seed", "allow_sharing_examples"),
-    *("reducer", "peers", "policy", "checkpoint", "timeouts"),
+    *("restart", "reducer", "peers", "policy", "checkpoint", "timeouts"),
 )
 """All keys at the top, in the order in which they are written."""
 PEERS = ("drom-d",)
@@ -587,6 +592,7 @@ def _explicit(config: ClusterConfig) -> dict[str, object]:
         "allow_sharing_examples": config.allow_sharing_examples,
         "reducer": _values(config.reducer),
         "peers": _values(config.peers),
+        "restart": config.restart,
         "policy": _values(config.policy),
         "checkpoint": _values(config.checkpoint),
         "timeouts": _values(config.timeouts),

@@ -15,6 +15,7 @@ from typing import Any
 from drom_net.algorithms import PARAMETERS
 from drom_net.config import (
     PEERS,
+    SECTIONS,
     TOP_LEVEL,
     ClusterConfig,
     PeerSettings,
@@ -108,7 +109,7 @@ def _property(setting: Setting) -> dict[str, Any]:
 
 def reference_tables() -> str:
     """Every key with what it accepts, its default and its meaning, as Markdown."""
-    about = "Beside the sections `algorithm`, `topology`, `data`, `reducer`, `peers`, `policy`, `checkpoint` and `timeouts`."
+    about = "Beside the sections " + ", ".join(f"`{section}`" for section in SECTIONS) + "."
     parts = [_table("At the top", about, settings_of(ClusterConfig))]
     for name, parameters in PARAMETERS.items():
         about = inspect.getdoc(parameters) or ""

@@ -2,6 +2,8 @@
 
     scripts/storm --seeds 200
     scripts/storm --seed 1234        the one run of a seed, told in words
+    scripts/storm --processes --kills 100
+                                     one run of real processes, SIGKILLed at drawn instants and started again
 
 A seed draws everything: learner, graph, tau, exchange, streams, the network's latency, loss, doubling, reordering and
 partitions, the nodes' speeds, and who crashes, comes back or is paused when. Invariants are checked after every event.
@@ -9,8 +11,16 @@ partitions, the nodes' speeds, and who crashes, comes back or is paused when. In
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
 import tempfile
 import time
+from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
@@ -143,17 +153,124 @@ def run_seed(seed: int) -> int:
     return events
 
 
+KILLED = """
+name: storm-{layout}
+algorithm: {algorithm}
+data: {{dataset: synthetic, tasks: 12, examples: {examples}, dim: 64, flip: 0.1, pace_s: {pace_s}}}
+restart: 1000000
+checkpoint: {{every_s: 0.2}}
+timeouts: {{join_s: 60.0, resend_after_s: 0.2, resend_cap_s: 1.0, lost_s: 60.0, linger_s: 20.0, heartbeat_s: 0.5}}
+"""
+LAYOUTS = {"star": "{name: drom}", "grid": "{name: drom-d, tau: 5}\ntopology: {graph: grid}"}
+_PACE_S = 0.002
+
+
+@dataclass(frozen=True, slots=True)
+class Killed:
+    """A run of real processes that were killed again and again."""
+
+    kills: int
+    by_node: dict[str, int]
+    rounds: int
+    seconds: float
+    digest: str
+    expected: str
+
+
+def run_killed(layout: str, kills: int, seed: int, folder: Path) -> Killed:
+    """A cluster of 12 tasks, whose processes are SIGKILLed at drawn instants: which, and when, is drawn from the seed.
+
+    Args:
+        layout: "star" (with a reducer, which is killed as often as a worker) or "grid" (of peers).
+        folder: An empty one, for the run directory.
+    """
+    draw = generator(seed, "kills", layout)
+    waits = [draw.uniform(0.0, 0.8) for _ in range(kills)]
+    examples = max(400, round(1.2 * sum(waits) / _PACE_S))
+    path = folder / f"storm-{layout}.yaml"
+    path.write_text(
+        KILLED.format(layout=layout, algorithm=LAYOUTS[layout], examples=examples, pace_s=_PACE_S), encoding="utf-8"
+    )
+    config = load_config(path)
+    prepared = prepare(config, load_dataset(config.data, base=config.base))
+    expected = run_loop(prepared).digest
+    command = [sys.executable, "-m", "drom_net", "run", str(path), "--out", str(folder / layout), "--json"]
+    began = time.monotonic()
+    by_node: Counter[str] = Counter()
+    with (folder / f"{layout}.log").open("wb") as log:
+        launcher = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
+        while _sleep(0.1, launcher) and not _nodes_of(launcher.pid):
+            pass
+        for wait_s in waits:
+            if not _sleep(wait_s, launcher):
+                break
+            if not (victims := _nodes_of(launcher.pid)):
+                continue
+            name, pid = draw.choice(sorted(victims.items()))
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+                by_node[name] += 1
+        output, _ = launcher.communicate()
+    if launcher.returncode:
+        tail = (folder / f"{layout}.log").read_text(errors="replace").splitlines()[-20:]
+        raise AssertionError("\n".join([f"the run ended with exit code {launcher.returncode}", *tail]))
+    summary = json.loads(output)
+    seconds = time.monotonic() - began
+    return Killed(sum(by_node.values()), dict(by_node), summary["rounds"], seconds, summary["digest"], expected)
+
+
+def _sleep(seconds: float, process: subprocess.Popen[bytes]) -> bool:
+    """Wait so long; whether the process is still there then."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(seconds)
+    return process.poll() is None
+
+
+def _nodes_of(pid: int) -> dict[str, int]:
+    """The node processes of a launcher, by name."""
+    found = {}
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    for child in map(int, children):
+        with contextlib.suppress(OSError):
+            arguments = Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
+            if b"drom_net.runtime" in arguments:  # else it is not that yet
+                found[Path(os.fsdecode(arguments[-2])).parent.name] = child
+    return found
+
+
+def _kill_processes(kills: int, seed: int) -> None:
+    for layout in LAYOUTS:
+        with tempfile.TemporaryDirectory(prefix="drom-net-") as folder:
+            done = run_killed(layout, kills, seed, Path(folder))
+        same = "the digest of the plain loop" if done.digest == done.expected else f"NOT the digest {done.expected}"
+        which = ", ".join(f"{name} {count}" for name, count in sorted(done.by_node.items()))
+        click.echo(
+            f"{layout}: {done.kills} kills in {done.seconds:.0f} s, {done.rounds} rounds, digest {done.digest}, {same}"
+        )
+        click.echo(f"  {which}")
+        if done.digest != done.expected:
+            raise SystemExit(1)
+
+
 @click.command()
 @click.option("--seeds", type=click.IntRange(1), default=10_000, show_default=True, help="How many.")
 @click.option("--start", type=click.IntRange(0), default=0, show_default=True, help="The first one.")
 @click.option("--seed", type=click.IntRange(0), help="Only this one; its scenario is printed.")
-def main(seeds: int, start: int, seed: int | None) -> None:
+@click.option(
+    "--processes", is_flag=True, help="Real processes instead: a star and a grid of 12, killed and restarted."
+)
+@click.option("--kills", type=click.IntRange(1), default=100, show_default=True, help="How often, with --processes.")
+def main(seeds: int, start: int, seed: int | None, processes: bool, kills: int) -> None:
     """Run many small clusters through faults on a virtual clock, and compare each with the plain loop.
 
     \b
-    Example:
+    Examples:
       scripts/storm --seeds 200
+      scripts/storm --processes --kills 100
     """
+    if processes:
+        _kill_processes(kills, seed or 0)
+        return
     if seed is not None:
         text, _, conditions = scenario(seed)
         click.echo(f"{text}{conditions}")

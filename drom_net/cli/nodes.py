@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -129,6 +131,7 @@ def _prepare_examples(spec: NodeSpec, config: ClusterConfig, dataset: Dataset, r
     )
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # from here on the node itself cleans up
     _claim(Path(spec.out))
+    shutil.rmtree(spec.examples, ignore_errors=True)  # of an earlier start
     stream.save(Path(spec.examples))
     write_data_facts(Path(spec.out), dataset)
 
@@ -180,16 +183,31 @@ def _specs(config: ClusterConfig, roster: Roster, out: Path, *, endpoint: str) -
 
 
 def _claim(folder: Path) -> None:
-    """Make the node's own folder; what another run has left there is never touched."""
+    """Make the node's own folder, or go on in one whose node has not come to its end; what another run has left there
+    is never touched."""
     out = folder.parent.parent
     if (out / "summary.json").exists() or (out / "model.npz").exists():
         raise UsageError(f"{out} has the result of a run, which is not overwritten; choose another --out, or remove it")
     try:
         folder.mkdir(parents=True)
     except FileExistsError:
+        if _is_unfinished(folder):
+            return
         raise UsageError(
             f"{folder} exists already and is not overwritten; choose another --out, or remove it"
         ) from None
+
+
+def _is_unfinished(folder: Path) -> bool:
+    """Whether a node has begun there and has not come to its end."""
+    if not (folder / "life.json").exists():
+        return False
+    try:
+        return json.loads((folder / "result.json").read_text())["finished"] is not True
+    except FileNotFoundError:
+        return True
+    except (OSError, ValueError, TypeError, KeyError):
+        return False
 
 
 def _become(spec: NodeSpec, config: ClusterConfig) -> None:

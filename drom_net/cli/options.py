@@ -10,6 +10,7 @@ from drom_net.config import is_loopback
 from drom_net.errors import UsageError
 
 config_file = click.argument("file", type=click.Path(path_type=Path), envvar="DROM_NET_CONFIG")
+config_file_or_none = click.argument("file", type=click.Path(path_type=Path), envvar="DROM_NET_CONFIG", required=False)
 overrides = click.option(
     "--set",
     "overrides",

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from drom_net.algorithms.drom import PAPER, DromParameters
 from drom_net.cli import options
@@ -25,6 +26,7 @@ from drom_net.cli.output import (
 )
 from drom_net.cluster.plan import ALMOST, check_sharing, cost, hiding_table
 from drom_net.cluster.prepare import Prepared, prepare
+from drom_net.cluster.run import require_resumable
 from drom_net.cluster.run import run as run_prepared
 from drom_net.config import ClusterConfig, config_digest, load_config, peer_endpoints
 from drom_net.data.datasets import load_dataset
@@ -45,7 +47,12 @@ def load_and_prepare(file: Path, overrides: tuple[str, ...]) -> Prepared:
 
 
 @click.command()
-@options.config_file
+@options.config_file_or_none
+@click.option(
+    "--resume",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Go on with the run of this directory, in place of FILE: after a power loss, a crash or Ctrl-C.",
+)
 @click.option(
     "--driver",
     type=click.Choice(["processes", "reference", "simulation"]),
@@ -61,7 +68,8 @@ def load_and_prepare(file: Path, overrides: tuple[str, ...]) -> Prepared:
 @options.as_json
 @click.option("-q", "--quiet", is_flag=True, help="No progress and no table; errors are still told.")
 def run(
-    file: Path,
+    file: Path | None,
+    resume: Path | None,
     driver: str,
     out: Path | None,
     file_format: str,
@@ -76,10 +84,19 @@ def run(
     what was learned so far; a second one ends it at once.
 
     \b
-    Example:
+    Examples:
       drom-net run configs/quickstart.yaml --set data.flip=0.1 --out runs/noisy
+      drom-net run --resume runs/noisy
     """
     require_format(file_format)
+    if resume is not None:
+        given = click.get_current_context().get_parameter_source("file") is ParameterSource.COMMANDLINE
+        if given or out is not None or overrides or driver != "processes":
+            raise UsageError("--resume goes on with a run of processes as it was, without FILE, --set, --out, --driver")
+        require_resumable(resume)
+        file, out = resume / "config.yaml", resume
+    if file is None:
+        raise UsageError("missing argument FILE (or --resume RUN_DIR)")
     prepared = load_and_prepare(file, overrides)
     warn_of_paper_parameters(prepared.config)
     if driver == "processes":
@@ -90,14 +107,17 @@ def run(
     out = out or free_run_directory(prepared.config.name)
     progress = choose_progress(as_json=as_json, quiet=quiet)
     with progress if isinstance(progress, LiveProgress) else contextlib.nullcontext():
-        summary, exit_code = run_prepared(prepared, driver=driver, out=out, progress=progress, file_format=file_format)
+        summary, exit_code = run_prepared(
+            prepared, driver=driver, out=out, progress=progress, file_format=file_format, resume=resume is not None
+        )
     if as_json:
         print_json(summary | {"run_directory": str(out)})
     elif not quiet:
         print_result(summary)
         click.echo(f"run directory {out}")
     if exit_code:
-        click.echo("interrupted; what was learned so far is saved", err=True)
+        go_on = f"; `drom-net run --resume {out}` goes on" if driver == "processes" else ""
+        click.echo(f"interrupted; what was learned so far is saved{go_on}", err=True)
     return exit_code
 
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from drom_net.blas import ONE_THREAD
 from drom_net.errors import NodeFailedError, StoppedError
@@ -36,9 +36,13 @@ def node_environment() -> dict[str, str]:
 @dataclass(slots=True)
 class _Child:
     spec: NodeSpec
+    path: Path
     process: subprocess.Popen[bytes]
     pending: bytes = b""
     error: str = ""
+    restarts: int = 0
+    lost: bool = False
+    """It was killed, and the others go on without it."""
 
 
 @dataclass(slots=True)
@@ -69,19 +73,26 @@ def run_children(
     logs: Path,
     *,
     interruption: Interruption,
+    restart: int,
+    dispensable: Callable[[NodeSpec], bool],
     prepare: Callable[[NodeSpec], None],
     on_line: Callable[[NodeSpec, dict[str, Any]], None],
     on_idle: Callable[[], None],
     say: Callable[[str], None],
-) -> None:
+) -> set[str]:
     """Start every node and stay until all have ended.
 
     Args:
+        restart: How often a node that was killed by a signal is started again.
+        dispensable: Whether the others go on without a node that was killed and is not started again.
         prepare: Called just before a node is started.
         logs: A folder; each node's standard error goes to NAME.log in it.
         on_line: Called with each line that a node reports (runtime/reports.py has them).
         on_idle: Called several times a second.
         say: Called with what a person should know.
+
+    Returns:
+        The names of the nodes that were killed, and that the others went on without.
 
     Raises:
         NodeFailedError: A node ended with an error by itself; the others were stopped first.
@@ -92,12 +103,9 @@ def run_children(
         cleanup.callback(_kill_all, children)
         for spec, path in zip(specs, spec_paths, strict=True):
             prepare(spec)
-            with (logs / f"{spec.name}.log").open("wb") as log:
-                child = _Child(spec, _start(path, log))
+            child = _Child(spec, path, _start(path, logs / f"{spec.name}.log"))
             children.append(child)
-            assert child.process.stdout is not None
-            os.set_blocking(child.process.stdout.fileno(), False)
-            selector.register(child.process.stdout, selectors.EVENT_READ, child)
+            _listen(selector, child)
             if interruption.exit_code:
                 break
         stopping_since: float | None = None
@@ -114,7 +122,16 @@ def run_children(
                     # A node that is asked to stop ends with the signal's code, or with that of a lost cluster
                     # when another was faster.
                     expected = stopping_since is not None and code in (4, 129, 130, 143)
-                    if code != 0 and not expected and failed is None:
+                    if code < 0 and stopping_since is None and child.restarts < restart:
+                        child.restarts += 1
+                        say(f"{_how_ended(child)}; starting it again ({child.restarts} of {restart})")
+                        child.process = _start(child.path, logs / f"{child.spec.name}.log")
+                        child.pending = b""
+                        _listen(selector, child)
+                    elif code < 0 and stopping_since is None and dispensable(child.spec):
+                        child.lost = True
+                        say(f"{_how_ended(child)}; the others go on without it")
+                    elif code != 0 and not expected and failed is None:
                         failed = child
             on_idle()
             if interruption.again:
@@ -140,18 +157,26 @@ def run_children(
             f"interrupted, but {', '.join(slow)} did not end within {_STOP_GRACE_S:g} s and had to be killed",
             interruption.exit_code,
         )
+    return {child.spec.name for child in children if child.lost}
 
 
-def _start(spec_path: Path, log: IO[bytes]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        node_command(spec_path),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=log,
-        env=node_environment(),
-        # A Ctrl-C in the terminal is for the launcher, which ends its nodes in order.
-        start_new_session=True,
-    )
+def _start(spec_path: Path, log_path: Path) -> subprocess.Popen[bytes]:
+    with log_path.open("ab") as log:
+        return subprocess.Popen(
+            node_command(spec_path),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env=node_environment(),
+            # A Ctrl-C in the terminal is for the launcher, which ends its nodes in order.
+            start_new_session=True,
+        )
+
+
+def _listen(selector: selectors.BaseSelector, child: _Child) -> None:
+    assert child.process.stdout is not None
+    os.set_blocking(child.process.stdout.fileno(), False)
+    selector.register(child.process.stdout, selectors.EVENT_READ, child)
 
 
 def _read_lines(child: _Child) -> Iterator[dict[str, Any]]:
@@ -183,12 +208,16 @@ def _kill_all(children: list[_Child]) -> None:
             child.process.stdout.close()
 
 
-def _why_failed(child: _Child, logs: Path) -> str:
+def _how_ended(child: _Child) -> str:
     code = child.process.returncode
     signals = {int(number): number.name for number in signal.Signals}
     how = f"failed with exit code {code}" if code >= 0 else f"was killed by {signals.get(-code, f'signal {-code}')}"
+    return f"{child.spec.name} {how}"
+
+
+def _why_failed(child: _Child, logs: Path) -> str:
     why = child.error or _last_line(logs / f"{child.spec.name}.log")
-    return f"{child.spec.name} {how}" + (f": {why}" if why else "") + f"; its log is {logs / child.spec.name}.log"
+    return _how_ended(child) + (f": {why}" if why else "") + f"; its log is {logs / child.spec.name}.log"
 
 
 def _last_line(path: Path) -> str:

@@ -22,7 +22,7 @@ from drom_net.cluster.prepare import Prepared
 from drom_net.cluster.progress import Progress
 from drom_net.cluster.simulate import Conditions, build_simulator, look_at, outcomes
 from drom_net.config import ClusterConfig, peer_endpoints, to_yaml
-from drom_net.errors import StoppedError, UsageError
+from drom_net.errors import NodeFailedError, StoppedError, UsageError
 from drom_net.learning import TaskLearner
 from drom_net.metrics import Totals
 from drom_net.records import TASK_DTYPE, central_dtype
@@ -43,6 +43,8 @@ from drom_net.rundir import (
     write_environment,
     write_results,
 )
+from drom_net.runtime.checkpoint import CheckpointFolder
+from drom_net.runtime.process import write_result_of_lost
 from drom_net.runtime.spec import NodeSpec
 from drom_net.simulation.simulator import Simulator
 from drom_net.summary import write_json
@@ -59,6 +61,7 @@ def run(
     progress: Progress,
     file_format: str = "csv",
     conditions: Conditions | None = None,
+    resume: bool = False,
 ) -> tuple[dict[str, Any], int]:
     """Run it and write the run directory.
 
@@ -67,6 +70,7 @@ def run(
         out: The run directory; it must not exist yet, or be empty.
         file_format: "csv" or "parquet" for the records.
         conditions: What a simulation runs on; by default a network of 1 ms without faults.
+        resume: Go on with the processes of `out`, each from its last snapshot.
 
     Returns:
         The summary, and the exit code: 0, or 130 and 143 for a run that was interrupted in order.
@@ -78,7 +82,8 @@ def run(
     conditions = (conditions or Conditions()) if driver == "simulation" else None
     if driver == "processes":
         check_sharing(prepared.config)
-    begin_run_directory(prepared, out, conditions)
+    if not resume:
+        begin_run_directory(prepared, out, conditions)
     progress.start(prepared.roster.tasks, prepared.rounds)
     with Interruption() as interruption:
         if conditions is not None:
@@ -86,8 +91,14 @@ def run(
         elif driver == "reference":
             tasks, centrals = _run_as_loop(prepared, progress, interruption)
         else:
-            tasks, centrals = _run_as_processes(prepared, out, progress, interruption)
-    summary = end_run_directory(prepared, out, tasks, centrals, driver=driver, file_format=file_format)
+            try:
+                tasks, centrals = _run_as_processes(prepared, out, progress, interruption, resume=resume)
+            except NodeFailedError:
+                progress.say(f"`drom-net run --resume {out}` goes on with what the nodes have kept")
+                raise
+    summary = end_run_directory(
+        prepared, out, tasks, centrals, driver=driver, file_format=file_format, resumable=driver == "processes"
+    )
     return summary, interruption.exit_code
 
 
@@ -118,8 +129,13 @@ def end_run_directory(
     *,
     driver: str,
     file_format: str = "csv",
+    resumable: bool = False,
 ) -> dict[str, Any]:
-    """Write what came out of the run, and return the summary."""
+    """Write what came out of the run, and return the summary.
+
+    Args:
+        resumable: Leave the nodes' folders of a run that was interrupted, to go on from.
+    """
     summary = write_results(
         out,
         tasks,
@@ -129,7 +145,8 @@ def end_run_directory(
         driver=driver,
         file_format=file_format,
     )
-    shutil.rmtree(out / NODES, ignore_errors=True)
+    if summary["status"] == "finished" or not resumable:
+        shutil.rmtree(out / NODES, ignore_errors=True)
     return summary
 
 
@@ -184,16 +201,40 @@ def run_loop(prepared: Prepared, after_round: AfterRound | None = None) -> Refer
     return run_reference_peers(algorithms, streams, prepared.graph.neighborhoods, delayed=delayed, **common)
 
 
+def require_resumable(out: Path) -> str:
+    """The id of a run of processes that did not come to its end.
+
+    Raises:
+        UsageError: There is none in this directory, or some of its processes still run.
+    """
+    paths = sorted((out / NODES).glob("*/spec.json"))
+    if not (out / "config.yaml").exists() or not paths:
+        done = (out / "summary.json").exists()
+        raise UsageError(
+            f"{out} is the directory of a run that has finished"
+            if done
+            else f"{out} is not the directory of a run of processes that was interrupted: no {NODES}/NAME/spec.json"
+        )
+    run_ids = set()
+    for path in paths:
+        spec = NodeSpec.read(path)
+        run_ids.add(spec.run_id)
+        CheckpointFolder(path.parent, node=spec.name, config_digest=spec.config_digest).close()  # nobody is in it
+    if len(run_ids) != 1 or "" in run_ids:
+        raise UsageError(f"{out} has nodes that were started by hand: start each of them again by its own command")
+    return str(run_ids.pop())
+
+
 def _run_as_processes(
-    prepared: Prepared, out: Path, progress: Progress, interruption: Interruption
+    prepared: Prepared, out: Path, progress: Progress, interruption: Interruption, *, resume: bool
 ) -> tuple[list[TaskOutcome], list[CentralOutcome]]:
     names = prepared.roster.tasks
     logs = out / LOGS
-    logs.mkdir()
+    logs.mkdir(exist_ok=resume)
     with ExitStack() as cleanup:
         copies = tuple(f"{node_folder(out, name)}/examples" for name in names)
         common: dict[str, Any] = {
-            "run_id": secrets.token_hex(8),
+            "run_id": require_resumable(out) if resume else secrets.token_hex(8),
             "parent": os.getpid(),
             "folder_of": {name: str(node_folder(out, name)) for name in ("reducer", *names)},
         }
@@ -226,22 +267,28 @@ def _run_as_processes(
             # Only now: were the launcher killed in between, no node would be there yet to remove the copy.
             if spec.examples:
                 write_data_facts(Path(spec.out), prepared.dataset)
+                shutil.rmtree(spec.examples, ignore_errors=True)  # of the run that is resumed
                 prepared.streams[spec.task].save(Path(spec.examples))
                 cleanup.callback(shutil.rmtree, spec.examples, ignore_errors=True)
 
         view = _View(progress, len(names), interruption)
-        run_children(
+        lost = run_children(
             specs,
             paths,
             logs,
             interruption=interruption,
+            restart=prepared.config.restart,
+            dispensable=lambda spec: prepared.config.policy.proceeds and spec.role != "reducer",
             prepare=prepare_node,
             on_line=view.on_line,
             on_idle=view.show,
             say=progress.say,
         )
-    if not all((Path(spec.out) / "result.json").exists() for spec in specs):
-        raise StoppedError("interrupted before every task had begun: there is no result", interruption.exit_code)
+        if not all((Path(spec.out) / "result.json").exists() for spec in specs if spec.name not in lost):
+            raise StoppedError("interrupted before every task had begun: there is no result", interruption.exit_code)
+        for spec in specs:
+            if spec.name in lost:
+                write_result_of_lost(spec)
     tasks = [read_task_outcome(node_folder(out, name)) for name in names]
     if prepared.graph is None:
         return tasks, [read_central_outcome(node_folder(out, "reducer"), len(names))]
@@ -276,6 +323,7 @@ def _socket_folder(out: Path, cleanup: ExitStack) -> Path:
     limit, among the temporary files."""
     folder = out / NODES / ".sockets"
     if len(os.fsencode(folder)) + 10 <= _SOCKET_PATH_LIMIT:
+        shutil.rmtree(folder, ignore_errors=True)  # of the run that is resumed
         folder.mkdir(mode=0o700, parents=True)
     else:
         folder = Path(tempfile.mkdtemp(prefix="drom-net-"))
@@ -290,7 +338,7 @@ def _socket_folder(out: Path, cleanup: ExitStack) -> Path:
 
 def _write_spec(spec: NodeSpec) -> Path:
     folder = Path(spec.out)
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     path = folder / "spec.json"
     spec.write(path)
     return path

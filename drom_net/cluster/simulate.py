@@ -111,7 +111,7 @@ def build_simulator(prepared: Prepared, conditions: Conditions) -> Simulator:
         wiring = peers_wiring(prepared.graph.union.neighbors)
 
     def make(index: int, incarnation: int, snapshot: Any) -> Node:
-        life = Life(1 + incarnation, None if index == len(names) else paces[index], keeps, snapshot)
+        life = Life(1 + incarnation, "", None if index == len(names) else paces[index], keeps, snapshot)
         if index == len(names):
             return build_reducer(reducer, run_id, life)
         return (build_worker if prepared.graph is None else build_peer)(specs[index], streams[index], life)

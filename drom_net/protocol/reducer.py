@@ -389,7 +389,7 @@ class Reducer(Tray):
 
     def _let_rivals_in(self, now: float) -> None:
         """In the place of those who have not answered, or whose connection is lost."""
-        for task, member in enumerate(self._members):
+        for member in self._members:
             if member.rival is not None and (member.down or now >= member.rival.until):
                 rival, member.rival = member.rival, None
                 member.down = True

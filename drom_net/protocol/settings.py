@@ -60,8 +60,8 @@ class Policy:
     absent: str = option(
         Choice(("wait", "proceed")),
         "wait",
-        doc="A task that has not come within timeouts.join_s, or is lost for timeouts.lost_s: wait ends the run with an "
-        "error, proceed goes on with its last column. It may come (back) later.",
+        doc="A task that has not come within timeouts.join_s, or is lost for timeouts.lost_s: wait ends the run with "
+        "an error, proceed goes on with its last column. It may come (back) later.",
     )
     deadline_s: float = option(
         OPTIONAL_SECONDS,
@@ -81,3 +81,4 @@ class Policy:
 
 
 WAIT = Policy()
+DEFAULT_CHECKPOINTS = Checkpoints()

@@ -231,7 +231,8 @@ class Worker(Tray):
 
     @property
     def _introduction(self) -> Hello:
-        return dataclasses.replace(self._hello, round=self.round, kept_from=next(iter(self._history), 0))
+        kept_from = next(iter(self._history), 0)
+        return dataclasses.replace(self._hello, run_id=self.run_id, round=self.round, kept_from=kept_from)
 
     def take_records(self) -> bytes:
         return self._learner.take_records()

@@ -24,6 +24,8 @@ class Life:
     """What differs from one start of a node to the next, and from driver to driver."""
 
     incarnation: int = 1
+    run_id: str = ""
+    """Where the spec has none: the run of its earlier lives."""
     pace: Pace | None = None
     """None is the spec's."""
     keeps_snapshots: bool = False
@@ -39,7 +41,7 @@ def build_worker(spec: NodeSpec, stream: TaskStream, life: Life = ONLY_ONE) -> W
     algorithm = spec.build_algorithm()
     return Worker(
         TaskLearner(algorithm, stream, rounds=spec.rounds),
-        _hello(spec, spec.run_id, life),
+        _hello(spec, life.run_id or spec.run_id, life),
         timeouts=spec.build_timeouts(),
         endpoint=spec.endpoint,
         pull_vectors=algorithm.pull_vectors(len(spec.tasks)),

@@ -31,6 +31,7 @@ def drive(
     max_vectors: int,
     on_event: Callable[[Event], None],
     look: Callable[[], bool],
+    keep: Callable[[float], None] = lambda now: None,
 ) -> bool:
     """Run a node until it has finished.
 
@@ -39,6 +40,7 @@ def drive(
         max_vectors: How many vectors a message to this node may carry.
         look: Called several times a second, between two rounds; it saves records and tells how it goes. True
             ends the node.
+        keep: Called with the time after every call on the node, before what it says is sent: sees to its snapshots.
 
     Returns:
         Whether it finished by itself. Whatever the node raises goes through, after its last messages were sent.
@@ -62,6 +64,7 @@ def drive(
                 node.on_timer(now)
                 now = clock()
                 node.took_until(now)
+            keep(now)
             flush(node, transport, on_event)
             if node.finished:
                 return True

@@ -19,11 +19,15 @@ from drom_net.errors import DromNetError
 from drom_net.learning import TaskResult
 from drom_net.protocol.node import (
     TIMES_DTYPE,
+    Absent,
+    CaughtUp,
     ConnectionChanged,
     Ended,
     Event,
     Joined,
+    Late,
     Refused,
+    Returned,
     Stalled,
     Warned,
 )
@@ -31,7 +35,8 @@ from drom_net.protocol.peer import Peer, address_of
 from drom_net.protocol.reducer import Reducer
 from drom_net.protocol.worker import Worker
 from drom_net.records import run_digest
-from drom_net.runtime.build import build_peer, build_reducer, build_worker
+from drom_net.runtime.build import Life, build_peer, build_reducer, build_worker
+from drom_net.runtime.checkpoint import CheckpointFolder, Writer, cut_back, encode_snapshot, snapshot_classes
 from drom_net.runtime.loop import Transport, drive, flush
 from drom_net.runtime.reports import JsonReporter, Reporter, TextReporter
 from drom_net.runtime.spec import NodeSpec
@@ -74,41 +79,115 @@ def run_node(spec: NodeSpec) -> int:
     """Run the node to its end and return the exit code; what went wrong is on standard error."""
     reporter: Reporter = JsonReporter() if spec.parent else TextReporter(spec.name)
     stop = _Stop(spec.parent)
+    incarnation = 0
     try:
-        if spec.role == "worker":
-            _run_worker(spec, reporter, stop)
-        elif spec.role == "peer":
-            _run_peer(spec, reporter, stop)
-        else:
-            _run_reducer(spec, reporter, stop)
+        with CheckpointFolder(Path(spec.out), node=spec.name, config_digest=spec.config_digest) as folder:
+            incarnation, _ = folder.begin(spec.run_id)
+            (Path(spec.out) / "result.json").unlink(missing_ok=True)  # what an interrupted life has left
+            run = {"worker": _run_worker, "peer": _run_peer, "reducer": _run_reducer}[spec.role]
+            run(spec, reporter, stop, folder, _life(spec, folder, reporter))
     except DromNetError as error:
         reporter.fail(str(error))
-        _forget_if_nothing_was_learned(spec)
+        if incarnation == 1:
+            _forget_if_nothing_was_learned(spec)
         return error.exit_code
     except OSError as error:
         reporter.fail(f"{error.strerror}: {error.filename}" if error.filename else str(error))
         return 1
     finally:
-        for folder in (*spec.remove, *(spec.remove_if_orphaned if stop.orphaned else ())):
-            shutil.rmtree(folder, ignore_errors=True)
+        for gone in (*spec.remove, *(spec.remove_if_orphaned if stop.orphaned else ())):
+            shutil.rmtree(gone, ignore_errors=True)
     return stop.exit_code
 
 
-def _run_worker(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
+def _life(spec: NodeSpec, folder: CheckpointFolder, reporter: Reporter) -> Life:
+    """What an earlier start of this node has left."""
+    loaded = folder.load(snapshot_classes())
+    if loaded is None:
+        if folder.incarnation > 1:
+            reporter.say(f"start {folder.incarnation}: there is no snapshot yet, beginning anew")
+        return Life(folder.incarnation, folder.run_id, keeps_snapshots=True)
+    for sentence in loaded.skipped:
+        reporter.say(f"warning: {sentence}")
+    reporter.say(f"start {folder.incarnation}: going on from the snapshot of round {loaded.round}")
+    return Life(folder.incarnation, folder.run_id, keeps_snapshots=True, snapshot=loaded.snapshot)
+
+
+def _rows_of(
+    out: Path, node: Worker | Reducer | Peer, life: Life, files: contextlib.ExitStack
+) -> list[tuple[IO[bytes], Callable[[], bytes]]]:
+    """The node's files of rows, cut back to where it goes on, each with where its rows come from."""
+    takes = {"records": node.take_records}
+    if isinstance(node, Worker | Peer):
+        takes["times"] = _wall(node)
+    if isinstance(node, Peer):
+        takes["central"] = node.take_central_records
+    saved: list[tuple[IO[bytes], Callable[[], bytes]]] = []
+    for name, types in node.row_types.items():
+        path = out / f"{name}.bin"
+        if life.snapshot is not None:
+            t = life.snapshot["round"]
+            cut_back(path, types, t, expect_round=t if name == "records" and t else None)
+        saved.append((files.enter_context(path.open("wb" if life.snapshot is None else "ab")), takes[name]))
+    return saved
+
+
+class _Disk:
+    """Sees to a node's snapshots: they are written beside its work, and it is told when they are safe."""
+
+    def __init__(self, node: Worker | Reducer | Peer, folder: CheckpointFolder, teller: _Teller) -> None:
+        self._node = node
+        self._teller = teller
+        self._writer = Writer(folder)
+        self._in_flight = False
+
+    def __enter__(self) -> _Disk:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            self._writer.close()
+        except OSError:
+            if kind is None:
+                raise
+
+    def keep(self, now: float) -> None:
+        """Take a snapshot where it is time; wait for the disk where the node does."""
+        while True:
+            if self._in_flight and not self._writer.busy:
+                self._settle(now)
+            if (snapshot := self._node.take_snapshot()) is not None:
+                self._teller.save()
+                header, *buffers = encode_snapshot(snapshot)
+                self._writer.submit(snapshot["round"], header, buffers, self._teller.files)
+                self._in_flight = True
+            if not self._node.holding or not self._in_flight:
+                return
+            self._writer.wait()
+            self._settle(now)
+
+    def _settle(self, now: float) -> None:
+        self._writer.finished()
+        self._in_flight = False
+        self._node.snapshot_kept(now)
+
+
+def _run_worker(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: CheckpointFolder, life: Life) -> None:
     out = Path(spec.out)
     stream = TaskStream.load(Path(spec.examples), spread_over=spec.spread_over)
-    worker = build_worker(spec, stream)
+    worker = build_worker(spec, stream, life)
     started = time.monotonic()
     with (
         DealerTransport(spec.endpoint, spec.name, dim=spec.dim, timeouts=spec.build_timeouts()) as transport,
-        (out / "records.bin").open("wb") as records,
-        (out / "times.bin").open("wb") as times,
+        contextlib.ExitStack() as files,
     ):
         if not spec.parent:
             reporter.note(f"looking for the reducer at {spec.endpoint}")
-        saved = [(records, worker.take_records), (times, _wall(worker))]
-        teller = _Teller(reporter, saved, stop, lambda: _worker_figures(worker))
-        finished, error = _drive(worker, transport, teller, dim=spec.dim)
+        saved = _rows_of(out, worker, life, files)
+        teller = _Teller(
+            reporter, saved, stop, lambda: _worker_figures(worker), on_joined=lambda: folder.adopt(worker.run_id)
+        )
+        finished, error = _drive(worker, transport, teller, folder, dim=spec.dim)
         seconds = time.monotonic() - started  # the goodbye is over; to close is no part of the run
         teller.save()
         sent, received = transport.bytes_sent, transport.bytes_received
@@ -122,16 +201,15 @@ def _run_worker(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
     reporter.note(("finished" if finished else "stopped") + f" after round {worker.round}; results in {out}")
 
 
-def _run_peer(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
+def _run_peer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: CheckpointFolder, life: Life) -> None:
     out = Path(spec.out)
     stream = TaskStream.load(Path(spec.examples), spread_over=spec.spread_over)
-    peer = build_peer(spec, stream)
+    peer = build_peer(spec, stream, life)
+    folder.adopt(peer.run_id)
     started = time.monotonic()
     with (
         RouterTransport(spec.endpoint, dim=spec.dim, timeouts=spec.build_timeouts(), name=spec.name) as transport,
-        (out / "records.bin").open("wb") as records,
-        (out / "central.bin").open("wb") as central,
-        (out / "times.bin").open("wb") as times,
+        contextlib.ExitStack() as files,
     ):
         transport.is_member = lambda address: peer.task_at(address) is not None
         neighbors = peer.neighborhood.neighbors
@@ -140,16 +218,15 @@ def _run_peer(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
                 transport.connect(address_of(task), spec.neighbor_endpoints[str(task)])
         if not spec.parent:
             reporter.note(f"listening on {transport.endpoint}, for {len(neighbors)} neighbors")
-        saved = [(records, peer.take_records), (central, peer.take_central_records), (times, _wall(peer))]
         teller = _Teller(
             reporter,
-            saved,
+            _rows_of(out, peer, life, files),
             stop,
             lambda: _worker_figures(peer),
             names=spec.tasks,
             expected=len(neighbors),
         )
-        finished, error = _drive(peer, transport, teller, dim=spec.dim)
+        finished, error = _drive(peer, transport, teller, folder, dim=spec.dim)
         seconds = time.monotonic() - max(started, teller.first_joined_at)
         teller.save()
         sent, received = transport.bytes_sent, transport.bytes_received
@@ -213,25 +290,46 @@ def _write_task_result(
     write_json(out / "result.json", document | more)
 
 
-def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
+def write_result_of_lost(spec: NodeSpec) -> None:
+    """What a task has left that was killed and did not come back: as of its last snapshot."""
+    out, reporter = Path(spec.out), TextReporter(spec.name)
+    stream = TaskStream.load(Path(spec.examples), spread_over=spec.spread_over)
+    with (
+        CheckpointFolder(out, node=spec.name, config_digest=spec.config_digest) as folder,
+        contextlib.ExitStack() as files,
+    ):
+        folder.begin(spec.run_id)
+        life = _life(spec, folder, reporter)
+        node = build_peer(spec, stream, life) if spec.role == "peer" else build_worker(spec, stream, life)
+        _rows_of(out, node, life, files)
+    node.stop()
+    assert node.result is not None
+    more: dict[str, object] = {"run_id": spec.run_id}
+    if isinstance(node, Peer):
+        more |= {"central_chain": node.central_chain.hex(), "members": node.neighborhood.everybody}
+    _write_task_result(spec, node.result, False, node.round, (0, 0), 0.0, **more)
+
+
+def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: CheckpointFolder, life: Life) -> None:
     out = Path(spec.out)
-    run_id = spec.run_id or secrets.token_hex(8)
-    reducer = build_reducer(spec, run_id)
+    run_id = folder.run_id or secrets.token_hex(8)
+    folder.adopt(run_id)
+    reducer = build_reducer(spec, run_id, life)
     with (
         RouterTransport(spec.endpoint, dim=spec.dim, timeouts=spec.build_timeouts()) as transport,
-        (out / "records.bin").open("wb") as records,
+        contextlib.ExitStack() as files,
     ):
         transport.is_member = lambda address: reducer.task_at(address) is not None
         reporter.note(f"listening on {transport.endpoint} for {len(spec.tasks)} workers")
         teller = _Teller(
             reporter,
-            [(records, reducer.take_records)],
+            _rows_of(out, reducer, life, files),
             stop,
             lambda: {"round": reducer.closed_rounds, "sigma_1": reducer.last_sigma},
             names=spec.tasks,
             expected=len(spec.tasks),
         )
-        finished, error = _drive(reducer, transport, teller, dim=spec.dim)
+        finished, error = _drive(reducer, transport, teller, folder, dim=spec.dim)
         seconds = time.monotonic() - teller.first_joined_at
         teller.save()
         bytes_by_task = transport.bytes_by_peer(reducer.task_at)
@@ -252,7 +350,10 @@ def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
         raise error
     if not finished:
         reporter.note(f"stopped after round {reducer.closed_rounds}; results in {out}, `drom-net merge` collects them")
-    if finished and spec.summary:
+    if finished and spec.summary and not all(reducer.ended):
+        gone = ", ".join(name for name, end in zip(spec.tasks, reducer.ended, strict=True) if end is None)
+        reporter.note(f"finished without {gone}; `drom-net merge` collects the results of the others")
+    elif finished and spec.summary:
         ended = [task for task in reducer.ended if task is not None]
         summary = summarize_star(spec.about, spec.tasks, ended, reducer.central_chain, seconds, bytes_by_task)
         write_json(Path(spec.summary), summary)
@@ -263,14 +364,21 @@ def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
 
 
 def _drive(
-    node: Worker | Reducer | Peer, transport: Transport, teller: _Teller, *, dim: int
+    node: Worker | Reducer | Peer, transport: Transport, teller: _Teller, folder: CheckpointFolder, *, dim: int
 ) -> tuple[bool, DromNetError | OSError | None]:
     """(whether the node finished by itself, the error that ended it): what was learned is not lost with it."""
     with np.errstate(over="ignore", invalid="ignore"):  # one clear error tells of divergence, not NumPy's warnings
         try:
-            finished = drive(
-                node, transport, dim=dim, max_vectors=node.max_vectors, on_event=teller.on_event, look=teller.look
-            )
+            with _Disk(node, folder, teller) as disk:
+                finished = drive(
+                    node,
+                    transport,
+                    dim=dim,
+                    max_vectors=node.max_vectors,
+                    on_event=teller.on_event,
+                    look=teller.look,
+                    keep=disk.keep,
+                )
             return finished, None
         except (DromNetError, OSError) as error:
             node.stop()
@@ -328,8 +436,10 @@ class _Teller:
         *,
         names: tuple[str, ...] = (),
         expected: int = 0,
+        on_joined: Callable[[], None] = lambda: None,
     ) -> None:
         self.refused = 0
+        self._late = 0
         self.first_joined_at = time.monotonic()
         self._reporter = reporter
         self._saved = saved
@@ -337,8 +447,13 @@ class _Teller:
         self._figures = figures
         self._names = names
         self._expected = expected
+        self._on_joined_first = on_joined
         self._joined = 0
         self._next_report = 0.0
+
+    @property
+    def files(self) -> list[IO[bytes]]:
+        return [file for file, _ in self._saved]
 
     def save(self) -> bool:
         """Write what has been recorded; whether there was anything."""
@@ -366,6 +481,16 @@ class _Teller:
                 self._reporter.say(f"round {t}: waiting for {whom}, since {since:.0f} s")
             case ConnectionChanged(who=who, connected=connected):
                 self._reporter.say(f"{who} is connected again" if connected else f"lost the connection to {who}")
+            case Absent(name=name, round=t):
+                self._reporter.say(f"round {t}: going on without {name}, with its last vectors")
+            case Returned(name=name, round=t):
+                self._reporter.say(f"round {t}: {name} takes part again")
+            case Late(round=t, names=names):
+                self._late += 1
+                if self._late <= _REFUSALS_TOLD:
+                    self._reporter.say(f"round {t}: closed at the deadline without {names}")
+            case CaughtUp(round=t, rounds=rounds):
+                self._reporter.say(f"round {t}: with the others again, {rounds} rounds later")
             case Refused(sender=sender, reason=reason):
                 self.refused += 1
                 if self.refused <= _REFUSALS_TOLD:  # a stranger must not fill the log
@@ -375,6 +500,8 @@ class _Teller:
 
     def _on_joined(self, task: int) -> None:
         self._joined += 1
+        if self._joined == 1:
+            self._on_joined_first()
         if not self._names:
             self._reporter.note("joined")
             return
