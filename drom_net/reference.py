@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
 
-from drom_net.algorithms.base import IDLE, NO_REPLY, Algorithm, Reply
+from drom_net.algorithms.base import IDLE, KEEP, NO_REPLY, Algorithm, Reply
 from drom_net.data.stream import TaskStream
 from drom_net.learning import Centre, TaskLearner, TaskResult, Word
 from drom_net.neighborhood import Neighborhood
@@ -15,6 +16,40 @@ from drom_net.records import peers_chain, run_digest
 
 AfterRound = Callable[[int, Sequence[TaskLearner], float | None], bool]
 """Called with the round, the tasks and sigma_1 (None outside sync rounds); returns False to stop there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """What came about in a run and does not follow from its configuration: who was there when."""
+
+    rounds: Sequence[int]
+    """How many rounds each task has recorded."""
+    stopped: Set[int]
+    """Tasks that were stopped while they waited: their last recorded round is without a reply."""
+    absent: Sequence[Mapping[int, Set[int]]]
+    """For the reducer, or each peer's own centre: by sync round that it closed, who was awaited and did not
+    come."""
+
+
+class _Results:
+    """What the tasks end with: at the end, or after as many rounds as a journal says."""
+
+    def __init__(self, learners: Sequence[TaskLearner], journal: Journal | None) -> None:
+        self._learners, self._journal = learners, journal
+        self._at: dict[int, TaskResult] = {}
+
+    def look(self, t: int) -> None:
+        """Round t is closed."""
+        if self._journal is not None:
+            for task, rounds in enumerate(self._journal.rounds):
+                if rounds == t:
+                    result = self._learners[task].result()
+                    model = {name: vector.copy() for name, vector in result.model.items()}
+                    totals = dataclasses.replace(result.totals)
+                    self._at[task] = TaskResult(result.chain, totals, model)
+
+    def take(self) -> tuple[TaskResult, ...]:
+        return tuple(self._at.get(task) or learner.result() for task, learner in enumerate(self._learners))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +76,7 @@ def run_reference(
     seed: int,
     rounds: int | None = None,
     after_round: AfterRound | None = None,
+    journal: Journal | None = None,
 ) -> ReferenceResult:
     """Run all tasks through all rounds.
 
@@ -50,17 +86,27 @@ def run_reference(
         rounds: At most so many; by default until the longest stream ends.
         after_round: Called with the round, the tasks and sigma_1 (None outside sync rounds); returns False to
             stop there. (Counts are made when they are asked for: a task's `totals` cost something.)
+        journal: Who was not there when, of a run that is made again.
     """
     learners = [TaskLearner(algorithm, stream, rounds=rounds) for stream in streams]
     centre = Centre(algorithm, tasks=range(len(streams)), dim=streams[0].dim, seed=seed)
     last_round = max(learner.last_round for learner in learners)
+    results = _Results(learners, journal)
     t = 0
+    results.look(t)
     with np.errstate(over="ignore", invalid="ignore"):  # one clear error tells of divergence, not NumPy's warnings
         for t in range(1, last_round + 1):
             live = {task: learner for task, learner in enumerate(learners) if t <= learner.last_round}
             contributions = {task: learner.begin(t) for task, learner in live.items()}
             sigma = None
-            if algorithm.is_sync(t):
+            if algorithm.is_sync(t) and journal is not None:
+                absent = journal.absent[0].get(t, live.keys())
+                present = {task: contribution for task, contribution in contributions.items() if task not in absent}
+                replies = centre.reduce(t, present, absent=sorted(absent)) if present else {}
+                for task, learner in live.items():
+                    stopped = t == journal.rounds[task] and task in journal.stopped
+                    learner.end(t, NO_REPLY if stopped else replies.get(task, KEEP))
+            elif algorithm.is_sync(t):
                 replies = centre.reduce(t, contributions)
                 sigma = centre.last_sigma
                 for task, learner in live.items():
@@ -68,11 +114,12 @@ def run_reference(
             else:
                 for learner in live.values():
                     learner.end(t)
+            results.look(t)
             if after_round is not None and not after_round(t, learners, sigma):
                 break
-        results = tuple(learner.result() for learner in learners)
+        ended = results.take()
     return ReferenceResult(
-        results, centre.chain, tuple(learner.take_records() for learner in learners), centre.take_records(), t
+        ended, centre.chain, tuple(learner.take_records() for learner in learners), centre.take_records(), t
     )
 
 
@@ -102,6 +149,7 @@ def run_reference_peers(
     delayed: bool = False,
     rounds: int | None = None,
     after_round: AfterRound | None = None,
+    journal: Journal | None = None,
 ) -> PeersResult:
     """Run Algorithm 2: each task is the centre of its own neighborhood.
 
@@ -111,6 +159,7 @@ def run_reference_peers(
         delayed: What is sent in a sync round takes effect at the next (exchange: delayed); else at once. Blocking
             and overlapping exchange are one sequence.
         after_round: As for `run_reference`; sigma_1 is the largest of the peers'.
+        journal: Likewise.
     """
     learners = [
         TaskLearner(algorithm, stream, rounds=rounds) for algorithm, stream in zip(algorithms, streams, strict=True)
@@ -128,15 +177,21 @@ def run_reference_peers(
 
     def central_step(task: int, t: int) -> Reply:
         hood = neighborhoods[task]
+        absent: Set[int] = frozenset()
+        if journal is not None:
+            absent = journal.absent[task].get(t, frozenset())  # who is lost may have said more than it has kept
         heard = {}
         for member in hood.members(t):
             s = hood.heard(member, t, last_words[member])
             if s > used[task][member]:
                 used[task][member] = s
-                heard[member] = words[member][s].to(neighborhoods[member].told_before(task, s))
-        return centres[task].reduce(t, heard, hood.members(t))[task]
+                if member not in absent:
+                    heard[member] = words[member][s].to(neighborhoods[member].told_before(task, s))
+        return centres[task].reduce(t, heard, hood.members(t), sorted(absent))[task]
 
+    results = _Results(learners, journal)
     t = 0
+    results.look(t)
     with np.errstate(over="ignore", invalid="ignore"):
         for t in range(1, max(learner.last_round for learner in learners) + 1):
             live = {task: learner for task, learner in enumerate(learners) if t <= learner.last_round}
@@ -151,16 +206,19 @@ def run_reference_peers(
                     learner.end(t)
                     continue
                 wanted = learner.algorithm.sync.last(t - 1) if delayed else t
-                learner.end(t, central_step(task, wanted) if wanted else NO_REPLY)
+                reply = central_step(task, wanted) if wanted else NO_REPLY
+                stopped = journal is not None and t == journal.rounds[task] and task in journal.stopped
+                learner.end(t, NO_REPLY if stopped else reply)
             for task, said in enumerate(words):
                 for old in [s for s in said if s < t - 3 * longest and s != last_words[task]]:
                     del said[old]
             sigma = max((centre.last_sigma for centre in centres), default=None)
+            results.look(t)
             if after_round is not None and not after_round(t, learners, sigma):
                 break
-        results = tuple(learner.result() for learner in learners)
+        ended = results.take()
     return PeersResult(
-        results,
+        ended,
         tuple(centre.chain for centre in centres),
         tuple(learner.take_records() for learner in learners),
         tuple(centre.take_records() for centre in centres),

@@ -67,6 +67,8 @@ class TaskOutcome:
     run_id: str = ""
     times: Rows | None = None
     """As protocol.node.TIMES_DTYPE, by one clock for all tasks; None where none was read."""
+    lost: bool = False
+    """Its node was killed and did not come back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +154,7 @@ def read_task_outcome(folder: Path) -> TaskOutcome:
         result["bytes_received"],
         result["run_id"],
         _read_rows(folder, TIMES_DTYPE, "times.bin") if (folder / "times.bin").exists() else None,
+        result.get("lost", False),
     )
 
 
@@ -185,7 +188,9 @@ def read_peer_central_outcome(folder: Path) -> CentralOutcome:
     members = tuple(result["members"])
     rows = _read_rows(folder, central_dtype(len(members)), "central.bin")
     chain = bytes.fromhex(result["central_chain"])
-    return CentralOutcome(result["finished"], chain, rows, result["seconds"], result["run_id"], members)
+    return CentralOutcome(
+        result["finished"] or result.get("lost", False), chain, rows, result["seconds"], result["run_id"], members
+    )
 
 
 def write_data_facts(folder: Path, dataset: Dataset) -> None:
@@ -258,7 +263,7 @@ def summary_of(
 ) -> dict[str, Any]:
     """The summary of a run that has ended; arguments as for `write_results`."""
     central_chain = _central_chain([central.chain for central in centrals], peers=centrals[0].members is not None)
-    finished = all(task.finished for task in tasks) and all(central.finished for central in centrals)
+    finished = all(task.finished or task.lost for task in tasks) and all(central.finished for central in centrals)
     return summarize(
         [_figures(task) for task in tasks],
         about=about,
@@ -544,7 +549,8 @@ def _figures(task: TaskOutcome) -> TaskFigures:
         waiting_s = round(float((closed - idle).sum()), 6)
         away_s = np.diff(closed)[begun_anew(task.times)[1:]].sum()
         learning_s = round(float(closed[-1] - closed[0] - away_s), 6) if len(closed) else 0.0
-    return TaskFigures(task.name, task.rounds, task.totals, task.bytes_sent, task.bytes_received, waiting_s, learning_s)
+    counts = (task.rounds, task.totals, task.lost, task.bytes_sent, task.bytes_received)
+    return TaskFigures(task.name, *counts, waiting_s, learning_s)
 
 
 def _central_chain(chains: Sequence[bytes], *, peers: bool) -> bytes:

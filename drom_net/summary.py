@@ -19,6 +19,8 @@ class TaskFigures:
     name: str
     rounds: int
     totals: Totals
+    lost: bool = False
+    """Its node was killed and did not come back: the figures are those of its last snapshot."""
     bytes_sent: int = 0
     """By the task's worker: headers and vectors, before the transport's own framing."""
     bytes_received: int = 0
@@ -71,6 +73,7 @@ def summarize(
                 "task": index,
                 "name": task.name,
                 "rounds": task.rounds,
+                "lost": task.lost,
                 "error_rate": task.totals.error_rate,
                 "f1": task.totals.f1,
                 "error_rate_seen": task.totals.seen_error_rate,

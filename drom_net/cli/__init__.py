@@ -12,7 +12,7 @@ from drom_net import __version__
 from drom_net.cli.compare import compare_command, reproduce_command
 from drom_net.cli.data import data
 from drom_net.cli.nodes import peer, reducer, worker
-from drom_net.cli.results import merge, predict, show, verify
+from drom_net.cli.results import merge, predict, replay, show, verify
 from drom_net.cli.run import check, run
 from drom_net.cli.simulate import simulate
 from drom_net.cli.topology import topology
@@ -44,7 +44,7 @@ def group() -> None:
 
 
 for command in (
-    *(run, check, simulate, topology, show, verify, merge, predict, reducer, worker, peer, data),
+    *(run, check, simulate, topology, show, verify, replay, merge, predict, reducer, worker, peer, data),
     *(compare_command, reproduce_command),
 ):
     group.add_command(command)

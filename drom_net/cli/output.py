@@ -249,7 +249,8 @@ def print_result(summary: dict[str, Any]) -> None:
         columns.insert(3, "on seen labels")
     rows = []
     for task in [*summary["tasks"], summary | {"name": "all"}]:
-        row = [task["name"], str(task["examples"]), percent(task["error_rate"]), fraction(task["f1"])]
+        name = task["name"] + (" (lost)" if task.get("lost") else "")
+        row = [name, str(task["examples"]), percent(task["error_rate"]), fraction(task["f1"])]
         row += [str(task["outliers"]), size(task["bytes_sent"]), size(task["bytes_received"])]
         if seen:
             row.insert(3, percent(task["error_rate_seen"]))

@@ -1,7 +1,9 @@
-"""drom-net show, verify, merge, predict: what a run has left behind."""
+"""drom-net show, verify, replay, merge, predict: what a run has left behind."""
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import io
 import json
 import sys
@@ -13,9 +15,11 @@ import numpy as np
 
 from drom_net.algorithms.features import dot
 from drom_net.cli import options
-from drom_net.cli.output import print_comparison, print_json, print_result
+from drom_net.cli.output import LiveProgress, choose_progress, print_comparison, print_json, print_result
+from drom_net.cli.run import load_and_prepare
 from drom_net.cluster.merge import merge_nodes
 from drom_net.cluster.plan import lanes, peer_graph
+from drom_net.cluster.replay import replay as replay_run
 from drom_net.config import load_config
 from drom_net.data.preprocessing import Preprocessing
 from drom_net.data.rows import read_rows
@@ -139,6 +143,38 @@ def verify(run_dir: Path, as_json: bool) -> int:
             f"its records and model give {found}"
         )
     return 0 if good else 1
+
+
+@click.command()
+@options.run_dir
+@options.as_json
+def replay(run_dir: Path, as_json: bool) -> int:
+    """Compute a whole run again, from its configuration, its data and what it has recorded of who was there when.
+
+    Whatever happened to the run, the same model comes out, bit for bit; else the first round and task that differ
+    are named, with exit code 1. All tasks' data must be at hand here.
+
+    \b
+    Example:
+      drom-net replay runs/quickstart
+    """
+    config_file = run_dir / "config.yaml"
+    if not config_file.exists():
+        raise UsageError(f"{config_file} is missing: {run_dir} is not the directory of a run")
+    prepared = load_and_prepare(config_file, ())
+    progress = choose_progress(as_json=as_json, quiet=False)
+    progress.start(prepared.roster.tasks, prepared.rounds)
+    with progress if isinstance(progress, LiveProgress) else contextlib.nullcontext():
+        found = replay_run(prepared, run_dir, progress)
+    same = not found.difference
+    if as_json:
+        print_json(dataclasses.asdict(found) | {"same": same})
+    elif same:
+        missing = f"; in {found.absences} central steps somebody was missing" if found.absences else ""
+        click.echo(f"replayed {found.rounds} rounds{missing}: records and model are the same, bit for bit")
+    else:
+        raise DromNetError(f"{run_dir} is not what comes out of its data: {found.difference}")
+    return 0 if same else 1
 
 
 @click.command()

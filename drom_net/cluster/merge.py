@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from drom_net.rundir import (
     require_format,
     write_results,
 )
+from drom_net.runtime.process import write_result_of_lost
 from drom_net.runtime.spec import NodeSpec
 
 
@@ -36,6 +38,14 @@ def merge_nodes(folders: Sequence[Path], out: Path, *, file_format: str) -> dict
     first = found.get("reducer") or next(iter(found.values()))
     spec = NodeSpec.read(first / "spec.json")
     missing = [name for name in spec.tasks if name not in found]
+    if spec.build_policy().proceeds:
+        for name in set(spec.tasks) & found.keys():
+            folder = found[name]
+            if (folder / "life.json").exists() and not (folder / "result.json").exists():
+                lost = dataclasses.replace(
+                    NodeSpec.read(folder / "spec.json"), out=str(folder), examples=str(folder / "examples")
+                )
+                write_result_of_lost(lost)
     if missing or (spec.role == "worker" and "reducer" not in found):
         raise UsageError(f"no folder of {', '.join(missing or ['the reducer'])} in {', '.join(map(str, folders))}")
     tasks = [read_task_outcome(found[name]) for name in spec.tasks]

@@ -744,6 +744,8 @@ class Peer(Tray):
             self._events.append(Refused(self.names[task], f"a push for round {t}, in which it has nothing to say"))
             return
         if len(neighbor.words) >= WORDS_KEPT and self._missing.get(task) != t:
+            if self._policy.may_miss:
+                return  # we are far behind, and will ask for it when we get there
             self._events.append(Refused(self.names[task], f"a push for round {t}; we are at round {self.round}"))
             return
         if contribution.kind is ContributionKind.VECTORS and len(contribution.vectors) != self._push_vectors:

@@ -304,7 +304,7 @@ def write_result_of_lost(spec: NodeSpec) -> None:
         _rows_of(out, node, life, files)
     node.stop()
     assert node.result is not None
-    more: dict[str, object] = {"run_id": spec.run_id}
+    more: dict[str, object] = {"run_id": spec.run_id, "lost": True}
     if isinstance(node, Peer):
         more |= {"central_chain": node.central_chain.hex(), "members": node.neighborhood.everybody}
     _write_task_result(spec, node.result, False, node.round, (0, 0), 0.0, **more)
@@ -407,7 +407,7 @@ def summarize_star(
 ) -> dict[str, Any]:
     """The summary as the reducer can write it: from the workers' goodbyes and its own chain."""
     figures = [
-        TaskFigures(name, end.rounds, end.totals, *bytes_by_task.get(task, (0, 0)))
+        TaskFigures(name, end.rounds, end.totals, False, *bytes_by_task.get(task, (0, 0)))
         for task, (name, end) in enumerate(zip(names, ended, strict=True))
     ]
     return summarize(
