@@ -28,6 +28,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from side_by_side import (
@@ -81,12 +82,19 @@ def rounds(options: argparse.Namespace) -> list[dict[str, object]]:
     return results
 
 
-def run_product(folder: Path, num_tasks: int, dim: int, count: int, at_once: bool = False) -> float:
-    """drom_net's node processes. Returns wall seconds by the reducer's clock."""
+def run_product(
+    folder: Path, num_tasks: int, dim: int, count: int, at_once: bool = False, **settings: Any
+) -> float:
+    """drom_net's node processes. Returns wall seconds by the reducer's clock.
+
+    Args:
+        settings: Of the specs: timeouts, checkpoints.
+    """
     from drom_net.runtime.spec import NodeSpec
 
     names = tuple(f"task-{task:02}" for task in range(num_tasks))
     common = common_fields(names, "drom", {}, rounds=count, dim=dim) | {"endpoint": free_endpoint()}
+    common |= settings
     with tempfile.TemporaryDirectory(prefix="drom-star-") as out:
         reducer = NodeSpec(role="reducer", name="reducer", task=-1, out=f"{out}/reducer", **common)
         workers = [

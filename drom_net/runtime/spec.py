@@ -40,10 +40,6 @@ class NodeSpec:
     endpoint: str
     """Where the reducer is reached; for the reducer itself, or a peer, where it listens."""
     timeouts: dict[str, float]
-    policy: dict[str, Any]
-    """As protocol.settings.Policy."""
-    checkpoints: dict[str, Any]
-    """As protocol.settings.Checkpoints."""
     out: str
     """The node's own folder: its records, model and result."""
     examples: str = ""
@@ -65,6 +61,10 @@ class NodeSpec:
     """As in Neighborhood."""
     scales: tuple[float, ...] | None = None
     """Likewise."""
+    policy: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """As protocol.settings.Policy."""
+    checkpoints: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """As protocol.settings.Checkpoints."""
     summary: str = ""
     """A reducer on its own writes its summary here."""
     about: dict[str, str] = dataclasses.field(default_factory=dict)
