@@ -71,6 +71,7 @@ def run_children(
     interruption: Interruption,
     prepare: Callable[[NodeSpec], None],
     on_line: Callable[[NodeSpec, dict[str, Any]], None],
+    on_change: Callable[[NodeSpec, str, int], None],
     on_idle: Callable[[], None],
     say: Callable[[str], None],
 ) -> None:
@@ -80,6 +81,7 @@ def run_children(
         prepare: Called just before a node is started.
         logs: A folder; each node's standard error goes to NAME.log in it.
         on_line: Called with each line that a node reports (runtime/reports.py has them).
+        on_change: Called with "node_started" and the process id, "node_ended" and the exit code.
         on_idle: Called several times a second.
         say: Called with what a person should know.
 
@@ -95,6 +97,7 @@ def run_children(
             with (logs / f"{spec.name}.log").open("wb") as log:
                 child = _Child(spec, _start(path, log))
             children.append(child)
+            on_change(spec, "node_started", child.process.pid)
             assert child.process.stdout is not None
             os.set_blocking(child.process.stdout.fileno(), False)
             selector.register(child.process.stdout, selectors.EVENT_READ, child)
@@ -111,6 +114,7 @@ def run_children(
                 if child.process.stdout is not None and child.process.stdout.closed:
                     selector.unregister(key.fileobj)
                     code = child.process.wait()
+                    on_change(child.spec, "node_ended", code)
                     # A node that is asked to stop ends with the signal's code, or with that of a lost cluster
                     # when another was faster.
                     expected = stopping_since is not None and code in (4, 129, 130, 143)

@@ -8,39 +8,31 @@ import secrets
 import shutil
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
 from drom_net.data.stream import TaskStream
 from drom_net.errors import DromNetError
 from drom_net.learning import TaskResult
-from drom_net.protocol.node import (
-    TIMES_DTYPE,
-    ConnectionChanged,
-    Ended,
-    Event,
-    Joined,
-    Refused,
-    Stalled,
-    Warned,
-)
+from drom_net.protocol.node import TIMES_DTYPE, Ended
 from drom_net.protocol.peer import Peer, address_of
 from drom_net.protocol.reducer import Reducer
 from drom_net.protocol.worker import Worker
 from drom_net.records import run_digest
 from drom_net.runtime.build import build_peer, build_reducer, build_worker
 from drom_net.runtime.loop import Transport, drive, flush
-from drom_net.runtime.reports import JsonReporter, Reporter, TextReporter
+from drom_net.runtime.metrics_page import serve_counts
+from drom_net.runtime.reports import Reporter, reporter_of
 from drom_net.runtime.spec import NodeSpec
+from drom_net.runtime.teller import Teller as _Teller
 from drom_net.runtime.zmq_transport import DealerTransport, RouterTransport
 from drom_net.summary import TaskFigures, summarize, write_json
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """What ends a node in order; its exit code is then 128 and the signal's number."""
-_REFUSALS_TOLD = 10
 
 
 class _Stop:
@@ -72,9 +64,10 @@ class _Stop:
 
 def run_node(spec: NodeSpec) -> int:
     """Run the node to its end and return the exit code; what went wrong is on standard error."""
-    reporter: Reporter = JsonReporter() if spec.parent else TextReporter(spec.name)
+    reporter = reporter_of(spec)
     stop = _Stop(spec.parent)
     try:
+        serve_counts(spec, reporter)
         if spec.role == "worker":
             _run_worker(spec, reporter, stop)
         elif spec.role == "peer":
@@ -82,11 +75,11 @@ def run_node(spec: NodeSpec) -> int:
         else:
             _run_reducer(spec, reporter, stop)
     except DromNetError as error:
-        reporter.fail(str(error))
+        reporter.fail(str(error), exit_code=error.exit_code)
         _forget_if_nothing_was_learned(spec)
         return error.exit_code
     except OSError as error:
-        reporter.fail(f"{error.strerror}: {error.filename}" if error.filename else str(error))
+        reporter.fail(f"{error.strerror}: {error.filename}" if error.filename else str(error), exit_code=1)
         return 1
     finally:
         for folder in (*spec.remove, *(spec.remove_if_orphaned if stop.orphaned else ())):
@@ -105,7 +98,7 @@ def _run_worker(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
         (out / "times.bin").open("wb") as times,
     ):
         if not spec.parent:
-            reporter.note(f"looking for the reducer at {spec.endpoint}")
+            reporter.note(f"looking for the reducer at {spec.endpoint}", "looking", endpoint=spec.endpoint)
         saved = [(records, worker.take_records), (times, _wall(worker))]
         teller = _Teller(reporter, saved, stop, lambda: _worker_figures(worker))
         finished, error = _drive(worker, transport, teller, dim=spec.dim)
@@ -119,7 +112,7 @@ def _run_worker(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
     if error is not None:
         raise error
     reporter.progress(**_worker_figures(worker))
-    reporter.note(("finished" if finished else "stopped") + f" after round {worker.round}; results in {out}")
+    _note_end(reporter, finished, worker.round, f"results in {out}")
 
 
 def _run_peer(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
@@ -139,7 +132,8 @@ def _run_peer(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
             if task < spec.task:
                 transport.connect(address_of(task), spec.neighbor_endpoints[str(task)])
         if not spec.parent:
-            reporter.note(f"listening on {transport.endpoint}, for {len(neighbors)} neighbors")
+            text = f"listening on {transport.endpoint}, for {len(neighbors)} neighbors"
+            reporter.note(text, "listening", endpoint=transport.endpoint)
         saved = [(records, peer.take_records), (central, peer.take_central_records), (times, _wall(peer))]
         teller = _Teller(
             reporter,
@@ -170,7 +164,12 @@ def _run_peer(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
     if error is not None:
         raise error
     reporter.progress(**_worker_figures(peer))
-    reporter.note(("finished" if finished else "stopped") + f" after round {peer.round}; results in {out}")
+    _note_end(reporter, finished, peer.round, f"results in {out}")
+
+
+def _note_end(reporter: Reporter, finished: bool, t: int, where: str) -> None:
+    how = "finished" if finished else "stopped"
+    reporter.note(f"{how} after round {t}; {where}", how, round=t)
 
 
 def _wall(node: Worker | Peer) -> Callable[[], bytes]:
@@ -222,7 +221,8 @@ def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
         (out / "records.bin").open("wb") as records,
     ):
         transport.is_member = lambda address: reducer.task_at(address) is not None
-        reporter.note(f"listening on {transport.endpoint} for {len(spec.tasks)} workers")
+        text = f"listening on {transport.endpoint} for {len(spec.tasks)} workers"
+        reporter.note(text, "listening", endpoint=transport.endpoint)
         teller = _Teller(
             reporter,
             [(records, reducer.take_records)],
@@ -251,14 +251,20 @@ def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
     if error is not None:
         raise error
     if not finished:
-        reporter.note(f"stopped after round {reducer.closed_rounds}; results in {out}, `drom-net merge` collects them")
-    if finished and spec.summary:
+        _note_end(reporter, finished, reducer.closed_rounds, f"results in {out}, `drom-net merge` collects them")
+    elif not spec.summary:
+        _note_end(reporter, finished, reducer.closed_rounds, f"results in {out}")
+    else:
         ended = [task for task in reducer.ended if task is not None]
         summary = summarize_star(spec.about, spec.tasks, ended, reducer.central_chain, seconds, bytes_by_task)
         write_json(Path(spec.summary), summary)
         reporter.note(
             f"finished: {summary['rounds']} rounds, error rate {100 * summary['error_rate']:.2f} %, "
-            f"digest {summary['digest']}; summary in {spec.summary}"
+            f"digest {summary['digest']}; summary in {spec.summary}",
+            "finished",
+            round=summary["rounds"],
+            error_rate=summary["error_rate"],
+            digest=summary["digest"],
         )
 
 
@@ -266,6 +272,7 @@ def _drive(
     node: Worker | Reducer | Peer, transport: Transport, teller: _Teller, *, dim: int
 ) -> tuple[bool, DromNetError | OSError | None]:
     """(whether the node finished by itself, the error that ended it): what was learned is not lost with it."""
+    teller.watch(node, transport)
     with np.errstate(over="ignore", invalid="ignore"):  # one clear error tells of divergence, not NumPy's warnings
         try:
             finished = drive(
@@ -314,70 +321,3 @@ def summarize_star(
 
 def _worker_figures(node: Worker | Peer) -> dict[str, Any]:
     return {"round": node.round, "totals": node.totals.to_list()}
-
-
-class _Teller:
-    """Turns a node's events into records, progress and sentences."""
-
-    def __init__(
-        self,
-        reporter: Reporter,
-        saved: Sequence[tuple[IO[bytes], Callable[[], bytes]]],
-        stop: _Stop,
-        figures: Callable[[], dict[str, Any]],
-        *,
-        names: tuple[str, ...] = (),
-        expected: int = 0,
-    ) -> None:
-        self.refused = 0
-        self.first_joined_at = time.monotonic()
-        self._reporter = reporter
-        self._saved = saved
-        self._stop = stop
-        self._figures = figures
-        self._names = names
-        self._expected = expected
-        self._joined = 0
-        self._next_report = 0.0
-
-    def save(self) -> bool:
-        """Write what has been recorded; whether there was anything."""
-        news = False
-        for file, take in self._saved:
-            rows = take()
-            file.write(rows)
-            news = news or bool(rows)
-        return news
-
-    def look(self) -> bool:
-        """Save what has been recorded, tell how it goes, and say whether to stop."""
-        news = self.save()
-        now = time.monotonic()
-        if news and now >= self._next_report:
-            self._next_report = now + self._reporter.every_s
-            self._reporter.progress(**self._figures())
-        return self._stop.requested()
-
-    def on_event(self, event: Event) -> None:
-        match event:
-            case Joined(task=task):
-                self._on_joined(task)
-            case Stalled(round=t, waiting_for=whom, since_s=since):
-                self._reporter.say(f"round {t}: waiting for {whom}, since {since:.0f} s")
-            case ConnectionChanged(who=who, connected=connected):
-                self._reporter.say(f"{who} is connected again" if connected else f"lost the connection to {who}")
-            case Refused(sender=sender, reason=reason):
-                self.refused += 1
-                if self.refused <= _REFUSALS_TOLD:  # a stranger must not fill the log
-                    self._reporter.say(f"refused a message of {sender}: {reason}")
-            case Warned(text=text):
-                self._reporter.say(f"warning: {text}")
-
-    def _on_joined(self, task: int) -> None:
-        self._joined += 1
-        if not self._names:
-            self._reporter.note("joined")
-            return
-        if self._joined == 1:
-            self.first_joined_at = time.monotonic()
-        self._reporter.note(f"{self._names[task]} joined ({self._joined} of {self._expected})")
