@@ -48,6 +48,8 @@ from drom_net.timeline import Disturbance, begun_anew
 NODES, LOGS, SIMULATION = "nodes", "logs", "simulation.json"
 Rows = npt.NDArray[np.void]
 _TIMELINE = TIMES_DTYPE.names or ()
+_AT_ONCE = 10_000
+"""Rows that are tuples at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +284,7 @@ def write_records(
     names = [task.name for task in tasks]
     per_task = _Table(  # rows are made as they are written: of a long run they would not fit into memory at once
         ["task", "name", "round", "active", "score", "label", "gamma", "reply", "clean_label", "loss", "contribution"],
-        ([index, task.name, *_in_words(row.item())] for index, task in enumerate(tasks) for row in task.rows),
+        ([index, task.name, *_in_words(row)] for index, task in enumerate(tasks) for row in _tuples(task.rows)),
     )
     columns = [
         "round",
@@ -326,7 +328,7 @@ def write_timeline(
         (
             [index, task.name, t, *(round(second - start_s, 6) for second in seconds)]
             for index, (task, rows) in enumerate(zip(tasks, times, strict=True))
-            for t, *seconds in rows.tolist()
+            for t, *seconds in _tuples(rows)
         ),
     )
     table.write(run_dir / f"timeline.{file_format}")
@@ -403,7 +405,7 @@ def read_records(run_dir: Path, names: Sequence[str]) -> tuple[list[Rows], list[
     Raises:
         UsageError: A file is missing or damaged.
     """
-    per_task: list[list[tuple[object, ...]]] = [[] for _ in names]
+    per_task = [_Packed(TASK_DTYPE) for _ in names]
     index_of = {name: index for index, name in enumerate(names)}
     try:
         for row in _read_table(run_dir, "records")[1]:
@@ -419,9 +421,8 @@ def read_records(run_dir: Path, names: Sequence[str]) -> tuple[list[Rows], list[
                 float(loss),
                 ContributionKind[contribution.upper()],
             )
-            per_task[index_of[name]].append(fields)
-        task_rows = [np.array(rows, dtype=TASK_DTYPE) for rows in per_task]
-        return task_rows, *_read_rounds(run_dir, names)
+            per_task[index_of[name]].add(fields)
+        return [packed.rows() for packed in per_task], *_read_rounds(run_dir, names)
     except (ValueError, TypeError, KeyError, IndexError, csv.Error) as error:
         raise UsageError(f"the records in {run_dir} are damaged: {error}") from None
 
@@ -452,7 +453,7 @@ def wrong_figures(run_dir: Path, summary: dict[str, Any]) -> list[str]:
     counts = []
     for task_rows in rows:
         totals = Totals()
-        for row in task_rows[task_rows["active"] == 1].tolist():
+        for row in _tuples(task_rows[task_rows["active"] == 1]):
             _, _, score, label, gamma, _, clean, _, _ = row
             totals.count(score, clean, label, gamma)
         counts.append(totals)
@@ -576,25 +577,46 @@ def _read_rounds(run_dir: Path, names: Sequence[str]) -> tuple[list[Rows], bool]
     """Each centre's rows, and whether the centres are peers' own."""
     columns, rows = _read_table(run_dir, "rounds")
     peers = columns[:1] == ["task"]  # each peer's own central steps, in task order
-    by_centre: list[list[tuple[object, ...]]] = [[] for _ in names] if peers else [[]]
+    by_centre: list[_Packed | None] = [None] * (len(names) if peers else 1)
     for row in rows:
-        own = by_centre[int(row[0]) if peers else 0]
+        index = int(row[0]) if peers else 0
         head = row[2:] if peers else row
         v = [None if value in ("", None) else float(value) for value in head[9:]]
         gone = set(str(head[8] or "").split())
         absent = tuple(name in gone for name, value in zip(names, v, strict=True) if value is not None)
-        own.append(
-            (
-                int(head[0]),
-                float(head[1]),
-                float(head[2]),
-                *map(int, head[3:8]),
-                tuple(value for value in v if value is not None),
-                absent,
-            )
-        )
-    tables = [np.array(part, dtype=central_dtype(len(part[0][-1]) if part else len(names))) for part in by_centre]  # type: ignore[arg-type]
-    return tables, peers
+        known = tuple(value for value in v if value is not None)
+        packed = by_centre[index] or _Packed(central_dtype(len(known)))
+        packed.add((int(head[0]), float(head[1]), float(head[2]), *map(int, head[3:8]), known, absent))
+        by_centre[index] = packed
+    return [(packed or _Packed(central_dtype(len(names)))).rows() for packed in by_centre], peers
+
+
+class _Packed:
+    """Rows that are packed as they come: as tuples those of a long run would not fit into memory."""
+
+    def __init__(self, dtype: npt.DTypeLike) -> None:
+        self._dtype = dtype
+        self._open: list[tuple[object, ...]] = []
+        self._parts: list[Rows] = []
+
+    def add(self, row: tuple[object, ...]) -> None:
+        self._open.append(row)
+        if len(self._open) >= _AT_ONCE:
+            self._pack()
+
+    def rows(self) -> Rows:
+        self._pack()
+        return np.concatenate(self._parts)
+
+    def _pack(self) -> None:
+        self._parts.append(np.array(self._open, dtype=self._dtype))
+        self._open.clear()
+
+
+def _tuples(rows: Rows) -> Iterator[tuple[Any, ...]]:
+    """The rows as tuples, made as they are used."""
+    for start in range(0, len(rows), _AT_ONCE):
+        yield from rows[start : start + _AT_ONCE].tolist()
 
 
 def _in_words(row: tuple[Any, ...]) -> Iterable[object]:
@@ -617,13 +639,18 @@ def _read_json(path: Path, *keys: str, missing: str = "that node has not ended i
 
 
 def _read_rows(folder: Path, dtype: npt.DTypeLike, name: str = "records.bin") -> Rows:
+    """The whole rows of a file, mapped: those of a long run would not fit into memory.
+
+    Raises:
+        UsageError: It cannot be read.
+    """
     path = folder / name
     try:
-        data = path.read_bytes()
+        whole = path.stat().st_size // np.dtype(dtype).itemsize
+        mapped = np.memmap(path, dtype=dtype, mode="r", shape=(whole,)) if whole else np.zeros(0, dtype=dtype)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
-    size = np.dtype(dtype).itemsize
-    return np.frombuffer(data[: len(data) - len(data) % size], dtype=dtype)
+    return np.asarray(mapped)
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,6 +152,12 @@ def test_only_topology_imports_networkx_and_only_to_draw_lots() -> None:
     assert "networkx" not in imported_at_once(ROOT / "topology.py")
 
 
+def test_only_the_metrics_page_imports_prometheus_and_only_to_serve() -> None:
+    """Only `drom-net[metrics]` has it, and a node that serves nothing must not pay for it."""
+    assert importers("prometheus_client") == {"runtime/metrics_page.py"}
+    assert "prometheus_client" not in imported_at_once(ROOT / "runtime" / "metrics_page.py")
+
+
 def test_only_the_codec_and_checkpoints_import_msgpack() -> None:
     """codec.py: "the only module that knows the byte layout"; rundir.py names its version."""
     assert importers("msgpack") <= {"protocol/codec.py", "runtime/checkpoint.py", "rundir.py"}
@@ -240,6 +246,7 @@ def test_nothing_is_unpickled_or_evaluated(path: Path) -> None:
 def test_a_node_process_is_light(code: str) -> None:
     """architecture.md: "A node process is light. It imports NumPy, zmq and msgpack, nothing heavier"."""
     heavy = ("yaml", "click", "rich", "scipy", "sklearn", "pandas", "matplotlib", "networkx", "pyarrow", "jsonschema")
+    heavy += ("prometheus_client", "http.server")
     script = f"{code}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     loaded = set(json.loads(run.stdout))

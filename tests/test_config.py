@@ -747,6 +747,7 @@ def test_the_digest_covers_what_defines_the_result(tmp_path: Path) -> None:
     for override in [*same, "timeouts.join_s=1"]:
         assert digest(override) == first, override
     other = ["algorithm.eta0=0.5", "algorithm.kappa=.inf", "data.files=b-{task}.csv", "data.flip=0.1"]
+    other += ["data.passes=2"]
     for override in [*other, "data.label=y", "rounds=4", "rounds=", "seed=1", "algorithm.name=local"]:
         extra = ["algorithm.preset=default"] if "name" in override else []
         assert digest(override, *extra) != first, override

@@ -12,6 +12,7 @@ from drom_net import __version__
 from drom_net.cli.compare import compare_command, reproduce_command
 from drom_net.cli.data import data
 from drom_net.cli.nodes import peer, reducer, worker
+from drom_net.cli.output import log_as, tell
 from drom_net.cli.results import merge, predict, replay, show, verify
 from drom_net.cli.run import check, run
 from drom_net.cli.simulate import simulate
@@ -52,6 +53,7 @@ for command in (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code."""
+    log_as("text")
     try:
         result = group.main(args=arguments, prog_name="drom-net", standalone_mode=False)
         if sys.stdout is not None:
@@ -60,14 +62,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        click.echo("interrupted", err=True)
+        tell("interrupted", "interrupted", exit_code=130)
         return 130
     except DromNetError as error:
         for line in str(error).splitlines():
-            click.echo(f"error: {line}", err=True)
+            tell(f"error: {line}", "failed", level="error", exit_code=error.exit_code)
         return error.exit_code
     except MemoryError as error:
-        click.echo(f"error: not enough memory{f': {error}' if str(error) else ''}", err=True)
+        tell(f"error: not enough memory{f': {error}' if str(error) else ''}", "failed", level="error", exit_code=1)
         return 1
     except BrokenPipeError:
         # Whoever read our output has gone; what is still in the buffer is nobody's.
@@ -75,6 +77,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except OSError as error:
         where = f": {error.filename}" if error.filename else ""
-        click.echo(f"error: {error.strerror or error}{where}", err=True)
+        tell(f"error: {error.strerror or error}{where}", "failed", level="error", exit_code=1)
         return 1
     return result if isinstance(result, int) else 0

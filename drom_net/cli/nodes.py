@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shutil
@@ -12,6 +13,7 @@ import click
 
 from drom_net.blas import blas_kernel
 from drom_net.cli import options
+from drom_net.cli.output import log_as
 from drom_net.cli.run import warn_of_paper_parameters, warn_of_sharing
 from drom_net.cluster.local import node_command, node_environment
 from drom_net.cluster.plan import Roster, about_run, node_specs, peer_graph, peer_specs
@@ -35,14 +37,18 @@ out_option = click.option(
 @options.config_file
 @click.option("--bind", metavar="ENDPOINT", help="Where to listen, instead of reducer.bind or reducer.endpoint.")
 @options.insecure
+@options.log_format
+@options.metrics
 @out_option
-def reducer(file: Path, bind: str | None, insecure: bool, out: Path | None) -> None:
+def reducer(file: Path, bind: str | None, insecure: bool, log_format: str, metrics: str, out: Path | None) -> None:
     """Run the reducer of the cluster that FILE describes; its workers may come before or after it.
 
     \b
     Example:
       drom-net reducer configs/star-4.yaml --out runs/by-hand
     """
+    log_as(log_format, "reducer")
+    options.require_metrics(metrics, insecure=insecure)
     config = _load_star(file)
     warn_of_paper_parameters(config)
     listens = _endpoint("--bind", bind, listens=True) or config.reducer.listens_at
@@ -55,21 +61,28 @@ def reducer(file: Path, bind: str | None, insecure: bool, out: Path | None) -> N
         raise _missing(config, "data.dim", "the number of features (or data.features): a reducer reads no data")
     out = out or Path("runs") / config.name
     spec, *_ = _specs(config, Roster(names, dim, ""), out, endpoint=listens)
-    _become(spec, config)
+    _become(dataclasses.replace(spec, log_format=log_format, metrics=metrics), config)
 
 
 @click.command()
 @options.config_file
 @click.option("--task", "-k", required=True, envvar="DROM_NET_TASK", help="Which task: its number from 0, or its name.")
 @click.option("--endpoint", metavar="ENDPOINT", help="Where the reducer is, instead of FILE's reducer.endpoint.")
+@options.insecure
+@options.log_format
+@options.metrics
 @out_option
-def worker(file: Path, task: str, endpoint: str | None, out: Path | None) -> None:
+def worker(
+    file: Path, task: str, endpoint: str | None, insecure: bool, log_format: str, metrics: str, out: Path | None
+) -> None:
     """Run the worker of one task of the cluster that FILE describes; it reads that task's data only.
 
     \b
     Example:
       drom-net worker configs/star-4.yaml --task 2 --out runs/by-hand
     """
+    log_as(log_format, task)
+    options.require_metrics(metrics, insecure=insecure)
     config = _load_star(file)
     endpoint = _endpoint("--endpoint", endpoint, listens=False) or config.reducer.endpoint
     if endpoint is None:
@@ -81,7 +94,7 @@ def worker(file: Path, task: str, endpoint: str | None, out: Path | None) -> Non
     out = out or Path("runs") / config.name
     spec = _specs(config, roster, out, endpoint=endpoint)[1 + index]
     _prepare_examples(spec, config, dataset, roster)
-    _become(spec, config)
+    _become(dataclasses.replace(spec, log_format=log_format, metrics=metrics), config)
 
 
 @click.command()
@@ -89,14 +102,20 @@ def worker(file: Path, task: str, endpoint: str | None, out: Path | None) -> Non
 @click.option("--task", "-k", required=True, envvar="DROM_NET_TASK", help="Which task: its number from 0, or its name.")
 @click.option("--bind", metavar="ENDPOINT", help="Where to listen, instead of what FILE's peers section says.")
 @options.insecure
+@options.log_format
+@options.metrics
 @out_option
-def peer(file: Path, task: str, bind: str | None, insecure: bool, out: Path | None) -> None:
+def peer(
+    file: Path, task: str, bind: str | None, insecure: bool, log_format: str, metrics: str, out: Path | None
+) -> None:
     """Run the peer of one task of the graph that FILE describes; it reads that task's data only.
 
     \b
     Example:
       drom-net peer cluster.yaml --task 2 --out runs/by-hand
     """
+    log_as(log_format, task)
+    options.require_metrics(metrics, insecure=insecure)
     config = load_config(file)
     warn_of_paper_parameters(config)
     names = _roster_names(config)
@@ -122,7 +141,7 @@ def peer(file: Path, task: str, bind: str | None, insecure: bool, out: Path | No
         folder_of={name: str(node_folder(out, name)) for name in names},
     )[index]
     _prepare_examples(spec, config, dataset, roster)
-    _become(spec, config)
+    _become(dataclasses.replace(spec, log_format=log_format, metrics=metrics), config)
 
 
 def _prepare_examples(spec: NodeSpec, config: ClusterConfig, dataset: Dataset, roster: Roster) -> None:

@@ -19,8 +19,10 @@ from rich.table import Table
 from drom_net.cluster.progress import Progress
 from drom_net.experiments.runs import RunsProgress
 from drom_net.metrics import Totals, total
+from drom_net.runtime.reports import JsonLog
 
 _PLAIN_EVERY_S = 2.0
+_LOG_EVERY_S = 10.0
 _RUNS_EVERY_S = 10.0
 _LIVE_EVERY_S = 0.25
 _LIVE_TASKS = 16
@@ -59,8 +61,30 @@ def size(num_bytes: float) -> str:
     return f"{num_bytes:.1f} TB"
 
 
-def tell(text: str) -> None:
-    """A line on standard error; where nobody reads it any more, that must not end a run."""
+_log: JsonLog | None = None
+"""Where `tell` writes, if not plain lines."""
+
+
+def log_as(log_format: str, node: str = "") -> None:
+    """From now on `tell` writes like this.
+
+    Args:
+        log_format: One of reports.LOG_FORMATS.
+        node: Who speaks in a structured log.
+    """
+    global _log
+    _log = JsonLog(node) if log_format == "json" else None
+
+
+def tell(text: str, event: str = "said", *, level: str = "warning", **fields: Any) -> None:
+    """A line on standard error; where nobody reads it any more, that must not end a run.
+
+    Args:
+        event: What it is called in a structured log; level and fields likewise.
+    """
+    if _log is not None:
+        _log.write(level, event, text, fields)
+        return
     with contextlib.suppress(OSError, ValueError):
         click.echo(text, err=True)
 
@@ -105,6 +129,18 @@ class JsonProgress(QuietProgress):
 
     def say(self, text: str) -> None:
         tell(json.dumps({"message": text}))
+
+
+class LogProgress(QuietProgress):
+    """A line of a structured log about every ten seconds."""
+
+    def update(self, t: int, totals: Callable[[], Sequence[Totals]], sigma: float | None) -> None:
+        if self._due(_LOG_EVERY_S):
+            counts = totals()
+            rate, left_s = self._pace(t)
+            told = {"round": t, "rounds": self._rounds, "error_rate": total(counts).error_rate, "sigma_1": sigma}
+            text = progress_line(t, self._rounds, counts, sigma, rate, left_s)
+            tell(text, "progress", level="info", **told, rounds_per_s=rate, left_s=left_s)
 
 
 class PlainProgress(QuietProgress):
@@ -161,6 +197,8 @@ def progress_line(
 
 def choose_progress(*, as_json: bool, quiet: bool) -> Progress:
     """The progress that fits where it is shown. A LiveProgress must be entered."""
+    if _log is not None:
+        return QuietProgress() if quiet else LogProgress()
     if as_json:
         return JsonProgress()
     if quiet:

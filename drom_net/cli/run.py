@@ -19,10 +19,12 @@ from drom_net.cli.output import (
     LiveProgress,
     choose_progress,
     count_of,
+    log_as,
     print_json,
     print_result,
     print_table,
     size,
+    tell,
 )
 from drom_net.cluster.plan import ALMOST, check_sharing, cost, hiding_table
 from drom_net.cluster.prepare import Prepared, prepare
@@ -64,6 +66,8 @@ def load_and_prepare(file: Path, overrides: tuple[str, ...]) -> Prepared:
 @click.option("--out", type=click.Path(path_type=Path), help="The run directory; by default a new one in runs/.")
 @options.records_format
 @options.insecure
+@options.log_format
+@options.metrics
 @options.overrides
 @options.as_json
 @click.option("-q", "--quiet", is_flag=True, help="No progress and no table; errors are still told.")
@@ -74,6 +78,8 @@ def run(
     out: Path | None,
     file_format: str,
     insecure: bool,
+    log_format: str,
+    metrics: str,
     overrides: tuple[str, ...],
     as_json: bool,
     quiet: bool,
@@ -88,6 +94,7 @@ def run(
       drom-net run configs/quickstart.yaml --set data.flip=0.1 --out runs/noisy
       drom-net run --resume runs/noisy
     """
+    log_as(log_format, "launcher")
     require_format(file_format)
     if resume is not None:
         given = click.get_current_context().get_parameter_source("file") is ParameterSource.COMMANDLINE
@@ -97,6 +104,9 @@ def run(
         file, out = resume / "config.yaml", resume
     if file is None:
         raise UsageError("missing argument FILE (or --resume RUN_DIR)")
+    options.require_metrics(metrics, insecure=insecure)
+    if metrics and driver != "processes":
+        raise UsageError(f"--metrics: expected the driver processes, got {driver}, which runs no node that serves any")
     prepared = load_and_prepare(file, overrides)
     warn_of_paper_parameters(prepared.config)
     if driver == "processes":
@@ -108,7 +118,14 @@ def run(
     progress = choose_progress(as_json=as_json, quiet=quiet)
     with progress if isinstance(progress, LiveProgress) else contextlib.nullcontext():
         summary, exit_code = run_prepared(
-            prepared, driver=driver, out=out, progress=progress, file_format=file_format, resume=resume is not None
+            prepared,
+            driver=driver,
+            out=out,
+            progress=progress,
+            file_format=file_format,
+            resume=resume is not None,
+            log_format=log_format,
+            metrics=metrics,
         )
     if as_json:
         print_json(summary | {"run_directory": str(out)})
@@ -117,7 +134,7 @@ def run(
         click.echo(f"run directory {out}")
     if exit_code:
         go_on = f"; `drom-net run --resume {out}` goes on" if driver == "processes" else ""
-        click.echo(f"interrupted; what was learned so far is saved{go_on}", err=True)
+        tell(f"interrupted; what was learned so far is saved{go_on}", "interrupted", exit_code=exit_code)
     return exit_code
 
 
@@ -154,6 +171,7 @@ def check(file: Path, latency: float | None, round_s: float | None, overrides: t
                 "algorithm": config.algorithm.name,
                 "dataset": type(config.data).dataset,
                 "rounds": prepared.rounds,
+                "passes": config.data.passes,
                 "dim": roster.dim,
                 "config_digest": config_digest(config, roster.tasks),
                 "reducer": {"listens": config.reducer.listens_at, "endpoint": config.reducer.endpoint},
@@ -169,7 +187,7 @@ def check(file: Path, latency: float | None, round_s: float | None, overrides: t
     star = prepared.graph is None
     rows = [("reducer", "reducer", f"listens at {config.reducer.listens_at or _PRIVATE}", "")] if star else []
     rows += [
-        (f"{'worker' if star else 'peer'} {task}", name, addresses[task], str(count))
+        (f"{'worker' if star else 'peer'} {task}", name, addresses[task], _in_passes(count, config.data.passes))
         for task, (name, count) in enumerate(zip(roster.tasks, counts, strict=True))
     ]
     print_table(["process", "name", "address", "examples"], rows, left=3)
@@ -190,6 +208,11 @@ def check(file: Path, latency: float | None, round_s: float | None, overrides: t
     for line in hiding_lines(hiding or [], latency or 0.0, round_s or config.data.pace_s):
         click.echo(line)
     click.echo("nothing was started")
+
+
+def _in_passes(num_examples: int, passes: int) -> str:
+    """``240``, or ``240 x 3``: so many examples in each of three passes."""
+    return str(num_examples) if passes == 1 else f"{num_examples // passes} x {passes}"
 
 
 def _hiding(prepared: Prepared, latency_s: float, round_s: float | None) -> list[dict[str, Any]]:
@@ -233,18 +256,18 @@ def warn_of_paper_parameters(config: ClusterConfig) -> None:
     """Say what the literal parameters of the paper do, also one by one."""
     parameters = config.algorithm.parameters
     if isinstance(parameters, DromParameters) and parameters.loss == "hinge" and parameters.xi <= 1.0:
-        click.echo(
+        tell(
             "warning: hinge loss with xi <= 1 takes every mistake for an outlier and learns nothing from it, "
             "see docs/algorithms.md",
-            err=True,
+            "warned",
         )
     if isinstance(parameters, DromParameters) and all(
         getattr(parameters, name) == value for name, value in PAPER.items()
     ):
-        click.echo(
+        tell(
             "warning: these are the paper's literal parameters (preset paper); with them DROM predicts at chance, "
             "see docs/algorithms.md",
-            err=True,
+            "warned",
         )
 
 
@@ -255,9 +278,9 @@ def warn_of_sharing(config: ClusterConfig) -> None:
         ConfigError: They would, and the configuration does not allow it.
     """
     if check_sharing(config):
-        click.echo(
+        tell(
             f"warning: {config.algorithm.name} sends every example to other sites (allow_sharing_examples: true)",
-            err=True,
+            "warned",
         )
 
 

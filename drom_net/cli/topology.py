@@ -44,7 +44,7 @@ def topology(file: Path, draw: Path | None, overrides: tuple[str, ...], as_json:
         names=names,
         dim=dataset.dim,
         tau=getattr(config.algorithm.parameters, "tau", 1),
-        stream_lengths=[len(task.labels) for task in dataset.tasks],
+        stream_lengths=[config.data.passes * len(task.labels) for task in dataset.tasks],
     )
     if draw is not None:
         draw_graph(schedule.union, names, draw, title=picture_title(config.name, facts))

@@ -77,6 +77,7 @@ def run_children(
     dispensable: Callable[[NodeSpec], bool],
     prepare: Callable[[NodeSpec], None],
     on_line: Callable[[NodeSpec, dict[str, Any]], None],
+    on_change: Callable[[NodeSpec, str, int], None],
     on_idle: Callable[[], None],
     say: Callable[[str], None],
 ) -> set[str]:
@@ -88,6 +89,7 @@ def run_children(
         prepare: Called just before a node is started.
         logs: A folder; each node's standard error goes to NAME.log in it.
         on_line: Called with each line that a node reports (runtime/reports.py has them).
+        on_change: Called with "node_started" or "node_restarted" and the process id, "node_ended" and the exit code.
         on_idle: Called several times a second.
         say: Called with what a person should know.
 
@@ -105,6 +107,7 @@ def run_children(
             prepare(spec)
             child = _Child(spec, path, _start(path, logs / f"{spec.name}.log"))
             children.append(child)
+            on_change(spec, "node_started", child.process.pid)
             _listen(selector, child)
             if interruption.exit_code:
                 break
@@ -119,6 +122,7 @@ def run_children(
                 if child.process.stdout is not None and child.process.stdout.closed:
                     selector.unregister(key.fileobj)
                     code = child.process.wait()
+                    on_change(child.spec, "node_ended", code)
                     # A node that is asked to stop ends with the signal's code, or with that of a lost cluster
                     # when another was faster.
                     expected = stopping_since is not None and code in (4, 129, 130, 143)
@@ -127,6 +131,7 @@ def run_children(
                         say(f"{_how_ended(child)}; starting it again ({child.restarts} of {restart})")
                         child.process = _start(child.path, logs / f"{child.spec.name}.log")
                         child.pending = b""
+                        on_change(child.spec, "node_restarted", child.process.pid)
                         _listen(selector, child)
                     elif code < 0 and stopping_since is None and dispensable(child.spec):
                         child.lost = True

@@ -36,7 +36,7 @@ class Roster:
     feature_digest: str
     """Empty where it is not known."""
     longest: int | None = None
-    """The number of examples of the longest stream; None where it is not known."""
+    """The number of examples of the longest stream, in all passes; None where it is not known."""
 
     def spread_over(self, config: ClusterConfig) -> int | None:
         """Over how many rounds streams are spread; None for lockstep."""
@@ -263,8 +263,9 @@ def cost(config: ClusterConfig, roster: Roster, graph: PeerGraph | None, *, last
         in_all = sum(algorithm.sync.count(last) * (push + pull) for last in last_rounds)
         most_neighbors = 1
     else:
-        rounds = {t for task, last in enumerate(last_rounds) for t in _sync_rounds(graph.neighborhoods[task], last)}
-        sync_rounds = len(rounds)
+        sync_rounds = _count_union(
+            [_sync_rounds(hood, last) for hood, last in zip(graph.neighborhoods, last_rounds, strict=True)]
+        )
         per_sync_round = max(sum(each.degrees) for each in graph.schedule.graphs) * push
         in_all = push * sum(
             _words(hood, last, config.rounds) for hood, last in zip(graph.neighborhoods, last_rounds, strict=True)
@@ -305,10 +306,29 @@ def _sync_rounds(hood: Neighborhood, last: int) -> range:
 def _words(hood: Neighborhood, last: int, limit: int | None) -> int:
     """How many words a task says to its neighbors, its last one included."""
     neighbors, last_word = hood.neighbors, hood.syncs[hood.task].last_word(last, limit)
-    told = sum(hood.tells(neighbor, t) for t in _sync_rounds(hood, last) for neighbor in neighbors)
+    told = sum(_told(hood, neighbor, last) for neighbor in neighbors)
     if last and last_word is not None:
         told += sum(not (last_word <= last and hood.tells(neighbor, last_word)) for neighbor in neighbors)
     return told
+
+
+def _told(hood: Neighborhood, neighbor: int, last: int) -> int:
+    """How many of its words up to a round the neighbor uses; they repeat themselves, and a run may be long."""
+    period = math.lcm(hood.syncs[hood.task].tau, hood.syncs[neighbor].tau) * len(hood.cycle)
+    periods, rest = divmod(last, period)
+    within = [hood.tells(neighbor, t) for t in _sync_rounds(hood, min(last, period))]
+    return periods * sum(within) + sum(within[: len(_sync_rounds(hood, rest))])
+
+
+def _count_union(ranges: Sequence[range]) -> int:
+    """How many numbers are in some of these; each begins with its step."""
+    longest = {each.step: each for each in sorted(ranges, key=len)}
+    if len(longest) == 1:
+        return max(map(len, ranges))
+    found = np.zeros(max(each.stop for each in longest.values()), dtype=bool)
+    for each in longest.values():
+        found[each.start : each.stop : each.step] = True
+    return int(np.count_nonzero(found))
 
 
 def _size(message: Push | Pull) -> int:

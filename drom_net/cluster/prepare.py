@@ -36,7 +36,7 @@ class Prepared:
 
 def prepare(config: ClusterConfig, dataset: Dataset) -> Prepared:
     """Put the rows of each task into the order of learning, and flip labels where that is asked for."""
-    longest = max(len(task.labels) for task in dataset.tasks)
+    longest = config.data.passes * max(len(task.labels) for task in dataset.tasks)
     roster = Roster(tuple(task.name for task in dataset.tasks), dataset.dim, dataset.feature_digest, longest)
     spread_over = roster.spread_over(config)
     streams = tuple(

@@ -44,7 +44,9 @@ from drom_net.rundir import (
     write_results,
 )
 from drom_net.runtime.checkpoint import CheckpointFolder
+from drom_net.runtime.metrics_page import MetricsPage
 from drom_net.runtime.process import write_result_of_lost
+from drom_net.runtime.reports import Counts, JsonLog
 from drom_net.runtime.spec import NodeSpec
 from drom_net.simulation.simulator import Simulator
 from drom_net.summary import write_json
@@ -62,6 +64,8 @@ def run(
     file_format: str = "csv",
     conditions: Conditions | None = None,
     resume: bool = False,
+    log_format: str = "text",
+    metrics: str = "",
 ) -> tuple[dict[str, Any], int]:
     """Run it and write the run directory.
 
@@ -71,6 +75,8 @@ def run(
         file_format: "csv" or "parquet" for the records.
         conditions: What a simulation runs on; by default a network of 1 ms without faults.
         resume: Go on with the processes of `out`, each from its last snapshot.
+        log_format: How processes log, one of reports.LOG_FORMATS; "json" is also passed on to standard error.
+        metrics: Where all processes' counts are served meanwhile, host:port; empty for nowhere.
 
     Returns:
         The summary, and the exit code: 0, or 130 and 143 for a run that was interrupted in order.
@@ -91,14 +97,16 @@ def run(
         elif driver == "reference":
             tasks, centrals = _run_as_loop(prepared, progress, interruption)
         else:
+            watched = {"log_format": log_format, "metrics": metrics}
             try:
-                tasks, centrals = _run_as_processes(prepared, out, progress, interruption, resume=resume)
+                tasks, centrals = _run_as_processes(prepared, out, progress, interruption, resume=resume, **watched)
             except NodeFailedError:
                 progress.say(f"`drom-net run --resume {out}` goes on with what the nodes have kept")
                 raise
-    summary = end_run_directory(
-        prepared, out, tasks, centrals, driver=driver, file_format=file_format, resumable=driver == "processes"
-    )
+    summary = end_run_directory(prepared, out, tasks, centrals, driver=driver, file_format=file_format)
+    del tasks, centrals  # their records are mapped, and not every file system lets go of mapped files
+    if summary["status"] == "finished" or driver != "processes":  # else it may be resumed
+        shutil.rmtree(out / NODES, ignore_errors=True)
     return summary, interruption.exit_code
 
 
@@ -129,14 +137,9 @@ def end_run_directory(
     *,
     driver: str,
     file_format: str = "csv",
-    resumable: bool = False,
 ) -> dict[str, Any]:
-    """Write what came out of the run, and return the summary.
-
-    Args:
-        resumable: Leave the nodes' folders of a run that was interrupted, to go on from.
-    """
-    summary = write_results(
+    """Write what came out of the run, and return the summary."""
+    return write_results(
         out,
         tasks,
         centrals,
@@ -145,9 +148,6 @@ def end_run_directory(
         driver=driver,
         file_format=file_format,
     )
-    if summary["status"] == "finished" or not resumable:
-        shutil.rmtree(out / NODES, ignore_errors=True)
-    return summary
 
 
 def _run_as_simulation(
@@ -233,7 +233,14 @@ def require_resumable(out: Path) -> str:
 
 
 def _run_as_processes(
-    prepared: Prepared, out: Path, progress: Progress, interruption: Interruption, *, resume: bool
+    prepared: Prepared,
+    out: Path,
+    progress: Progress,
+    interruption: Interruption,
+    *,
+    resume: bool,
+    log_format: str,
+    metrics: str,
 ) -> tuple[list[TaskOutcome], list[CentralOutcome]]:
     names = prepared.roster.tasks
     logs = out / LOGS
@@ -268,6 +275,10 @@ def _run_as_processes(
                 remove_if_orphaned=(*copies, *sockets),
                 **common,
             )
+        specs = [dataclasses.replace(spec, log_format=log_format, metrics=metrics) for spec in specs]
+        log = JsonLog("launcher") if log_format == "json" else None
+        page = cleanup.enter_context(MetricsPage(metrics)) if metrics else None
+        view = _View(progress, len(names), interruption, log=log, page=page)
         paths = [_write_spec(spec) for spec in specs]
 
         def prepare_node(spec: NodeSpec) -> None:
@@ -278,7 +289,6 @@ def _run_as_processes(
                 prepared.streams[spec.task].save(Path(spec.examples))
                 cleanup.callback(shutil.rmtree, spec.examples, ignore_errors=True)
 
-        view = _View(progress, len(names), interruption)
         lost = run_children(
             specs,
             paths,
@@ -288,6 +298,7 @@ def _run_as_processes(
             dispensable=lambda spec: prepared.config.policy.proceeds and spec.role != "reducer",
             prepare=prepare_node,
             on_line=view.on_line,
+            on_change=view.on_change,
             on_idle=view.show,
             say=progress.say,
         )
@@ -354,8 +365,28 @@ def _write_spec(spec: NodeSpec) -> Path:
 class _View:
     """The nodes' reports put together: the state of the whole cluster."""
 
-    def __init__(self, progress: Progress, num_tasks: int, interruption: Interruption) -> None:
+    def __init__(
+        self,
+        progress: Progress,
+        num_tasks: int,
+        interruption: Interruption,
+        *,
+        log: JsonLog | None = None,
+        page: MetricsPage | None = None,
+    ) -> None:
+        """
+        Args:
+            log: Where the nodes' lines and the launcher's own go, where the log is structured.
+            page: Where the nodes' counts are shown.
+        """
         self._progress = progress
+        self._log = log
+        self._page = page
+        self._counts: dict[str, Counts] = {}
+        if page is not None and log is not None:
+            log.note(f"metrics at {page.url}", "metrics_served", url=page.url)
+        elif page is not None:
+            progress.say(f"metrics at {page.url}")
         self._interruption = interruption
         self._totals = [Totals() for _ in range(num_tasks)]
         self._rounds = [0] * num_tasks
@@ -367,8 +398,22 @@ class _View:
             self._rounds[spec.task] = line["round"]
         elif "sigma_1" in line:
             self._sigma = line["sigma_1"]
+        elif "counts" in line:
+            self._counts[spec.name] |= line["counts"]
+        elif "log" in line and self._log is not None:
+            self._log.pass_on(line["log"])
         elif "say" in line and not self._interruption.exit_code:
             self._progress.say(f"{spec.name}: {line['say']}")
 
+    def on_change(self, spec: NodeSpec, event: str, value: int) -> None:
+        started = event != "node_ended"
+        self._counts.setdefault(spec.name, {})["drom_net_node_up"] = started
+        if self._log is not None and started:
+            self._log.note(f"{spec.name} was started as process {value}", event, name=spec.name, pid=value)
+        elif self._log is not None:
+            self._log.note(f"{spec.name} ended with exit code {value}", event, name=spec.name, exit_code=value)
+
     def show(self) -> None:
+        if self._page is not None:
+            self._page.counts = {name: dict(counts) for name, counts in self._counts.items()}
         self._progress.update(max(self._rounds), lambda: self._totals, self._sigma)

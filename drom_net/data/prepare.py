@@ -29,4 +29,4 @@ def make_stream(
         order = stream(seed, "shuffle", index).permutation(num_examples)
     clean = task_data.labels[order]
     labels = np.where(flipped[order], -clean, clean)
-    return TaskStream(take(task_data.rows, order), labels, clean, spread_over)
+    return TaskStream(take(task_data.rows, order), labels, clean, spread_over, settings.passes)

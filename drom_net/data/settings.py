@@ -36,7 +36,11 @@ class StreamSettings:
         doc="Streams of unequal length: lockstep gives round t the example t of each task that has one; "
         "spread deals each task's examples evenly over all rounds.",
     )
-
+    passes: int = option(
+        Integer(1, 1_000_000),
+        1,
+        doc="How many times each task's examples come: in the same order and with the same flipped labels each time.",
+    )
     pace_s: float = option(
         Number(at_least=0.0, at_most=1e6),
         0.0,

@@ -45,17 +45,21 @@ class TaskStream:
         labels: What the learner sees, -1.0 or +1.0, shape (n,).
         clean: The same before label noise.
         spread_over: None for lockstep (round t has example t); else the number of rounds over which the
-            examples are spread evenly: round t is active when floor(t n / rounds) steps up.
+            examples are spread evenly: round t is active when floor(t n / rounds) steps up, n being the number
+            of examples in all passes.
+        passes: How many times the rows come, in the same order and with the same labels; they are kept once.
     """
 
     rows: Matrix | SparseRows
     labels: Vector
     clean: Vector
     spread_over: int | None = None
+    passes: int = 1
 
     @property
     def num_examples(self) -> int:
-        return len(self.labels)
+        """Of all passes."""
+        return self.passes * len(self.labels)
 
     @property
     def dim(self) -> int:
@@ -64,10 +68,10 @@ class TaskStream:
     def index_at(self, t: int) -> int | None:
         """Which row round t (from 1) brings; None when the task is idle or its stream has ended."""
         if self.spread_over is None:
-            return t - 1 if t <= self.num_examples else None
+            return (t - 1) % len(self.labels) if t <= self.num_examples else None
         before = (t - 1) * self.num_examples // self.spread_over
         after = t * self.num_examples // self.spread_over
-        return before if after > before and t <= self.spread_over else None
+        return before % len(self.labels) if after > before and t <= self.spread_over else None
 
     def last_round(self) -> int:
         """The round of the last example; 0 for an empty stream."""
@@ -77,8 +81,9 @@ class TaskStream:
         return self.rows.row(index) if isinstance(self.rows, SparseRows) else self.rows[index]
 
     def save(self, directory: Path) -> None:
-        """Write the arrays as plain .npy files, so that a node can map them."""
+        """Write the arrays as plain .npy files, so that a node can map them, and the number of passes."""
         directory.mkdir(parents=True)
+        (directory / "passes").write_text(str(self.passes))
         arrays: dict[str, npt.NDArray[np.generic]]
         if isinstance(self.rows, SparseRows):
             arrays = {"indptr": self.rows.indptr, "indices": self.rows.indices, "values": self.rows.values}
@@ -101,4 +106,5 @@ class TaskStream:
             rows = SparseRows(array("indptr"), array("indices"), array("values"), dim)  # type: ignore[arg-type]
         else:
             rows = array("rows")  # type: ignore[assignment]
-        return cls(rows, array("labels"), array("clean"), spread_over)  # type: ignore[arg-type]
+        passes = int((directory / "passes").read_text())
+        return cls(rows, array("labels"), array("clean"), spread_over, passes)  # type: ignore[arg-type]

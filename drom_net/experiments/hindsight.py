@@ -71,7 +71,7 @@ LOSSES: dict[str, Callable[[Vector, float], _Point]] = {"hinge": _hinge, "logist
 
 
 def signed_rows(streams: Sequence[TaskStream]) -> list[Matrix]:
-    """Each task's examples y x in the order of learning, dense, shape (n_i, d)."""
+    """Each task's examples y x in the order of learning, once, dense, shape (n_i, d)."""
     return [_dense(stream) * stream.labels[:, np.newaxis] for stream in streams]
 
 
@@ -79,8 +79,8 @@ def _dense(stream: TaskStream) -> Matrix:
     rows = stream.rows
     if not isinstance(rows, SparseRows):
         return rows
-    dense = np.zeros((stream.num_examples, rows.dim))
-    dense[np.repeat(np.arange(stream.num_examples), np.diff(rows.indptr)), rows.indices] = rows.values
+    dense = np.zeros((len(stream.labels), rows.dim))
+    dense[np.repeat(np.arange(len(stream.labels)), np.diff(rows.indptr)), rows.indices] = rows.values
     return dense
 
 

@@ -133,7 +133,7 @@ def make_subject(config: ClusterConfig) -> Subject:
         name=config.name,
         config=config,
         tasks=tuple(task.name for task in dataset.tasks),
-        num_examples=sum(len(task.labels) for task in dataset.tasks),
+        num_examples=config.data.passes * sum(len(task.labels) for task in dataset.tasks),
         dim=dataset.dim,
         measure=dataset.measure,
         content=_content_digest(dataset),
@@ -177,7 +177,7 @@ def written_parameters(config: ClusterConfig, fields: Sequence[str]) -> dict[str
 
 def _only_data(settings: StreamSettings) -> StreamSettings:
     """The settings without what changes no row: equal for all runs of one data set."""
-    return dataclasses.replace(settings, shuffle=True, flip=0.0, alignment="lockstep", pace_s=0.0)
+    return dataclasses.replace(settings, shuffle=True, flip=0.0, alignment="lockstep", passes=1, pace_s=0.0)
 
 
 @lru_cache(maxsize=1)

@@ -259,12 +259,17 @@ class Tray:
         self._outbox: list[Envelope] = []
         self._events: list[Event] = []
         self._times = bytearray()
+        self.resends = 0
+        """How often it has asked again."""
+        self.waited_s = 0.0
+        """For how long there was nothing else to do in the sync rounds closed so far."""
 
     def take_times(self) -> bytes:
         taken, self._times = bytes(self._times), bytearray()
         return taken
 
     def _note_times(self, t: int, said_s: float, idle_s: float, closed_s: float) -> None:
+        self.waited_s += closed_s - idle_s
         self._times += _TIMES_ROW.pack(t, said_s, idle_s, closed_s)
 
     @property
@@ -324,3 +329,8 @@ class Asking:
 
     def stop(self) -> None:
         self.due = math.inf
+
+    @property
+    def has_asked(self) -> bool:
+        """Whether the wait that goes on has lasted for so long that it was asked."""
+        return math.isfinite(self.due) and self._pause > self._first

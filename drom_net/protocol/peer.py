@@ -252,6 +252,18 @@ class Peer(Tray):
         return self._learner.totals
 
     @property
+    def num_connected(self) -> int:
+        """How many neighbors are here."""
+        return sum(neighbor.joined and not neighbor.down for neighbor in self._neighbors.values())
+
+    @property
+    def num_overdue(self) -> int:
+        """How many neighbors it has waited for for longer than stall_s, or goes on without."""
+        waits = self.state is not PeerState.STEPPING and self._stall.has_asked
+        absent = [task for task, entry in self._neighbors.items() if entry.absent]
+        return len({*absent, *(self._awaited()[0] if waits else ())})
+
+    @property
     def run_id(self) -> str:
         return self._identity.run_id
 
@@ -349,6 +361,7 @@ class Peer(Tray):
             return
         if self._asking.ask(now):
             self._ask()
+            self.resends += 1
         if self._stall.ask(now):
             self._events.append(Stalled(self.round, self._waiting_for(), now - self._since))
 
@@ -976,12 +989,16 @@ class Peer(Tray):
         self._asked_at = self._now
 
     def _waiting_for(self) -> str:
+        tasks, what = self._awaited()
+        return named(self.names, tasks) + what
+
+    def _awaited(self) -> tuple[list[int], str]:
+        """(neighbors that it waits for now, what they are to do)."""
         if self.state is PeerState.JOINING:
-            return named(self.names, self._not_joined()) + " to join"
+            return self._not_joined(), " to join"
         if self.state is PeerState.WAITING:
-            return named(self.names, self._missing)
-        unconfirmed = [task for task, neighbor in self._neighbors.items() if not neighbor.confirmed]
-        return named(self.names, unconfirmed) + " to confirm"
+            return list(self._missing), ""
+        return [task for task, neighbor in self._neighbors.items() if not neighbor.confirmed], " to confirm"
 
     def _not_joined(self) -> list[int]:
         wanted = {task: entry for task, entry in self._neighbors.items() if not entry.done and not entry.absent}

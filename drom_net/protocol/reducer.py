@@ -184,6 +184,17 @@ class Reducer(Tray):
         """What each task ended with, in task order; None where its goodbye has not come."""
         return [member.ended for member in self._members]
 
+    @property
+    def num_connected(self) -> int:
+        """How many tasks are here."""
+        return sum(bool(member.address) and not member.down for member in self._members)
+
+    @property
+    def num_overdue(self) -> int:
+        """How many tasks it has waited for for longer than stall_s, or goes on without."""
+        waits = self._stall.has_asked and self._waits
+        return len({*self._absent, *(self._awaited()[0] if waits else ())})
+
     def task_at(self, address: str) -> int | None:
         """Which task speaks from this address."""
         return self._task_at.get(address)
@@ -242,8 +253,7 @@ class Reducer(Tray):
         if now >= self._deadline:
             self._events.append(Late(self._round.number, named(self.names, sorted(self._round.awaited))))
             self._close_round(now)
-        # Tasks that never push (Local) keep nobody waiting while they learn.
-        if self._stall.ask(now) and (math.isfinite(self._join_by) or self._push_vectors):
+        if self._stall.ask(now) and self._waits:
             self._events.append(Stalled(self._round.number, self._waiting_for(), now - self._round.opened_at))
 
     def took_until(self, now: float) -> None:
@@ -649,10 +659,19 @@ class Reducer(Tray):
     def _is_missing(self, task: int, member: _Member) -> bool:
         return not member.address and member.ended is None and task not in self._absent
 
+    @property
+    def _waits(self) -> bool:
+        # Tasks that never push (Local) keep nobody waiting while they learn.
+        return math.isfinite(self._join_by) or bool(self._push_vectors)
+
     def _waiting_for(self) -> str:
+        tasks, what = self._awaited()
+        return named(self.names, tasks) + what
+
+    def _awaited(self) -> tuple[list[int], str]:
+        """(tasks that it waits for now, what they are to do)."""
         if missing := self._not_joined():
-            return named(self.names, missing) + " to join"
+            return missing, " to join"
         if self._round.awaited:
-            return named(self.names, sorted(self._round.awaited))
-        unfinished = [task for task, member in enumerate(self._members) if member.ended is None]
-        return named(self.names, unfinished) + " to finish"
+            return sorted(self._round.awaited), ""
+        return [task for task, member in enumerate(self._members) if member.ended is None], " to finish"

@@ -138,6 +138,16 @@ class Worker(Tray):
         """The counts over all rounds closed so far."""
         return self._learner.totals
 
+    @property
+    def num_connected(self) -> int:
+        """Whether the reducer is there and has let it in."""
+        return int(self.state is not WorkerState.JOINING and self._down_since is None)
+
+    @property
+    def num_overdue(self) -> int:
+        """Whether it has waited for the reducer for longer than stall_s."""
+        return int(self.state is not WorkerState.STEPPING and self._stall.has_asked)
+
     def start(self, now: float) -> None:
         self._keeper.start(now)
         if 0 < self.round == self._learner.last_round:  # an earlier incarnation has said goodbye
@@ -192,6 +202,7 @@ class Worker(Tray):
             question = Resend(self.round) if self.state is WorkerState.WAITING else self._said
             self.resends += 1
             self._outbox.append(Envelope(REDUCER, question))
+            self.resends += 1
         if self._stall.ask(now):
             self._events.append(Stalled(self.round, f"the reducer at {self._endpoint}", now - self._since))
 

@@ -18,6 +18,9 @@ _LOOK_EVERY_S = 0.25
 class Transport(Protocol):
     """What the loop needs of a socket."""
 
+    bytes_sent: int
+    bytes_received: int
+
     def send(self, address: str, frames: Frames) -> None: ...
     def receive(self, timeout_s: float) -> tuple[str, list[bytes]] | None: ...
     def connection_changes(self) -> list[tuple[str, bool]]: ...

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import secrets
 import shutil
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,20 +18,7 @@ import numpy as np
 from drom_net.data.stream import TaskStream
 from drom_net.errors import DromNetError
 from drom_net.learning import TaskResult
-from drom_net.protocol.node import (
-    TIMES_DTYPE,
-    Absent,
-    CaughtUp,
-    ConnectionChanged,
-    Ended,
-    Event,
-    Joined,
-    Late,
-    Refused,
-    Returned,
-    Stalled,
-    Warned,
-)
+from drom_net.protocol.node import TIMES_DTYPE, Ended
 from drom_net.protocol.peer import Peer, address_of
 from drom_net.protocol.reducer import Reducer
 from drom_net.protocol.worker import Worker
@@ -38,14 +26,15 @@ from drom_net.records import run_digest
 from drom_net.runtime.build import Life, build_peer, build_reducer, build_worker
 from drom_net.runtime.checkpoint import CheckpointFolder, Writer, cut_back, encode_snapshot, snapshot_classes
 from drom_net.runtime.loop import Transport, drive, flush
-from drom_net.runtime.reports import JsonReporter, Reporter, TextReporter
+from drom_net.runtime.metrics_page import serve_counts
+from drom_net.runtime.reports import Reporter, reporter_of
 from drom_net.runtime.spec import NodeSpec
+from drom_net.runtime.teller import Teller as _Teller
 from drom_net.runtime.zmq_transport import DealerTransport, RouterTransport
 from drom_net.summary import TaskFigures, summarize, write_json
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """What ends a node in order; its exit code is then 128 and the signal's number."""
-_REFUSALS_TOLD = 10
 
 
 class _Stop:
@@ -77,22 +66,24 @@ class _Stop:
 
 def run_node(spec: NodeSpec) -> int:
     """Run the node to its end and return the exit code; what went wrong is on standard error."""
-    reporter: Reporter = JsonReporter() if spec.parent else TextReporter(spec.name)
+    reporter = reporter_of(spec)
     stop = _Stop(spec.parent)
     incarnation = 0
     try:
         with CheckpointFolder(Path(spec.out), node=spec.name, config_digest=spec.config_digest) as folder:
             incarnation, _ = folder.begin(spec.run_id)
+            reporter.incarnation = incarnation
             (Path(spec.out) / "result.json").unlink(missing_ok=True)  # what an interrupted life has left
+            serve_counts(spec, reporter)
             run = {"worker": _run_worker, "peer": _run_peer, "reducer": _run_reducer}[spec.role]
             run(spec, reporter, stop, folder, _life(spec, folder, reporter))
     except DromNetError as error:
-        reporter.fail(str(error))
+        reporter.fail(str(error), exit_code=error.exit_code)
         if incarnation == 1:
             _forget_if_nothing_was_learned(spec)
         return error.exit_code
     except OSError as error:
-        reporter.fail(f"{error.strerror}: {error.filename}" if error.filename else str(error))
+        reporter.fail(f"{error.strerror}: {error.filename}" if error.filename else str(error), exit_code=1)
         return 1
     finally:
         for gone in (*spec.remove, *(spec.remove_if_orphaned if stop.orphaned else ())):
@@ -105,11 +96,13 @@ def _life(spec: NodeSpec, folder: CheckpointFolder, reporter: Reporter) -> Life:
     loaded = folder.load(snapshot_classes())
     if loaded is None:
         if folder.incarnation > 1:
-            reporter.say(f"start {folder.incarnation}: there is no snapshot yet, beginning anew")
+            text = f"start {folder.incarnation}: there is no snapshot yet, beginning anew"
+            reporter.say(text, "restored", level="info", round=0)
         return Life(folder.incarnation, folder.run_id, keeps_snapshots=True)
     for sentence in loaded.skipped:
-        reporter.say(f"warning: {sentence}")
-    reporter.say(f"start {folder.incarnation}: going on from the snapshot of round {loaded.round}")
+        reporter.say(f"warning: {sentence}", "snapshot_damaged")
+    text = f"start {folder.incarnation}: going on from the snapshot of round {loaded.round}"
+    reporter.say(text, "restored", level="info", round=loaded.round)
     return Life(folder.incarnation, folder.run_id, keeps_snapshots=True, snapshot=loaded.snapshot)
 
 
@@ -140,6 +133,8 @@ class _Disk:
         self._teller = teller
         self._writer = Writer(folder)
         self._in_flight = False
+        self._round = self._num_bytes = 0
+        self._began = 0.0
 
     def __enter__(self) -> _Disk:
         return self
@@ -159,7 +154,9 @@ class _Disk:
             if (snapshot := self._node.take_snapshot()) is not None:
                 self._teller.save()
                 header, *buffers = encode_snapshot(snapshot)
-                self._writer.submit(snapshot["round"], header, buffers, self._teller.files)
+                self._round, self._num_bytes = snapshot["round"], len(header) + sum(map(len, buffers))
+                self._began = time.monotonic()
+                self._writer.submit(self._round, header, buffers, self._teller.files)
                 self._in_flight = True
             if not self._node.holding or not self._in_flight:
                 return
@@ -169,6 +166,7 @@ class _Disk:
     def _settle(self, now: float) -> None:
         self._writer.finished()
         self._in_flight = False
+        self._teller.checkpointed(self._round, seconds=time.monotonic() - self._began, num_bytes=self._num_bytes)
         self._node.snapshot_kept(now)
 
 
@@ -182,10 +180,10 @@ def _run_worker(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkpo
         contextlib.ExitStack() as files,
     ):
         if not spec.parent:
-            reporter.note(f"looking for the reducer at {spec.endpoint}")
+            reporter.note(f"looking for the reducer at {spec.endpoint}", "looking", endpoint=spec.endpoint)
         saved = _rows_of(out, worker, life, files)
         teller = _Teller(
-            reporter, saved, stop, lambda: _worker_figures(worker), on_joined=lambda: folder.adopt(worker.run_id)
+            reporter, saved, stop, lambda: _worker_figures(worker), on_first_joined=lambda: folder.adopt(worker.run_id)
         )
         finished, error = _drive(worker, transport, teller, folder, dim=spec.dim)
         seconds = time.monotonic() - started  # the goodbye is over; to close is no part of the run
@@ -198,7 +196,7 @@ def _run_worker(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkpo
     if error is not None:
         raise error
     reporter.progress(**_worker_figures(worker))
-    reporter.note(("finished" if finished else "stopped") + f" after round {worker.round}; results in {out}")
+    _note_end(reporter, finished, worker.round, f"results in {out}")
 
 
 def _run_peer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: CheckpointFolder, life: Life) -> None:
@@ -217,7 +215,8 @@ def _run_peer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkpoin
             if task < spec.task:
                 transport.connect(address_of(task), spec.neighbor_endpoints[str(task)])
         if not spec.parent:
-            reporter.note(f"listening on {transport.endpoint}, for {len(neighbors)} neighbors")
+            text = f"listening on {transport.endpoint}, for {len(neighbors)} neighbors"
+            reporter.note(text, "listening", endpoint=transport.endpoint)
         teller = _Teller(
             reporter,
             _rows_of(out, peer, life, files),
@@ -247,7 +246,12 @@ def _run_peer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkpoin
     if error is not None:
         raise error
     reporter.progress(**_worker_figures(peer))
-    reporter.note(("finished" if finished else "stopped") + f" after round {peer.round}; results in {out}")
+    _note_end(reporter, finished, peer.round, f"results in {out}")
+
+
+def _note_end(reporter: Reporter, finished: bool, t: int, where: str) -> None:
+    how = "finished" if finished else "stopped"
+    reporter.note(f"{how} after round {t}; {where}", how, round=t)
 
 
 def _wall(node: Worker | Peer) -> Callable[[], bytes]:
@@ -292,7 +296,7 @@ def _write_task_result(
 
 def write_result_of_lost(spec: NodeSpec) -> None:
     """What a task has left that was killed and did not come back: as of its last snapshot."""
-    out, reporter = Path(spec.out), TextReporter(spec.name)
+    out, reporter = Path(spec.out), reporter_of(dataclasses.replace(spec, parent=0))
     stream = TaskStream.load(Path(spec.examples), spread_over=spec.spread_over)
     with (
         CheckpointFolder(out, node=spec.name, config_digest=spec.config_digest) as folder,
@@ -320,7 +324,8 @@ def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkp
         contextlib.ExitStack() as files,
     ):
         transport.is_member = lambda address: reducer.task_at(address) is not None
-        reporter.note(f"listening on {transport.endpoint} for {len(spec.tasks)} workers")
+        text = f"listening on {transport.endpoint} for {len(spec.tasks)} workers"
+        reporter.note(text, "listening", endpoint=transport.endpoint)
         teller = _Teller(
             reporter,
             _rows_of(out, reducer, life, files),
@@ -349,17 +354,24 @@ def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkp
     if error is not None:
         raise error
     if not finished:
-        reporter.note(f"stopped after round {reducer.closed_rounds}; results in {out}, `drom-net merge` collects them")
-    if finished and spec.summary and not all(reducer.ended):
+        _note_end(reporter, finished, reducer.closed_rounds, f"results in {out}, `drom-net merge` collects them")
+    elif not spec.summary:
+        _note_end(reporter, finished, reducer.closed_rounds, f"results in {out}")
+    elif not all(reducer.ended):
         gone = ", ".join(name for name, end in zip(spec.tasks, reducer.ended, strict=True) if end is None)
-        reporter.note(f"finished without {gone}; `drom-net merge` collects the results of the others")
-    elif finished and spec.summary:
+        text = f"results in {out}, without {gone}: `drom-net merge` collects them"
+        _note_end(reporter, finished, reducer.closed_rounds, text)
+    else:
         ended = [task for task in reducer.ended if task is not None]
         summary = summarize_star(spec.about, spec.tasks, ended, reducer.central_chain, seconds, bytes_by_task)
         write_json(Path(spec.summary), summary)
         reporter.note(
             f"finished: {summary['rounds']} rounds, error rate {100 * summary['error_rate']:.2f} %, "
-            f"digest {summary['digest']}; summary in {spec.summary}"
+            f"digest {summary['digest']}; summary in {spec.summary}",
+            "finished",
+            round=summary["rounds"],
+            error_rate=summary["error_rate"],
+            digest=summary["digest"],
         )
 
 
@@ -367,6 +379,7 @@ def _drive(
     node: Worker | Reducer | Peer, transport: Transport, teller: _Teller, folder: CheckpointFolder, *, dim: int
 ) -> tuple[bool, DromNetError | OSError | None]:
     """(whether the node finished by itself, the error that ended it): what was learned is not lost with it."""
+    teller.watch(node, transport)
     with np.errstate(over="ignore", invalid="ignore"):  # one clear error tells of divergence, not NumPy's warnings
         try:
             with _Disk(node, folder, teller) as disk:
@@ -422,89 +435,3 @@ def summarize_star(
 
 def _worker_figures(node: Worker | Peer) -> dict[str, Any]:
     return {"round": node.round, "totals": node.totals.to_list()}
-
-
-class _Teller:
-    """Turns a node's events into records, progress and sentences."""
-
-    def __init__(
-        self,
-        reporter: Reporter,
-        saved: Sequence[tuple[IO[bytes], Callable[[], bytes]]],
-        stop: _Stop,
-        figures: Callable[[], dict[str, Any]],
-        *,
-        names: tuple[str, ...] = (),
-        expected: int = 0,
-        on_joined: Callable[[], None] = lambda: None,
-    ) -> None:
-        self.refused = 0
-        self._late = 0
-        self.first_joined_at = time.monotonic()
-        self._reporter = reporter
-        self._saved = saved
-        self._stop = stop
-        self._figures = figures
-        self._names = names
-        self._expected = expected
-        self._on_joined_first = on_joined
-        self._joined = 0
-        self._next_report = 0.0
-
-    @property
-    def files(self) -> list[IO[bytes]]:
-        return [file for file, _ in self._saved]
-
-    def save(self) -> bool:
-        """Write what has been recorded; whether there was anything."""
-        news = False
-        for file, take in self._saved:
-            rows = take()
-            file.write(rows)
-            news = news or bool(rows)
-        return news
-
-    def look(self) -> bool:
-        """Save what has been recorded, tell how it goes, and say whether to stop."""
-        news = self.save()
-        now = time.monotonic()
-        if news and now >= self._next_report:
-            self._next_report = now + self._reporter.every_s
-            self._reporter.progress(**self._figures())
-        return self._stop.requested()
-
-    def on_event(self, event: Event) -> None:
-        match event:
-            case Joined(task=task):
-                self._on_joined(task)
-            case Stalled(round=t, waiting_for=whom, since_s=since):
-                self._reporter.say(f"round {t}: waiting for {whom}, since {since:.0f} s")
-            case ConnectionChanged(who=who, connected=connected):
-                self._reporter.say(f"{who} is connected again" if connected else f"lost the connection to {who}")
-            case Absent(name=name, round=t):
-                self._reporter.say(f"round {t}: going on without {name}, with its last vectors")
-            case Returned(name=name, round=t):
-                self._reporter.say(f"round {t}: {name} takes part again")
-            case Late(round=t, names=names):
-                self._late += 1
-                if self._late <= _REFUSALS_TOLD:
-                    self._reporter.say(f"round {t}: closed at the deadline without {names}")
-            case CaughtUp(round=t, rounds=rounds):
-                self._reporter.say(f"round {t}: with the others again, {rounds} rounds later")
-            case Refused(sender=sender, reason=reason):
-                self.refused += 1
-                if self.refused <= _REFUSALS_TOLD:  # a stranger must not fill the log
-                    self._reporter.say(f"refused a message of {sender}: {reason}")
-            case Warned(text=text):
-                self._reporter.say(f"warning: {text}")
-
-    def _on_joined(self, task: int) -> None:
-        self._joined += 1
-        if self._joined == 1:
-            self._on_joined_first()
-        if not self._names:
-            self._reporter.note("joined")
-            return
-        if self._joined == 1:
-            self.first_joined_at = time.monotonic()
-        self._reporter.note(f"{self._names[task]} joined ({self._joined} of {self._expected})")

@@ -67,6 +67,10 @@ class NodeSpec:
     """As protocol.settings.Checkpoints."""
     summary: str = ""
     """A reducer on its own writes its summary here."""
+    log_format: str = "text"
+    """One of reports.LOG_FORMATS."""
+    metrics: str = ""
+    """host:port of a page of what it counts; one that has a launcher tells that instead. Empty: nobody wants it."""
     about: dict[str, str] = dataclasses.field(default_factory=dict)
     """What the summary says of the run beside its figures: name, dataset, positive class."""
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from processes import CONFIGS
 
+from drom_net import rundir
 from drom_net.algorithms import PARAMETERS
 from drom_net.cli import group, main
 from drom_net.metrics import Totals
@@ -141,6 +142,27 @@ def test_check_starts_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureF
     assert "nothing was started" in out
     assert "3 tasks, d = 3, 30 rounds, 30 of them sync rounds" in out
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_check_says_how_often_the_examples_come(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = call(capsys, "check", str(make_sites(tmp_path)), "--set", "data.passes=4")
+    assert out.count("  30 x 4\n") == 3
+    assert "3 tasks, d = 3, 120 rounds, 120 of them sync rounds" in out
+    _, out, _ = call(capsys, "check", str(tmp_path / "sites.yaml"), "--set", "data.passes=4", "--json")
+    plan = json.loads(out)
+    assert (plan["rounds"], plan["passes"], [task["examples"] for task in plan["tasks"]]) == (120, 4, [120] * 3)
+
+
+def test_records_are_written_and_verified_piece_by_piece(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = str(make_sites(tmp_path))
+    call(capsys, "run", config, "--driver", "simulation", "--out", "whole", "-q")
+    monkeypatch.setattr(rundir, "_AT_ONCE", 7)
+    call(capsys, "run", config, "--driver", "simulation", "--out", "pieces", "-q")
+    for name in ("records.csv", "rounds.csv", "timeline.csv"):
+        assert Path("whole", name).read_text() == Path("pieces", name).read_text()
+    assert call(capsys, "verify", "pieces")[0] == 0
 
 
 def test_show_sets_runs_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -36,6 +36,24 @@ def test_loop_and_processes_give_one_digest_twice_in_a_row(case: str, tmp_path: 
     assert len(set(digests)) == 1
 
 
+@pytest.mark.parametrize(
+    ("config", "changes", "rounds", "examples"),
+    [
+        ("quickstart.yaml", ["data.passes=2", "data.flip=0.2"], 300, 2 * 1797),  # nine sites have one example more
+        ("star-4.yaml", ["data.passes=1000000", "rounds=250"], 250, 4 * 250),
+        ("ring-12.yaml", ["data.passes=2", "data.alignment=spread", "rounds=310"], 310, 2 * 1797),
+    ],
+)
+def test_passes_give_one_digest_by_all_drivers(
+    config: str, changes: list[str], rounds: int, examples: int, tmp_path: Path
+) -> None:
+    settings = [word for change in changes for word in ("--set", change)]
+    digests = [run(tmp_path, driver, config, settings) for driver in ("reference", "processes", "simulation")]
+    assert len(set(digests)) == 1
+    summary = json.loads((tmp_path / "run-1" / "summary.json").read_text())
+    assert (summary["rounds"], summary["examples"]) == (rounds, examples)
+
+
 def test_the_amazon_reviews_give_one_digest(tmp_path: Path, shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Issue, "must show" 2: sparse rows of a real data set."""
     monkeypatch.setenv("DROM_NET_DATA", str(shared_data))

@@ -120,3 +120,32 @@ def test_rounds_of_a_spread_stream() -> None:
     lockstep = TaskStream(ROWS[:3], LABELS[:3], LABELS[:3])
     assert [lockstep.index_at(t) for t in range(1, 6)] == [0, 1, 2, None, None]
     assert lockstep.last_round() == 3
+
+
+def test_the_rows_come_again_in_each_pass_and_are_kept_once(tmp_path: Path) -> None:
+    once = make_stream(DENSE, DigitsSites(flip=0.4), seed=3, index=1)
+    thrice = make_stream(DENSE, DigitsSites(flip=0.4, passes=3), seed=3, index=1)
+    thrice.save(tmp_path / "stream")
+    for stream in (thrice, TaskStream.load(tmp_path / "stream")):
+        assert (stream.num_examples, stream.last_round(), len(stream.rows), stream.passes) == (60, 60, 20, 3)  # type: ignore[arg-type]
+        assert [stream.index_at(t) for t in range(1, 62)] == [*range(20)] * 3 + [None]
+        np.testing.assert_array_equal(stream.rows, once.rows)
+        np.testing.assert_array_equal(stream.labels, once.labels)
+
+
+@pytest.mark.parametrize("rounds", [9, 6, 4, 20])
+def test_all_passes_of_a_spread_stream_are_dealt_over_the_rounds(rounds: int) -> None:
+    """As a stream that has its rows written out so many times."""
+    stream = TaskStream(ROWS[:3], LABELS[:3], LABELS[:3], rounds, passes=2)
+    written_out = TaskStream(np.tile(ROWS[:3], (2, 1)), np.tile(LABELS[:3], 2), np.tile(LABELS[:3], 2), rounds)
+    expected = [written_out.index_at(t) for t in range(1, rounds + 2)]
+    assert [stream.index_at(t) for t in range(1, rounds + 2)] == [None if i is None else i % 3 for i in expected]
+    assert stream.last_round() == written_out.last_round() == rounds
+    assert stream.num_examples == 6
+
+
+def test_an_empty_stream_has_no_pass() -> None:
+    for spread_over in (None, 5):
+        stream = TaskStream(ROWS[:0], LABELS[:0], LABELS[:0], spread_over, passes=4)
+        assert [stream.index_at(t) for t in (1, 2, 5)] == [None] * 3
+        assert stream.last_round() == 0

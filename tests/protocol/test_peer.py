@@ -814,3 +814,21 @@ def test_what_comes_late_or_twice_is_ignored(state: PeerState, message: Message)
     peer.receive(BEFORE, message, 2.0)
     assert peer.state is state
     assert (sent(peer), peer.take_events(), peer.take_records()) == ([], [], b"")
+
+
+def test_a_long_wait_is_reported_with_whom_it_is_for_and_counted() -> None:
+    """failures.md, 10: "every wait has a named bound, and says whom it waits for"."""
+    joining, peer = started(), waiting()
+    for waits, first, whom in [(joining, 0.0, "site-0, site-2 to join"), (peer, 1.0, "site-0, site-2")]:
+        waits.take_events()
+        stalled = []
+        for _ in until(waits, first + 10.5):
+            stalled += [event for event in waits.take_events() if isinstance(event, Stalled)]
+        assert stalled == [Stalled(waits.round, whom, 10.0)]
+        assert waits.num_overdue == 2
+        assert waits.resends > 2
+    assert (joining.num_connected, peer.num_connected) == (0, 2)
+    peer.receive(BEFORE, Push(1, word()), 12.0)
+    assert peer.num_overdue == 1
+    peer.receive(BEHIND, Push(1, word()), 13.0)
+    assert (peer.num_overdue, peer.waited_s) == (0, 12.0)

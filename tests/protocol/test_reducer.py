@@ -438,9 +438,16 @@ def test_a_wait_for_some_is_reported_with_their_names() -> None:
     push(reducer, 1, 1, vector(1.0), now=2.0)
     reducer.on_timer(10.9)
     assert reducer.take_events() == []
+    assert reducer.num_overdue == 0
     reducer.on_timer(11.0)
     assert reducer.take_events() == [Stalled(1, "site-0, site-2", 10.0)]
     assert reducer.next_timer() == 31.0
+    assert (reducer.num_overdue, reducer.num_connected) == (2, 3)
+    reducer.on_connection("w1", False, 12.0)
+    push(reducer, 0, 1, vector(1.0), now=12.0)
+    assert (reducer.num_overdue, reducer.num_connected) == (1, 2)
+    push(reducer, 2, 1, vector(1.0), now=12.0)
+    assert reducer.num_overdue == 0
 
 
 def test_a_wait_in_which_nobody_has_pushed_is_reported_too() -> None:
@@ -492,6 +499,7 @@ def test_tasks_that_never_push_are_waited_for_in_silence_once_they_have_joined()
     reducer.receive("w1", BYE, now)
     reducer.on_timer(2000.0)
     assert reducer.take_events() == []
+    assert reducer.num_overdue == 0
     reducer.receive("w0", BYE, 2001.0)
     assert reducer.finished
 

@@ -275,6 +275,11 @@ def test_a_long_wait_is_reported_with_whom_it_is_for() -> None:
         Stalled(1, f"the reducer at {ENDPOINT}", 10.0),
         Stalled(1, f"the reducer at {ENDPOINT}", 30.0),
     ]
+    assert (worker.num_overdue, worker.num_connected) == (1, 1)
+    assert worker.resends > 10
+    worker.on_connection(REDUCER, False, 40.0)
+    worker.receive(REDUCER, Pull(1, ZERO), 41.0)
+    assert (worker.num_overdue, worker.num_connected, worker.waited_s) == (0, 0, 40.0)
 
 
 def test_a_wait_to_join_is_reported_too() -> None:

@@ -1,0 +1,118 @@
+"""What nodes count, on a page for Prometheus.
+
+The page is served by a thread of its own. It reads nothing but `MetricsPage.counts`, a mapping that is replaced as a
+whole and never changed: no socket of the cluster, and nothing that a node works with.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from drom_net.errors import ClusterError, UsageError
+from drom_net.runtime.reports import Counts, Reporter
+from drom_net.runtime.spec import NodeSpec
+
+METRICS = {
+    "drom_net_rounds_total": "Rounds closed by a reducer; begun by a task.",
+    "drom_net_examples_total": "Examples predicted and learned.",
+    "drom_net_errors_total": "Predictions that were wrong, on clean labels.",
+    "drom_net_sent_bytes_total": "Bytes of messages sent.",
+    "drom_net_received_bytes_total": "Bytes of messages received.",
+    "drom_net_waiting_seconds_total": "Seconds in which a task had nothing to do but to wait for others.",
+    "drom_net_resends_total": "Times that a node has asked again for what did not come.",
+    "drom_net_refused_messages_total": "Messages refused: malformed, from strangers, or out of place.",
+    "drom_net_checkpoints_total": "Checkpoints written.",
+    "drom_net_checkpoint_seconds_total": "Seconds spent in writing checkpoints.",
+    "drom_net_checkpoint_bytes_total": "Bytes of the checkpoints written.",
+    "drom_net_connected_peers": "Nodes that this one is connected to and has let in.",
+    "drom_net_overdue_peers": "Nodes that this one has waited for longer than timeouts.stall_s.",
+    "drom_net_incarnation": "Which start of the node this is, from 1.",
+    "drom_net_sigma_1": "The largest singular value of the last central step.",
+    "drom_net_node_up": "Whether the node's process runs, as its launcher sees it.",
+}
+"""By name, what each says of a node. Those in ..._total are counters (from the start of the process), the others
+gauges."""
+
+
+class MetricsPage:
+    """http://HOST:PORT/metrics, for one node or for all that a launcher has."""
+
+    def __init__(self, endpoint: str) -> None:
+        """
+        Args:
+            endpoint: Where to listen, host:port.
+
+        Raises:
+            UsageError: prometheus-client is missing.
+            ClusterError: It cannot listen there.
+        """
+        require_prometheus()
+        from prometheus_client import CollectorRegistry, start_http_server
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        self.counts: Mapping[str, Counts] = {}
+        """By node."""
+        page = self
+
+        class Collector:
+            def collect(self) -> Iterator[Any]:
+                counts = page.counts
+                for name, doc in METRICS.items():
+                    family = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+                    told = family(name, doc, labels=["node"])
+                    for node, its in counts.items():
+                        if name in its:
+                            told.add_metric([node], its[name])
+                    if told.samples:
+                        yield told
+
+        registry = CollectorRegistry()
+        registry.register(Collector())
+        host, _, port = endpoint.rpartition(":")
+        try:
+            self._server, self._thread = start_http_server(int(port), host.strip("[]"), registry)
+        except OSError as error:
+            why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+            raise ClusterError(f"cannot serve metrics on {endpoint}: {why}") from None
+        self.url = f"http://{host}:{self._server.server_port}/metrics"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def serve_counts(spec: NodeSpec, reporter: Reporter) -> None:
+    """Give a node the page that its spec asks for; who has a launcher tells that one instead.
+
+    Raises:
+        UsageError, ClusterError: As above.
+    """
+    if spec.parent or not spec.metrics:
+        return
+    page = MetricsPage(spec.metrics)  # its thread ends with the process
+
+    def publish(counts: Counts) -> None:
+        page.counts = {spec.name: counts}
+
+    reporter.publish = publish
+    reporter.note(f"metrics at {page.url}", "metrics_served", url=page.url)
+
+
+def require_prometheus() -> None:
+    """Refuse to serve metrics where that is not possible, before anything is started.
+
+    Raises:
+        UsageError: prometheus-client is missing.
+    """
+    if importlib.util.find_spec("prometheus_client") is None:
+        raise UsageError("--metrics needs prometheus-client: pip install 'drom-net[metrics]'")
