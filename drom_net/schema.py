@@ -19,6 +19,7 @@ from drom_net.config import (
     ClusterConfig,
     PeerSettings,
     ReducerSettings,
+    SecuritySettings,
     algorithm_settings,
     data_settings,
     foreign_sections,
@@ -41,6 +42,7 @@ def json_schema() -> dict[str, Any]:
     top["reducer"] = _optional_section(ReducerSettings)
     top["peers"] = _optional_section(PeerSettings)
     top["timeouts"] = _optional_section(Timeouts)
+    top["security"] = _optional_section(SecuritySettings)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A cluster of drom_net",
@@ -106,7 +108,7 @@ def _property(setting: Setting) -> dict[str, Any]:
 
 def reference_tables() -> str:
     """Every key with what it accepts, its default and its meaning, as Markdown."""
-    about = "Beside the sections `algorithm`, `topology`, `data`, `reducer`, `peers` and `timeouts`."
+    about = "Beside the sections `algorithm`, `topology`, `data`, `reducer`, `peers`, `timeouts` and `security`."
     parts = [_table("At the top", about, settings_of(ClusterConfig))]
     for name, parameters in PARAMETERS.items():
         about = inspect.getdoc(parameters) or ""
@@ -120,6 +122,7 @@ def reference_tables() -> str:
     about = (inspect.getdoc(PeerSettings) or "") + " Only with `drom-d`, which has no `reducer`."
     parts.append(_table("`peers`", about, settings_of(PeerSettings)))
     parts.append(_table("`timeouts`", inspect.getdoc(Timeouts) or "", settings_of(Timeouts)))
+    parts.append(_table("`security`", inspect.getdoc(SecuritySettings) or "", settings_of(SecuritySettings)))
     return "\n".join(parts)
 
 

@@ -15,9 +15,11 @@ from typing import IO, Any
 import numpy as np
 
 from drom_net.data.stream import TaskStream
-from drom_net.errors import DromNetError
+from drom_net.errors import ClusterError, DromNetError, RejectedError
 from drom_net.learning import TaskResult
+from drom_net.protocol.messages import Message
 from drom_net.protocol.node import (
+    REDUCER,
     TIMES_DTYPE,
     ConnectionChanged,
     Ended,
@@ -26,13 +28,16 @@ from drom_net.protocol.node import (
     Refused,
     Stalled,
     Warned,
+    named,
 )
-from drom_net.protocol.peer import Peer, address_of
+from drom_net.protocol.peer import Peer, PeerState, address_of
 from drom_net.protocol.reducer import Reducer
-from drom_net.protocol.worker import Worker
+from drom_net.protocol.worker import Worker, WorkerState
 from drom_net.records import run_digest
 from drom_net.runtime.build import build_peer, build_reducer, build_worker
-from drom_net.runtime.loop import Transport, drive, flush
+from drom_net.runtime.curve import key_gate
+from drom_net.runtime.keys import PUBLIC_LIST, Keyring, read_keyring
+from drom_net.runtime.loop import drive, flush, let_all_pass
 from drom_net.runtime.reports import JsonReporter, Reporter, TextReporter
 from drom_net.runtime.spec import NodeSpec
 from drom_net.runtime.zmq_transport import DealerTransport, RouterTransport
@@ -100,7 +105,14 @@ def _run_worker(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
     worker = build_worker(spec, stream)
     started = time.monotonic()
     with (
-        DealerTransport(spec.endpoint, spec.name, dim=spec.dim, timeouts=spec.build_timeouts()) as transport,
+        DealerTransport(
+            spec.endpoint,
+            spec.name,
+            dim=spec.dim,
+            max_vectors=worker.max_vectors,
+            timeouts=spec.build_timeouts(),
+            keys=_read_keys(spec, [REDUCER]),
+        ) as transport,
         (out / "records.bin").open("wb") as records,
         (out / "times.bin").open("wb") as times,
     ):
@@ -126,18 +138,28 @@ def _run_peer(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
     out = Path(spec.out)
     stream = TaskStream.load(Path(spec.examples), spread_over=spec.spread_over)
     peer = build_peer(spec, stream)
+    neighbors = peer.neighborhood.neighbors
+    keys = _read_keys(spec, [spec.tasks[task] for task in neighbors if task < spec.task])
+    _warn_of_missing_keys(keys, [spec.tasks[task] for task in neighbors if task > spec.task], reporter)
     started = time.monotonic()
     with (
-        RouterTransport(spec.endpoint, dim=spec.dim, timeouts=spec.build_timeouts(), name=spec.name) as transport,
+        RouterTransport(
+            spec.endpoint,
+            dim=spec.dim,
+            max_vectors=peer.max_vectors,
+            timeouts=spec.build_timeouts(),
+            name=spec.name,
+            members=spec.tasks,
+            keys=keys,
+        ) as transport,
         (out / "records.bin").open("wb") as records,
         (out / "central.bin").open("wb") as central,
         (out / "times.bin").open("wb") as times,
     ):
         transport.is_member = lambda address: peer.task_at(address) is not None
-        neighbors = peer.neighborhood.neighbors
         for task in neighbors:
             if task < spec.task:
-                transport.connect(address_of(task), spec.neighbor_endpoints[str(task)])
+                transport.connect(address_of(task), spec.neighbor_endpoints[str(task)], spec.tasks[task])
         if not spec.parent:
             reporter.note(f"listening on {transport.endpoint}, for {len(neighbors)} neighbors")
         saved = [(records, peer.take_records), (central, peer.take_central_records), (times, _wall(peer))]
@@ -165,6 +187,8 @@ def _run_peer(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
         seconds,
         run_id=peer.run_id,
         central_chain=peer.central_chain.hex(),
+        refused_handshakes=transport.refused_handshakes,
+        closed_strangers=transport.closed_strangers,
         members=peer.neighborhood.everybody,
     )
     if error is not None:
@@ -217,8 +241,17 @@ def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
     out = Path(spec.out)
     run_id = spec.run_id or secrets.token_hex(8)
     reducer = build_reducer(spec, run_id)
+    keys = _read_keys(spec, [])
+    _warn_of_missing_keys(keys, spec.tasks, reporter)
     with (
-        RouterTransport(spec.endpoint, dim=spec.dim, timeouts=spec.build_timeouts()) as transport,
+        RouterTransport(
+            spec.endpoint,
+            dim=spec.dim,
+            max_vectors=reducer.max_vectors,
+            timeouts=spec.build_timeouts(),
+            members=spec.tasks,
+            keys=keys,
+        ) as transport,
         (out / "records.bin").open("wb") as records,
     ):
         transport.is_member = lambda address: reducer.task_at(address) is not None
@@ -245,6 +278,8 @@ def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
             "chain": reducer.central_chain.hex(),
             "seconds": seconds,
             "refused": teller.refused,
+            "refused_handshakes": transport.refused_handshakes,
+            "closed_strangers": transport.closed_strangers,
             "run_id": run_id,
         },
     )
@@ -263,19 +298,60 @@ def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop) -> None:
 
 
 def _drive(
-    node: Worker | Reducer | Peer, transport: Transport, teller: _Teller, *, dim: int
+    node: Worker | Reducer | Peer, transport: DealerTransport | RouterTransport, teller: _Teller, *, dim: int
 ) -> tuple[bool, DromNetError | OSError | None]:
     """(whether the node finished by itself, the error that ended it): what was learned is not lost with it."""
+
+    def look() -> bool:
+        if transport.rejected_by and node.state in (WorkerState.JOINING, PeerState.JOINING):
+            raise RejectedError(transport.trouble)
+        return teller.look()
+
+    gate: Callable[[str, Message], str] = let_all_pass
+    if transport.has_keys and not isinstance(node, Worker):  # a worker speaks to the reducer's key and to no other
+        gate = key_gate(node, lambda: transport.speaker)
     with np.errstate(over="ignore", invalid="ignore"):  # one clear error tells of divergence, not NumPy's warnings
         try:
             finished = drive(
-                node, transport, dim=dim, max_vectors=node.max_vectors, on_event=teller.on_event, look=teller.look
+                node,
+                transport,
+                dim=dim,
+                max_vectors=node.max_vectors,
+                on_event=teller.on_event,
+                look=look,
+                gate=gate,
             )
             return finished, None
         except (DromNetError, OSError) as error:
             node.stop()
             flush(node, transport, teller.on_event)  # a reducer tells the workers
+            if isinstance(error, ClusterError) and transport.trouble:
+                said = str(error).removesuffix("; is it running, and is the address right?")
+                error = ClusterError(f"{said}; {transport.trouble}")
             return False, error
+
+
+def _read_keys(spec: NodeSpec, needed: Sequence[str]) -> Keyring | None:
+    """The node's keys, where its cluster has any.
+
+    Args:
+        needed: Whom it connects to: without their public keys it cannot.
+
+    Raises:
+        ConfigError: A file is missing or wrong.
+    """
+    if not spec.keys:
+        return None
+    keys = read_keyring(Path(spec.keys), spec.name)
+    keys.require(needed)
+    return keys
+
+
+def _warn_of_missing_keys(keys: Keyring | None, joining: Sequence[str], reporter: Reporter) -> None:
+    missing = [name for name in joining if keys is not None and name not in keys.public]
+    if keys is not None and missing:
+        who = named(missing, range(len(missing)))
+        reporter.say(f"warning: {who} cannot join: {keys.folder / PUBLIC_LIST} has no such public key")
 
 
 def _forget_if_nothing_was_learned(spec: NodeSpec) -> None:

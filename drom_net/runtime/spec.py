@@ -61,6 +61,8 @@ class NodeSpec:
     """As in Neighborhood."""
     scales: tuple[float, ...] | None = None
     """Likewise."""
+    keys: str = ""
+    """The folder of key files, of which the node reads the list and its own secret key; empty for no keys."""
     summary: str = ""
     """A reducer on its own writes its summary here."""
     about: dict[str, str] = dataclasses.field(default_factory=dict)
