@@ -4,6 +4,7 @@ For each number of tasks m, passes are interleaved over the contestants:
 
 * blocking    the product's own peers (`python -m drom_net.runtime`), `exchange: blocking`, TCP on loopback
 * overlap     the same with `exchange: overlap`
+* curve       as overlap, with keys: every message encrypted, who says it checked
 * bare        the same pure functions on the same data, over a bare DEALER for each edge that moves the same bytes: a
               ready-made header frame, not packed and not read, and the raw vector
 * learner     as bare, but calls them through TaskLearner and Centre, which also record and chain what they do
@@ -71,6 +72,7 @@ def rounds(options: argparse.Namespace) -> list[dict[str, object]]:
                 contestants = {
                     "blocking": functools.partial(run_product, *of_ring, "blocking"),
                     "overlap": functools.partial(run_product, *of_ring, "overlap"),
+                    "curve": functools.partial(run_product, *of_ring, "overlap", keys=True),
                     "bare": functools.partial(run_bare, *of_ring, "bare"),
                     "learner": functools.partial(run_bare, *of_ring, "learner"),
                     "idle": functools.partial(run_bare, *of_ring, "idle"),
@@ -88,12 +90,18 @@ def members_of(task: int, num_tasks: int) -> tuple[int, ...]:
     return tuple(sorted((task, order[place - 1], order[(place + 1) % num_tasks])))
 
 
-def run_product(folder: Path, num_tasks: int, dim: int, tau: int, exchange: str, count: int) -> float:
+def run_product(
+    folder: Path, num_tasks: int, dim: int, tau: int, exchange: str, count: int, keys: bool = False
+) -> float:
     """drom_net's peers. Returns wall seconds from when the last one has met a neighbor, by its own clock."""
+    from drom_net.runtime.keys import create_keys
     from drom_net.runtime.spec import NodeSpec
 
     names = tuple(f"task-{task:02}" for task in range(num_tasks))
     common = common_fields(names, "drom-d", {"tau": tau, "exchange": exchange}, rounds=count, dim=dim)
+    if keys:
+        common["keys"] = str(folder / "keys")
+        create_keys(folder / "keys", names)
     endpoints = [f"tcp://127.0.0.1:{port}" for port in free_ports(num_tasks)]
     with tempfile.TemporaryDirectory(prefix="drom-ring-") as out:
         specs = [

@@ -3,6 +3,7 @@
 For each number of tasks m, passes are interleaved over the contestants:
 
 * drom_net    the product's own node processes (`python -m drom_net.runtime`), TCP on loopback
+* curve       the same with keys: every message encrypted, who says it checked
 * bare        the same pure functions on the same data, over a bare ROUTER and DEALERs that move the same bytes: a
               ready-made header frame, not packed and not read, and the raw vector
 * one frame   the same without the header frame
@@ -72,6 +73,7 @@ def rounds(options: argparse.Namespace) -> list[dict[str, object]]:
                 of_star = (make_examples(Path(name), num_tasks, dim, many), num_tasks, dim)
                 contestants = {
                     "drom_net": functools.partial(run_product, *of_star),
+                    "curve": functools.partial(run_product, *of_star, keys=True),
                     "bare": functools.partial(run_star, "bare", *of_star),
                     "one frame": functools.partial(run_star, "one", *of_star),
                     "idle": functools.partial(run_star, "idle", *of_star),
@@ -83,18 +85,22 @@ def rounds(options: argparse.Namespace) -> list[dict[str, object]]:
 
 
 def run_product(
-    folder: Path, num_tasks: int, dim: int, count: int, at_once: bool = False, **settings: Any
+    folder: Path, num_tasks: int, dim: int, count: int, at_once: bool = False, keys: bool = False, **settings: Any
 ) -> float:
     """drom_net's node processes. Returns wall seconds by the reducer's clock.
 
     Args:
         settings: Of the specs: timeouts, checkpoints.
     """
+    from drom_net.runtime.keys import create_keys
     from drom_net.runtime.spec import NodeSpec
 
     names = tuple(f"task-{task:02}" for task in range(num_tasks))
     common = common_fields(names, "drom", {}, rounds=count, dim=dim) | {"endpoint": free_endpoint()}
     common |= settings
+    if keys:
+        common["keys"] = str(folder / "keys")
+        create_keys(folder / "keys", ["reducer", *names])
     with tempfile.TemporaryDirectory(prefix="drom-star-") as out:
         reducer = NodeSpec(role="reducer", name="reducer", task=-1, out=f"{out}/reducer", **common)
         workers = [

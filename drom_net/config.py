@@ -24,7 +24,7 @@ from drom_net.algorithms import PARAMETERS, PRESETS
 from drom_net.data.public.places import DATA_FOLDER_VARIABLE
 from drom_net.data.settings import DATA_SECTIONS, NAME, FileData, StreamSettings
 from drom_net.errors import ConfigError, Problem, did_you_mean
-from drom_net.fields import REQUIRED, Choice, Endpoint, Endpoints, Flag, Integer, Setting, option, settings_of
+from drom_net.fields import REQUIRED, Choice, Endpoint, Endpoints, Flag, Integer, Setting, Text, option, settings_of
 from drom_net.protocol.settings import DEFAULT_CHECKPOINTS, WAIT, Checkpoints, Policy, Timeouts
 from drom_net.section import Section
 from drom_net.topology import GraphSchedule, TopologySettings, check_settings, make_schedule
@@ -83,6 +83,18 @@ class PeerSettings:
         return self.bind or self.endpoints
 
 
+@dataclass(frozen=True, slots=True)
+class SecuritySettings:
+    """Who may join, and that nobody else reads what is said."""
+
+    keys: str | None = option(
+        Text("the name of a folder"),
+        None,
+        doc="The folder of key files, relative to this file; `drom-net keys create` makes them. With it every "
+        "connection is encrypted, and only nodes with a listed key get in.",
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterConfig:
     """A checked configuration."""
@@ -114,6 +126,7 @@ class ClusterConfig:
     policy: Policy = WAIT
     checkpoint: Checkpoints = DEFAULT_CHECKPOINTS
     timeouts: Timeouts
+    security: SecuritySettings = SecuritySettings()
     path: Path = field(compare=False)
     """The file it came from."""
     base: Path = field(compare=False)
@@ -157,10 +170,10 @@ _DATASET = Setting(
     REQUIRED,
     "The kind of data; it may be left out where `files` is given.",
 )
-SECTIONS = ("algorithm", "topology", "data", "reducer", "peers", "policy", "checkpoint", "timeouts")
+SECTIONS = ("algorithm", "topology", "data", "reducer", "peers", "policy", "checkpoint", "timeouts", "security")
 TOP_LEVEL = (
     *("name", "algorithm", "topology", "data", "rounds", "seed", "allow_sharing_examples"),
-    *("restart", "reducer", "peers", "policy", "checkpoint", "timeouts"),
+    *("restart", "reducer", "peers", "policy", "checkpoint", "timeouts", "security"),
 )
 """All keys at the top, in the order in which they are written."""
 PEERS = ("drom-d",)
@@ -186,6 +199,7 @@ def _homes() -> Iterator[tuple[str, str, Collection[str]]]:
     yield "policy", "", settings_of(Policy)
     yield "checkpoint", "", settings_of(Checkpoints)
     yield "timeouts", "", settings_of(Timeouts)
+    yield "security", "", settings_of(SecuritySettings)
 
 
 # Loading ------------------------------------------------------------------------------------------
@@ -222,10 +236,12 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> ClusterConfig:
     checkpoint = _section(problems, "checkpoint", root.value.get("checkpoint"), settings_of(Checkpoints))
     timeouts = _section(problems, "timeouts", root.value.get("timeouts"), settings_of(Timeouts))
     _check_timeouts(timeouts)
+    security = _section(problems, "security", root.value.get("security"), settings_of(SecuritySettings))
     problems.raise_any()
 
     settings = DATA_SECTIONS[dataset](**data.values)
     base = path.absolute().parent
+    keys = None if security["keys"] is None else str(base / security["keys"])
     if topology is not None and topology.file is not None:
         topology = dataclasses.replace(topology, file=str(base / topology.file))
     if isinstance(settings, FileData):
@@ -241,6 +257,7 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> ClusterConfig:
         policy=Policy(**policy.values),
         checkpoint=Checkpoints(**checkpoint.values),
         timeouts=Timeouts(**timeouts.values),
+        security=SecuritySettings(keys=keys),
         path=path,
         base=base,
         **top.values,
@@ -596,6 +613,7 @@ def _explicit(config: ClusterConfig) -> dict[str, object]:
         "policy": _values(config.policy),
         "checkpoint": _values(config.checkpoint),
         "timeouts": _values(config.timeouts),
+        "security": _values(config.security),
     }
     foreign = foreign_sections(config.algorithm.name)
     return {key: value for key, value in written.items() if key not in foreign}

@@ -20,6 +20,7 @@ from drom_net.config import (
     ClusterConfig,
     PeerSettings,
     ReducerSettings,
+    SecuritySettings,
     algorithm_settings,
     data_settings,
     foreign_sections,
@@ -44,6 +45,7 @@ def json_schema() -> dict[str, Any]:
     top["policy"] = _optional_section(Policy)
     top["checkpoint"] = _optional_section(Checkpoints)
     top["timeouts"] = _optional_section(Timeouts)
+    top["security"] = _optional_section(SecuritySettings)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A cluster of drom_net",
@@ -125,6 +127,7 @@ def reference_tables() -> str:
     parts.append(_table("`policy`", inspect.getdoc(Policy) or "", settings_of(Policy)))
     parts.append(_table("`checkpoint`", inspect.getdoc(Checkpoints) or "", settings_of(Checkpoints)))
     parts.append(_table("`timeouts`", inspect.getdoc(Timeouts) or "", settings_of(Timeouts)))
+    parts.append(_table("`security`", inspect.getdoc(SecuritySettings) or "", settings_of(SecuritySettings)))
     return "\n".join(parts)
 
 

@@ -12,8 +12,8 @@ import pytest
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 CONTESTANTS = {
-    "star": ["drom_net", "bare", "one frame", "idle"],
-    "ring": ["blocking", "overlap", "bare", "learner", "idle"],
+    "star": ["drom_net", "curve", "bare", "one frame", "idle"],
+    "ring": ["blocking", "overlap", "curve", "bare", "learner", "idle"],
 }
 
 

@@ -24,7 +24,9 @@ from drom_net.data.prepare import make_stream
 from drom_net.data.settings import FileData
 from drom_net.errors import ConfigError, Problem, UsageError
 from drom_net.fields import Endpoint
+from drom_net.protocol.node import REDUCER
 from drom_net.rundir import node_folder, write_data_facts, write_environment
+from drom_net.runtime.keys import read_keyring
 from drom_net.runtime.process import SIGNALS
 from drom_net.runtime.spec import NodeSpec
 
@@ -54,7 +56,8 @@ def reducer(file: Path, bind: str | None, insecure: bool, log_format: str, metri
     listens = _endpoint("--bind", bind, listens=True) or config.reducer.listens_at
     if listens is None:
         raise _missing(config, "reducer.endpoint", "an address where the reducer and its workers meet")
-    options.require_loopback(listens, insecure=insecure)
+    options.require_loopback(listens, config, insecure=insecure)
+    _require_own_key(config, REDUCER)
     names = _roster_names(config)
     dim = known_dim(config.data, config.base)
     if dim is None:
@@ -89,6 +92,7 @@ def worker(
         raise _missing(config, "reducer.endpoint", "an address where the reducer and its workers meet")
     names = _roster_names(config)
     index = options.task_index(names, task)
+    _require_own_key(config, names[index])
     dataset = load_dataset(config.data, base=config.base, only=index)
     roster = Roster(names, dataset.dim, dataset.feature_digest)
     out = out or Path("runs") / config.name
@@ -126,7 +130,8 @@ def peer(
         raise _missing(config, key, "who talks to whom" if graph is None else "where each task's peer is reached")
     index = options.task_index(names, task)
     listens = _endpoint("--bind", bind, listens=True) or (config.peers.listens_at or endpoints)[index]
-    options.require_loopback(listens, insecure=insecure)
+    options.require_loopback(listens, config, insecure=insecure)
+    _require_own_key(config, names[index])
     dataset = load_dataset(config.data, base=config.base, only=index)
     roster = Roster(names, dataset.dim, dataset.feature_digest)
     out = out or Path("runs") / config.name
@@ -161,6 +166,16 @@ def _load_star(file: Path) -> ClusterConfig:
         raise UsageError(f"{file} describes peers without a reducer; start each with `drom-net peer`")
     warn_of_sharing(config)
     return config
+
+
+def _require_own_key(config: ClusterConfig, name: str) -> None:
+    """Before any data is read.
+
+    Raises:
+        ConfigError: A key file is missing or wrong.
+    """
+    if config.security.keys is not None:
+        read_keyring(Path(config.security.keys), name)
 
 
 def _endpoint(option: str, text: str | None, *, listens: bool) -> str | None:

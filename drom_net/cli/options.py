@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from drom_net.config import is_loopback
+from drom_net.cluster.plan import node_names
+from drom_net.config import ClusterConfig, is_loopback
 from drom_net.errors import UsageError
+from drom_net.runtime.keys import read_keyring
 from drom_net.runtime.metrics_page import require_prometheus
 from drom_net.runtime.reports import LOG_FORMATS
 
@@ -25,7 +28,7 @@ run_dir = click.argument("run_dir", type=click.Path(path_type=Path))
 
 
 insecure = click.option(
-    "--insecure", is_flag=True, help="Listen beyond this machine although nothing is encrypted or authenticated."
+    "--insecure", is_flag=True, help="Listen beyond this machine without keys: nothing is encrypted or authenticated."
 )
 log_format = click.option(
     "--log-format",
@@ -51,17 +54,30 @@ records_format = click.option(
 )
 
 
-def require_loopback(listens: str | None, *, insecure: bool) -> None:
-    """Refuse to listen where other machines reach us, unless that was asked for.
+def require_loopback(listens: str | None, config: ClusterConfig, *, insecure: bool) -> None:
+    """Refuse to listen where other machines reach us, unless there are keys or it was asked for.
 
     Raises:
         UsageError: The endpoint is not of this machine alone.
     """
-    if listens is not None and not insecure and not is_loopback(listens):
-        raise UsageError(
-            f"{listens} can be reached from other machines, and nothing is encrypted or authenticated; "
-            "--insecure allows it, in a network where you trust everybody"
-        )
+    if listens is None or insecure or config.security.keys is not None or is_loopback(listens):
+        return
+    raise UsageError(
+        f"{listens} can be reached from other machines, and without keys nothing is encrypted or authenticated; "
+        "with security.keys and `drom-net keys create` it is; --insecure does without, "
+        "in a network where you trust everybody"
+    )
+
+
+def require_keys(config: ClusterConfig, names: Sequence[str]) -> None:
+    """Where the configuration has keys, those of all nodes must be there.
+
+    Raises:
+        ConfigError: A file is missing or wrong.
+    """
+    if config.security.keys is not None:
+        for name in node_names(config, names):
+            read_keyring(Path(config.security.keys), name)
 
 
 def require_metrics(metrics: str, *, insecure: bool) -> None:
@@ -72,7 +88,10 @@ def require_metrics(metrics: str, *, insecure: bool) -> None:
     """
     if metrics:
         require_prometheus()
-        require_loopback(metrics, insecure=insecure)
+        if not insecure and not is_loopback(metrics):
+            raise UsageError(
+                f"--metrics {metrics} can be read from other machines, with or without keys; --insecure allows it"
+            )
 
 
 def _host_and_port(value: str) -> str:

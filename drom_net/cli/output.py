@@ -30,8 +30,9 @@ _LIVE_TASKS = 16
 
 def console(*, err: bool = False) -> Console:
     """Rich's console; in a pipe without colour, and wide enough that nothing is cut."""
-    found = Console(stderr=err, highlight=False)
-    return found if found.is_terminal else Console(stderr=err, highlight=False, width=200, no_color=True)
+    plain: dict[str, Any] = {"stderr": err, "highlight": False, "markup": False, "emoji": False}  # a text is a text
+    found = Console(**plain)
+    return found if found.is_terminal else Console(**plain, width=200, no_color=True)
 
 
 def percent(value: float | None) -> str:

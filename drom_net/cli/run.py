@@ -112,7 +112,8 @@ def run(
     if driver == "processes":
         warn_of_sharing(prepared.config)
         for listens in (prepared.config.reducer.listens_at, *(prepared.config.peers.listens_at or ())):
-            options.require_loopback(listens, insecure=insecure)
+            options.require_loopback(listens, prepared.config, insecure=insecure)
+        options.require_keys(prepared.config, prepared.roster.tasks)
         check_file_descriptors(prepared)
     out = out or free_run_directory(prepared.config.name)
     progress = choose_progress(as_json=as_json, quiet=quiet)
@@ -159,6 +160,7 @@ def check(file: Path, latency: float | None, round_s: float | None, overrides: t
     prepared = load_and_prepare(file, overrides)
     warn_of_paper_parameters(prepared.config)
     warn_of_sharing(prepared.config)
+    options.require_keys(prepared.config, prepared.roster.tasks)
     config, roster = prepared.config, prepared.roster
     costs = cost(config, roster, prepared.graph, last_rounds=prepared.last_rounds)
     counts = [stream.num_examples for stream in prepared.streams]

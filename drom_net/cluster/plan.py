@@ -18,6 +18,7 @@ from drom_net.errors import ConfigError, Problem
 from drom_net.neighborhood import Neighborhood, neighborhoods
 from drom_net.protocol.codec import encode
 from drom_net.protocol.messages import Pull, Push
+from drom_net.protocol.node import REDUCER
 from drom_net.runtime.spec import NodeSpec
 from drom_net.timeline import Lane, Rows, make_lanes, peer_words, star_words
 from drom_net.topology import Graph, GraphSchedule
@@ -77,6 +78,11 @@ def peer_graph(config: ClusterConfig, names: Sequence[str]) -> PeerGraph | None:
         raise ConfigError([Problem(f"{config.path}: algorithm.tau", expected, f"{len(tau)} numbers")])
     syncs = [algorithm_of(config, task).sync for task in range(len(names))]
     return PeerGraph(schedule, neighborhoods(schedule, syncs))
+
+
+def node_names(config: ClusterConfig, names: Sequence[str]) -> tuple[str, ...]:
+    """The names of all nodes: the reducer, where there is one, and the tasks."""
+    return tuple(names) if config.topology is not None else (REDUCER, *names)
 
 
 def parameters_of(config: ClusterConfig, task: int) -> Any:
@@ -207,6 +213,7 @@ def _common(
         "checkpoints": dataclasses.asdict(config.checkpoint),
         "spread_over": roster.spread_over(config),
         "pace_s": config.data.pace_s,
+        "keys": config.security.keys or "",
         "parent": parent,
         "about": about,
     }

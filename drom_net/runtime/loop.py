@@ -9,8 +9,8 @@ from typing import Protocol
 
 from drom_net.errors import RemoteError
 from drom_net.protocol.codec import Frames, decode, encode
-from drom_net.protocol.messages import Hello
-from drom_net.protocol.node import Event, Node, Refused
+from drom_net.protocol.messages import Hello, Message, Reject
+from drom_net.protocol.node import Event, Node, Refused, Warned
 
 _LOOK_EVERY_S = 0.25
 
@@ -24,6 +24,12 @@ class Transport(Protocol):
     def send(self, address: str, frames: Frames) -> None: ...
     def receive(self, timeout_s: float) -> tuple[str, list[bytes]] | None: ...
     def connection_changes(self) -> list[tuple[str, bool]]: ...
+    def take_warnings(self) -> list[str]: ...
+
+
+def let_all_pass(sender: str, message: Message) -> str:
+    """The gate where nobody has a key."""
+    return ""
 
 
 def drive(
@@ -35,6 +41,7 @@ def drive(
     on_event: Callable[[Event], None],
     look: Callable[[], bool],
     keep: Callable[[float], None] = lambda now: None,
+    gate: Callable[[str, Message], str] = let_all_pass,
 ) -> bool:
     """Run a node until it has finished.
 
@@ -44,6 +51,7 @@ def drive(
         look: Called several times a second, between two rounds; it saves records and tells how it goes. True
             ends the node.
         keep: Called with the time after every call on the node, before what it says is sent: sees to its snapshots.
+        gate: Why a sender may not say a message; empty when it may.
 
     Returns:
         Whether it finished by itself. Whatever the node raises goes through, after its last messages were sent.
@@ -58,7 +66,7 @@ def drive(
             if now >= look_at:  # also in a busy stretch, but not in each of its rounds
                 look_at = now + _LOOK_EVERY_S
                 # Before timers: who was suspended must not give up what has been connected again meanwhile.
-                _tell_connections(node, transport, now)
+                _tell_connections(node, transport, on_event, now)
                 if look():
                     node.stop()
                     return False
@@ -86,18 +94,25 @@ def drive(
             except RemoteError as error:
                 on_event(Refused(sender, str(error)))
                 continue
+            if why_not := gate(sender, message):
+                on_event(Refused(sender, why_not))
+                if isinstance(message, Hello):
+                    transport.send(sender, encode(Reject(why_not)))
+                continue
             if isinstance(message, Hello):
                 # It may come from who takes the place of another: that one's connection was lost before.
-                _tell_connections(node, transport, now)
+                _tell_connections(node, transport, on_event, now)
             node.receive(sender, message, now)
             due = -math.inf
     finally:
         flush(node, transport, on_event)
 
 
-def _tell_connections(node: Node, transport: Transport, now: float) -> None:
+def _tell_connections(node: Node, transport: Transport, on_event: Callable[[Event], None], now: float) -> None:
     for address, connected in transport.connection_changes():
         node.on_connection(address, connected, now)
+    for text in transport.take_warnings():
+        on_event(Warned(text))
 
 
 def flush(node: Node, transport: Transport, on_event: Callable[[Event], None]) -> None:

@@ -9,23 +9,26 @@ import secrets
 import shutil
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
 from drom_net.data.stream import TaskStream
-from drom_net.errors import DromNetError
+from drom_net.errors import ClusterError, DromNetError, RejectedError
 from drom_net.learning import TaskResult
-from drom_net.protocol.node import TIMES_DTYPE, Ended
-from drom_net.protocol.peer import Peer, address_of
+from drom_net.protocol.messages import Message
+from drom_net.protocol.node import REDUCER, TIMES_DTYPE, Ended, named
+from drom_net.protocol.peer import Peer, PeerState, address_of
 from drom_net.protocol.reducer import Reducer
-from drom_net.protocol.worker import Worker
+from drom_net.protocol.worker import Worker, WorkerState
 from drom_net.records import run_digest
 from drom_net.runtime.build import Life, build_peer, build_reducer, build_worker
 from drom_net.runtime.checkpoint import CheckpointFolder, Writer, cut_back, encode_snapshot, snapshot_classes
-from drom_net.runtime.loop import Transport, drive, flush
+from drom_net.runtime.curve import key_gate
+from drom_net.runtime.keys import PUBLIC_LIST, Keyring, read_keyring
+from drom_net.runtime.loop import drive, flush, let_all_pass
 from drom_net.runtime.metrics_page import serve_counts
 from drom_net.runtime.reports import Reporter, reporter_of
 from drom_net.runtime.spec import NodeSpec
@@ -176,7 +179,14 @@ def _run_worker(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkpo
     worker = build_worker(spec, stream, life)
     started = time.monotonic()
     with (
-        DealerTransport(spec.endpoint, spec.name, dim=spec.dim, timeouts=spec.build_timeouts()) as transport,
+        DealerTransport(
+            spec.endpoint,
+            spec.name,
+            dim=spec.dim,
+            max_vectors=worker.max_vectors,
+            timeouts=spec.build_timeouts(),
+            keys=_read_keys(spec, [REDUCER]),
+        ) as transport,
         contextlib.ExitStack() as files,
     ):
         if not spec.parent:
@@ -204,16 +214,26 @@ def _run_peer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkpoin
     stream = TaskStream.load(Path(spec.examples), spread_over=spec.spread_over)
     peer = build_peer(spec, stream, life)
     folder.adopt(peer.run_id)
+    neighbors = peer.neighborhood.neighbors
+    keys = _read_keys(spec, [spec.tasks[task] for task in neighbors if task < spec.task])
+    _warn_of_missing_keys(keys, [spec.tasks[task] for task in neighbors if task > spec.task], reporter)
     started = time.monotonic()
     with (
-        RouterTransport(spec.endpoint, dim=spec.dim, timeouts=spec.build_timeouts(), name=spec.name) as transport,
+        RouterTransport(
+            spec.endpoint,
+            dim=spec.dim,
+            max_vectors=peer.max_vectors,
+            timeouts=spec.build_timeouts(),
+            name=spec.name,
+            members=spec.tasks,
+            keys=keys,
+        ) as transport,
         contextlib.ExitStack() as files,
     ):
         transport.is_member = lambda address: peer.task_at(address) is not None
-        neighbors = peer.neighborhood.neighbors
         for task in neighbors:
             if task < spec.task:
-                transport.connect(address_of(task), spec.neighbor_endpoints[str(task)])
+                transport.connect(address_of(task), spec.neighbor_endpoints[str(task)], spec.tasks[task])
         if not spec.parent:
             text = f"listening on {transport.endpoint}, for {len(neighbors)} neighbors"
             reporter.note(text, "listening", endpoint=transport.endpoint)
@@ -241,6 +261,8 @@ def _run_peer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkpoin
         seconds,
         run_id=peer.run_id,
         central_chain=peer.central_chain.hex(),
+        refused_handshakes=transport.refused_handshakes,
+        closed_strangers=transport.closed_strangers,
         members=peer.neighborhood.everybody,
     )
     if error is not None:
@@ -319,8 +341,17 @@ def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkp
     run_id = folder.run_id or secrets.token_hex(8)
     folder.adopt(run_id)
     reducer = build_reducer(spec, run_id, life)
+    keys = _read_keys(spec, [])
+    _warn_of_missing_keys(keys, spec.tasks, reporter)
     with (
-        RouterTransport(spec.endpoint, dim=spec.dim, timeouts=spec.build_timeouts()) as transport,
+        RouterTransport(
+            spec.endpoint,
+            dim=spec.dim,
+            max_vectors=reducer.max_vectors,
+            timeouts=spec.build_timeouts(),
+            members=spec.tasks,
+            keys=keys,
+        ) as transport,
         contextlib.ExitStack() as files,
     ):
         transport.is_member = lambda address: reducer.task_at(address) is not None
@@ -348,6 +379,8 @@ def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkp
             "chain": reducer.central_chain.hex(),
             "seconds": seconds,
             "refused": teller.refused,
+            "refused_handshakes": transport.refused_handshakes,
+            "closed_strangers": transport.closed_strangers,
             "run_id": run_id,
         },
     )
@@ -376,9 +409,23 @@ def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkp
 
 
 def _drive(
-    node: Worker | Reducer | Peer, transport: Transport, teller: _Teller, folder: CheckpointFolder, *, dim: int
+    node: Worker | Reducer | Peer,
+    transport: DealerTransport | RouterTransport,
+    teller: _Teller,
+    folder: CheckpointFolder,
+    *,
+    dim: int,
 ) -> tuple[bool, DromNetError | OSError | None]:
     """(whether the node finished by itself, the error that ended it): what was learned is not lost with it."""
+
+    def look() -> bool:
+        if transport.rejected_by and node.state in (WorkerState.JOINING, PeerState.JOINING):
+            raise RejectedError(transport.trouble)
+        return teller.look()
+
+    gate: Callable[[str, Message], str] = let_all_pass
+    if transport.has_keys and not isinstance(node, Worker):  # a worker speaks to the reducer's key and to no other
+        gate = key_gate(node, lambda: transport.speaker)
     teller.watch(node, transport)
     with np.errstate(over="ignore", invalid="ignore"):  # one clear error tells of divergence, not NumPy's warnings
         try:
@@ -389,14 +436,42 @@ def _drive(
                     dim=dim,
                     max_vectors=node.max_vectors,
                     on_event=teller.on_event,
-                    look=teller.look,
+                    look=look,
                     keep=disk.keep,
+                    gate=gate,
                 )
             return finished, None
         except (DromNetError, OSError) as error:
             node.stop()
             flush(node, transport, teller.on_event)  # a reducer tells the workers
+            if isinstance(error, ClusterError) and transport.trouble:
+                said = str(error).removesuffix("; is it running, and is the address right?")
+                error = ClusterError(f"{said}; {transport.trouble}")
             return False, error
+
+
+def _read_keys(spec: NodeSpec, needed: Sequence[str]) -> Keyring | None:
+    """The node's keys, where its cluster has any.
+
+    Args:
+        needed: Whom it connects to: without their public keys it cannot.
+
+    Raises:
+        ConfigError: A file is missing or wrong.
+    """
+    if not spec.keys:
+        return None
+    keys = read_keyring(Path(spec.keys), spec.name)
+    keys.require(needed)
+    return keys
+
+
+def _warn_of_missing_keys(keys: Keyring | None, joining: Sequence[str], reporter: Reporter) -> None:
+    missing = [name for name in joining if keys is not None and name not in keys.public]
+    if keys is not None and missing:
+        who = named(missing, range(len(missing)))
+        text = f"warning: {who} cannot join: {keys.folder / PUBLIC_LIST} has no such public key"
+        reporter.say(text, "key_missing", names=missing)
 
 
 def _forget_if_nothing_was_learned(spec: NodeSpec) -> None:

@@ -65,6 +65,8 @@ class NodeSpec:
     """As protocol.settings.Policy."""
     checkpoints: dict[str, Any] = dataclasses.field(default_factory=dict)
     """As protocol.settings.Checkpoints."""
+    keys: str = ""
+    """The folder of key files, of which the node reads the list and its own secret key; empty for no keys."""
     summary: str = ""
     """A reducer on its own writes its summary here."""
     log_format: str = "text"

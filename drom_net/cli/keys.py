@@ -1,0 +1,106 @@
+"""drom-net keys: the pairs of keys by which the nodes of a cluster know each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from drom_net.cli import options
+from drom_net.cli.output import count_of, print_json, print_table
+from drom_net.cluster.plan import node_names
+from drom_net.config import ClusterConfig, load_config
+from drom_net.data.datasets import task_names
+from drom_net.errors import ConfigError, Problem
+from drom_net.runtime.keys import PUBLIC_LIST, create_keys, read_public_keys, secret_file
+
+
+@click.group()
+def keys() -> None:
+    """Make and show the keys with which nodes encrypt, and know each other.
+
+    A file turns them on by one line, security: {keys: FOLDER}. Then every connection is encrypted, only nodes with a
+    key in FOLDER/public.keys get in, and the key decides which node one is. Every host gets FOLDER/public.keys, and
+    FOLDER/NAME.secret of its own node only.
+    """
+
+
+@keys.command()
+@options.config_file
+@click.option(
+    "--task",
+    "-k",
+    "tasks",
+    multiple=True,
+    help="Only for this task: its number from 0 or its name; or reducer. May be repeated.",
+)
+@options.as_json
+def create(file: Path, tasks: tuple[str, ...], as_json: bool) -> None:
+    """Make a pair of keys for each node of FILE's cluster that is not in the list yet. Nothing is overwritten.
+
+    To give a node a new key remove its line from public.keys and its .secret file, call this again, and bring the new
+    list to all hosts. To shut a node out remove its line everywhere; it holds from each node's next start on.
+
+    \b
+    Examples:
+      drom-net keys create cluster.yaml
+      drom-net keys create cluster.yaml --task north
+    """
+    config = load_config(file)
+    folder = _folder(config)
+    names = task_names(config.data, config.base)
+    everybody = node_names(config, names)
+    wanted = [task if task in everybody else names[options.task_index(names, task)] for task in tasks]
+    made = create_keys(folder, list(dict.fromkeys(wanted)) or everybody)
+    if as_json:
+        print_json(_facts(folder) | {"created": made})
+        return
+    if not made:
+        click.echo(f"nothing to make: {count_of(len(wanted or everybody), 'node')} of {len(everybody)} in the list")
+        return
+    _print(folder, made)
+    click.echo(f"\n{folder / PUBLIC_LIST}  for every host; nothing in it is secret")
+    for name in made if len(made) == 1 else ["NAME"]:
+        click.echo(f"{secret_file(folder, name)}  for the host of {name} alone, readable by its owner alone (mode 600)")
+
+
+@keys.command()
+@click.argument("file_or_folder", type=click.Path(path_type=Path), metavar="FILE|FOLDER", envvar="DROM_NET_CONFIG")
+@options.as_json
+def show(file_or_folder: Path, as_json: bool) -> None:
+    """Print who may join, and by which public key. Secret keys are never shown.
+
+    \b
+    Example:
+      drom-net keys show cluster.yaml
+    """
+    folder = file_or_folder if file_or_folder.is_dir() else _folder(load_config(file_or_folder))
+    if as_json:
+        print_json(_facts(folder))
+        return
+    _print(folder, list(read_public_keys(folder)))
+
+
+def _folder(config: ClusterConfig) -> Path:
+    if config.security.keys is None:
+        hint = "such as security: {keys: keys}"
+        raise ConfigError([Problem(f"{config.path}: security.keys", "the folder of the keys", "nothing", hint)])
+    return Path(config.security.keys)
+
+
+def _facts(folder: Path) -> dict[str, object]:
+    public = read_public_keys(folder)
+    nodes = [
+        {"name": name, "public_key": key.decode(), "secret_is_here": secret_file(folder, name).exists()}
+        for name, key in public.items()
+    ]
+    return {"folder": str(folder), "list": str(folder / PUBLIC_LIST), "nodes": nodes}
+
+
+def _print(folder: Path, names: list[str]) -> None:
+    public = read_public_keys(folder)
+    rows = [
+        (name, public[name].decode(), secret.name if (secret := secret_file(folder, name)).exists() else "not here")
+        for name in names
+    ]
+    print_table(["node", "public key", "secret key"], rows, left=3)
