@@ -36,7 +36,7 @@ from drom_net.protocol.reducer import Reducer
 from drom_net.protocol.worker import Worker
 from drom_net.records import run_digest
 from drom_net.runtime.build import Life, build_peer, build_reducer, build_worker
-from drom_net.runtime.checkpoint import CheckpointFolder, Writer, cut_back, encode_snapshot, snapshot_classes
+from drom_net.runtime.checkpoint import CheckpointFolder, Writer, cut_back, encode_snapshot, naming, snapshot_classes
 from drom_net.runtime.loop import Transport, drive, flush
 from drom_net.runtime.reports import JsonReporter, Reporter, TextReporter
 from drom_net.runtime.spec import NodeSpec
@@ -85,7 +85,7 @@ def run_node(spec: NodeSpec) -> int:
             incarnation, _ = folder.begin(spec.run_id)
             (Path(spec.out) / "result.json").unlink(missing_ok=True)  # what an interrupted life has left
             run = {"worker": _run_worker, "peer": _run_peer, "reducer": _run_reducer}[spec.role]
-            run(spec, reporter, stop, folder, _life(spec, folder, reporter))
+            finished = run(spec, reporter, stop, folder, _life(spec, folder, reporter))
     except DromNetError as error:
         reporter.fail(str(error))
         if incarnation == 1:
@@ -97,7 +97,7 @@ def run_node(spec: NodeSpec) -> int:
     finally:
         for gone in (*spec.remove, *(spec.remove_if_orphaned if stop.orphaned else ())):
             shutil.rmtree(gone, ignore_errors=True)
-    return stop.exit_code
+    return 0 if finished else stop.exit_code
 
 
 def _life(spec: NodeSpec, folder: CheckpointFolder, reporter: Reporter) -> Life:
@@ -128,8 +128,16 @@ def _rows_of(
         if life.snapshot is not None:
             t = life.snapshot["round"]
             cut_back(path, types, t, expect_round=t if name == "records" and t else None)
-        saved.append((files.enter_context(path.open("wb" if life.snapshot is None else "ab")), takes[name]))
+        file = path.open("wb" if life.snapshot is None else "ab")
+        files.callback(_close, file)
+        saved.append((file, takes[name]))
     return saved
+
+
+def _close(file: IO[bytes]) -> None:
+    """It may still have to write something, and the disk may be full."""
+    with naming(file.name):
+        file.close()
 
 
 class _Disk:
@@ -172,7 +180,7 @@ class _Disk:
         self._node.snapshot_kept(now)
 
 
-def _run_worker(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: CheckpointFolder, life: Life) -> None:
+def _run_worker(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: CheckpointFolder, life: Life) -> bool:
     out = Path(spec.out)
     stream = TaskStream.load(Path(spec.examples), spread_over=spec.spread_over)
     worker = build_worker(spec, stream, life)
@@ -199,9 +207,10 @@ def _run_worker(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkpo
         raise error
     reporter.progress(**_worker_figures(worker))
     reporter.note(("finished" if finished else "stopped") + f" after round {worker.round}; results in {out}")
+    return finished
 
 
-def _run_peer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: CheckpointFolder, life: Life) -> None:
+def _run_peer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: CheckpointFolder, life: Life) -> bool:
     out = Path(spec.out)
     stream = TaskStream.load(Path(spec.examples), spread_over=spec.spread_over)
     peer = build_peer(spec, stream, life)
@@ -248,6 +257,7 @@ def _run_peer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkpoin
         raise error
     reporter.progress(**_worker_figures(peer))
     reporter.note(("finished" if finished else "stopped") + f" after round {peer.round}; results in {out}")
+    return finished
 
 
 def _wall(node: Worker | Peer) -> Callable[[], bytes]:
@@ -310,7 +320,7 @@ def write_result_of_lost(spec: NodeSpec) -> None:
     _write_task_result(spec, node.result, False, node.round, (0, 0), 0.0, **more)
 
 
-def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: CheckpointFolder, life: Life) -> None:
+def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: CheckpointFolder, life: Life) -> bool:
     out = Path(spec.out)
     run_id = folder.run_id or secrets.token_hex(8)
     folder.adopt(run_id)
@@ -361,6 +371,7 @@ def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkp
             f"finished: {summary['rounds']} rounds, error rate {100 * summary['error_rate']:.2f} %, "
             f"digest {summary['digest']}; summary in {spec.summary}"
         )
+    return finished
 
 
 def _drive(
@@ -448,7 +459,7 @@ class _Teller:
         self._names = names
         self._expected = expected
         self._on_joined_first = on_joined
-        self._joined = 0
+        self._joined: set[int] = set()
         self._next_report = 0.0
 
     @property
@@ -460,7 +471,8 @@ class _Teller:
         news = False
         for file, take in self._saved:
             rows = take()
-            file.write(rows)
+            with naming(file.name):
+                file.write(rows)
             news = news or bool(rows)
         return news
 
@@ -499,12 +511,14 @@ class _Teller:
                 self._reporter.say(f"warning: {text}")
 
     def _on_joined(self, task: int) -> None:
-        self._joined += 1
-        if self._joined == 1:
+        again = task in self._joined
+        self._joined.add(task)
+        if len(self._joined) == 1 and not again:
+            self.first_joined_at = time.monotonic()
             self._on_joined_first()
         if not self._names:
             self._reporter.note("joined")
-            return
-        if self._joined == 1:
-            self.first_joined_at = time.monotonic()
-        self._reporter.note(f"{self._names[task]} joined ({self._joined} of {self._expected})")
+        elif again:
+            self._reporter.say(f"{self._names[task]} was started again, and has joined")
+        else:
+            self._reporter.note(f"{self._names[task]} joined ({len(self._joined)} of {self._expected})")

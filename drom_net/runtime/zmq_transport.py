@@ -32,6 +32,7 @@ _LINGER_MS = 1000  # long enough for the last messages on a loaded host, short e
 _RECONNECT_MS = 50
 _RECONNECT_MAX_MS = 250  # also what a start costs where one connects before the other listens
 _HEARTBEATS_MISSED = 3
+"""So many heartbeats without a sign of the other side are a lost connection."""
 _NO_FD = -1
 _SNDMORE, _NOBLOCK = int(zmq.SNDMORE), int(zmq.NOBLOCK)
 """As plain integers: combining members of an enumeration costs as much as sending a frame."""
@@ -52,7 +53,11 @@ class _Transport:
         self._socket.setsockopt(zmq.RECONNECT_IVL_MAX, _RECONNECT_MAX_MS)
         heartbeat_ms = max(1, round(timeouts.heartbeat_s * 1000))
         self._socket.setsockopt(zmq.HEARTBEAT_IVL, heartbeat_ms)
-        self._socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, _HEARTBEATS_MISSED * heartbeat_ms)
+        # It runs from the first question that is not answered, which is asked up to a heartbeat after the last sign.
+        self._socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, (_HEARTBEATS_MISSED - 1) * heartbeat_ms)
+        # TCP would go on for minutes, ever more rarely, with an address where nobody is: begun anew the name is looked
+        # up again, for the other side may be elsewhere now.
+        self._socket.setsockopt(zmq.CONNECT_TIMEOUT, _HEARTBEATS_MISSED * heartbeat_ms)
         self._socket.setsockopt(zmq.TCP_KEEPALIVE, 1)
         self._monitor = self._socket.get_monitor_socket(
             zmq.EVENT_ACCEPTED | zmq.EVENT_CONNECTED | zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
