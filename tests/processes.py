@@ -7,8 +7,10 @@ import select
 import signal
 import subprocess
 import sys
+import threading
+import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -25,6 +27,12 @@ class Family:
         self.folder = folder
         self._mark = f"DROM_NET_TEST_MARK={uuid.uuid4().hex}"
         self._started: list[subprocess.Popen[str]] = []
+        self._told: list[Told] = []
+
+    def watch(self, process: subprocess.Popen[str]) -> Told:
+        """From now on read what it says on standard error, as it comes."""
+        self._told.append(Told(process))
+        return self._told[-1]
 
     def start(
         self, *arguments: str, environment: dict[str, str] | None = None, before: Sequence[str] = ()
@@ -84,6 +92,9 @@ class Family:
             kill(number)
         for process in self._started:
             process.wait(timeout=DEADLINE_S)
+        for told in self._told:
+            told.join()
+        for process in self._started:
             for pipe in (process.stdout, process.stderr):
                 if pipe is not None:
                     pipe.close()
@@ -113,3 +124,65 @@ def read_until(process: subprocess.Popen[str], word: str) -> str:
         if word in line:
             return line
     raise AssertionError(f"{word!r} was never said, but: {''.join(read)}")
+
+
+class Told:
+    """What a process says on standard error: each line with the time at which it was read, on the monotonic clock."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+        self._lines: list[tuple[float, str]] = []
+        self._ended = False
+        self._news = threading.Condition()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    @property
+    def text(self) -> str:
+        with self._news:
+            return "".join(line for _, line in self._lines)
+
+    def all_of_it(self) -> str:
+        """What it has said in all, once it has ended."""
+        self.join()
+        return self.text
+
+    def when(self, *words: str, since: float = 0.0, deadline_s: float = DEADLINE_S) -> float:
+        """When it first said a line with all of these words in it, not before `since`: waits for that."""
+        give_up_at = time.monotonic() + deadline_s
+        seen = 0
+        with self._news:
+            while True:
+                for at, line in self._lines[seen:]:
+                    if at >= since and all(word in line for word in words):
+                        return at
+                seen = len(self._lines)
+                left = give_up_at - time.monotonic()
+                if self._ended or left <= 0:
+                    how = "ended" if self._ended else "was waited for"
+                    said = "".join(line for _, line in self._lines)
+                    raise AssertionError(f"it {how} and has not said {' .. '.join(words)!r}, but:\n{said}")
+                self._news.wait(left)
+
+    def join(self) -> None:
+        self._reader.join(DEADLINE_S)
+        assert not self._reader.is_alive(), "somebody still holds its standard error"
+
+    def _read(self) -> None:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            with self._news:
+                self._lines.append((time.monotonic(), line))
+                self._news.notify_all()
+        with self._news:
+            self._ended = True
+            self._news.notify_all()
+
+
+def wait_until(condition: Callable[[], object], what: str, *, deadline_s: float = DEADLINE_S) -> None:
+    """Wait for something that nobody tells of, such as a file; fails at the deadline."""
+    give_up_at = time.monotonic() + deadline_s
+    never = threading.Event()
+    while not condition():
+        assert time.monotonic() < give_up_at, f"{what}: not within {deadline_s:g} s"
+        never.wait(0.01)  # between two looks

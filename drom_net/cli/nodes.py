@@ -26,6 +26,7 @@ from drom_net.errors import ConfigError, Problem, UsageError
 from drom_net.fields import Endpoint
 from drom_net.protocol.node import REDUCER
 from drom_net.rundir import node_folder, write_data_facts, write_environment
+from drom_net.runtime.checkpoint import CheckpointFolder
 from drom_net.runtime.keys import read_keyring
 from drom_net.runtime.process import SIGNALS
 from drom_net.runtime.spec import NodeSpec
@@ -154,7 +155,7 @@ def _prepare_examples(spec: NodeSpec, config: ClusterConfig, dataset: Dataset, r
         dataset.tasks[0], config.data, seed=config.seed, index=spec.task, spread_over=roster.spread_over(config)
     )
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # from here on the node itself cleans up
-    _claim(Path(spec.out))
+    _claim(spec)
     shutil.rmtree(spec.examples, ignore_errors=True)  # of an earlier start
     stream.save(Path(spec.examples))
     write_data_facts(Path(spec.out), dataset)
@@ -216,9 +217,14 @@ def _specs(config: ClusterConfig, roster: Roster, out: Path, *, endpoint: str) -
     )
 
 
-def _claim(folder: Path) -> None:
-    """Make the node's own folder, or go on in one whose node has not come to its end; what another run has left there
-    is never touched."""
+_PREPARED = {"config.yaml", "data.json", "environment.json", "examples", "lock", "spec.json"}
+"""What is in a node's folder before the node has begun."""
+
+
+def _claim(spec: NodeSpec) -> None:
+    """Make the node's own folder, or go on in one whose node has not come to its end; what another run has left there,
+    or a node that runs there, is never touched."""
+    folder = Path(spec.out)
     out = folder.parent.parent
     if (out / "summary.json").exists() or (out / "model.npz").exists():
         raise UsageError(f"{out} has the result of a run, which is not overwritten; choose another --out, or remove it")
@@ -226,15 +232,19 @@ def _claim(folder: Path) -> None:
         folder.mkdir(parents=True)
     except FileExistsError:
         if _is_unfinished(folder):
+            CheckpointFolder(folder, node=spec.name, config_digest=spec.config_digest).close()  # nobody is in it
             return
         raise UsageError(
             f"{folder} exists already and is not overwritten; choose another --out, or remove it"
         ) from None
+    except OSError as error:
+        raise UsageError(f"cannot make the folder {folder}: {error.strerror}") from None
 
 
 def _is_unfinished(folder: Path) -> bool:
-    """Whether a node has begun there and has not come to its end."""
-    if not (folder / "life.json").exists():
+    """Whether a node has begun there, or was just about to, and has not come to its end."""
+    there = {entry.name.removesuffix(".part") for entry in folder.iterdir()}
+    if not ("life.json" in there or there <= _PREPARED):
         return False
     try:
         return json.loads((folder / "result.json").read_text())["finished"] is not True
@@ -248,7 +258,7 @@ def _become(spec: NodeSpec, config: ClusterConfig) -> None:
     """Turn this process into the node: all that was needed to read FILE and data is let go of."""
     folder = Path(spec.out)
     if spec.role == "reducer":
-        _claim(folder)
+        _claim(spec)
     (folder / "config.yaml").write_text(to_yaml(config))
     write_environment(folder / "environment.json", blas=blas_kernel())
     path = folder / "spec.json"

@@ -88,10 +88,10 @@ def run(
     conditions = (conditions or Conditions()) if driver == "simulation" else None
     if driver == "processes":
         check_sharing(prepared.config)
-    if not resume:
-        begin_run_directory(prepared, out, conditions)
-    progress.start(prepared.roster.tasks, prepared.rounds)
     with Interruption() as interruption:
+        if not resume:
+            begin_run_directory(prepared, out, conditions)
+        progress.start(prepared.roster.tasks, prepared.rounds)
         if conditions is not None:
             tasks, centrals = _run_as_simulation(prepared, conditions, progress, interruption)
         elif driver == "reference":
@@ -107,7 +107,7 @@ def run(
     del tasks, centrals  # their records are mapped, and not every file system lets go of mapped files
     if summary["status"] == "finished" or driver != "processes":  # else it may be resumed
         shutil.rmtree(out / NODES, ignore_errors=True)
-    return summary, interruption.exit_code
+    return summary, 0 if summary["status"] == "finished" else interruption.exit_code
 
 
 def begin_run_directory(prepared: Prepared, out: Path, conditions: Conditions | None = None) -> None:
@@ -209,14 +209,17 @@ def run_loop(
 
 
 def require_resumable(out: Path) -> str:
-    """The id of a run of processes that did not come to its end.
+    """The id of a run of processes that did not come to its end; empty where it ended before it had any.
 
     Raises:
         UsageError: There is none in this directory, or some of its processes still run.
     """
     paths = sorted((out / NODES).glob("*/spec.json"))
-    if not (out / "config.yaml").exists() or not paths:
-        done = (out / "summary.json").exists()
+    begun = (out / "config.yaml").exists()
+    done = (out / "summary.json").exists()
+    if begun and not paths and not done and not (out / SIMULATION).exists():
+        return ""
+    if not begun or not paths:
         raise UsageError(
             f"{out} is the directory of a run that has finished"
             if done
@@ -248,7 +251,7 @@ def _run_as_processes(
     with ExitStack() as cleanup:
         copies = tuple(f"{node_folder(out, name)}/examples" for name in names)
         common: dict[str, Any] = {
-            "run_id": require_resumable(out) if resume else secrets.token_hex(8),
+            "run_id": (require_resumable(out) if resume else "") or secrets.token_hex(8),
             "parent": os.getpid(),
             "folder_of": {name: str(node_folder(out, name)) for name in ("reducer", *names)},
         }

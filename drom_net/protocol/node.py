@@ -307,6 +307,14 @@ def named(names: Sequence[str], tasks: Iterable[int]) -> str:
     return f"{shown} and {len(wanted) - 5} more" if len(wanted) > 5 else shown
 
 
+def earlier_start(name: str, known: int, its: int) -> str:
+    """Why a node may not take its own place again: it has come without what it had."""
+    return (
+        f"{name} was here in its start {known}, and this is its start {its}: "
+        "it can go on only in the folder that it had, or with a copy of that"
+    )
+
+
 class Asking:
     """The times at which a waiting node asks again: after `first` seconds, then doubling up to `cap`."""
 

@@ -55,6 +55,7 @@ from drom_net.protocol.node import (
     Tray,
     Warned,
     at_once,
+    earlier_start,
     named,
 )
 from drom_net.protocol.settings import WAIT, Checkpoints, Policy, Timeouts
@@ -492,7 +493,9 @@ class Peer(Tray):
             reason = f"it has joined as {self.names[self._task_at[sender]]} already"
         who = None
         if not reason and neighbor is not None and neighbor.address != sender:  # else it was said long ago, or again
-            if self._is_earlier(hello, neighbor):
+            if self._is_earlier(hello, neighbor) and neighbor.down:
+                reason = earlier_start(self.names[hello.task], neighbor.incarnation, hello.incarnation)
+            elif self._is_earlier(hello, neighbor):
                 reason = f"{self.names[hello.task]} is already here"
             elif (who := self._started_anew(hello)) is not None:
                 reason = (
@@ -515,6 +518,7 @@ class Peer(Tray):
             return
         if neighbor.address not in ("", sender):  # the connection of an earlier incarnation
             del self._task_at[neighbor.address]
+            neighbor.joined = False
             neighbor.give_up_at = math.inf
             self._first_lost_at = min(entry.give_up_at for entry in self._neighbors.values())
         neighbor.address, neighbor.incarnation, neighbor.down = sender, hello.incarnation, False

@@ -45,6 +45,7 @@ from drom_net.protocol.node import (
     Stalled,
     Tray,
     Warned,
+    earlier_start,
     named,
 )
 from drom_net.protocol.settings import WAIT, Checkpoints, Policy, Timeouts
@@ -151,6 +152,10 @@ class Reducer(Tray):
         self._behind_until = self._behind_from = 0
         """Rounds that it makes up for after a crash."""
         self._deadline = math.inf
+        self._leave_at = math.inf
+        """Until then those that had ended before a crash may ask again for the answer to their goodbye."""
+        self._unsure: set[int] = set()
+        """Those of them that have not asked."""
         self._rival_at = math.inf
         self._question = 0
         self._owed: list[int] = []
@@ -203,8 +208,10 @@ class Reducer(Tray):
         self._keeper.start(now)
         self._join_by = now + self._timeouts.join_s
         self._open_round(self._round.number, now)
-        if any(member.ended is not None for member in self._members):
-            self._finish_if_all_are_done(now)
+        if self._unsure:
+            self._leave_at = now + self._timeouts.linger_s
+        if not self._not_joined():
+            self._join_by = math.inf
 
     def receive(self, sender: str, message: Message, now: float) -> None:
         if isinstance(message, Hello) and message.answers:
@@ -233,6 +240,10 @@ class Reducer(Tray):
     def on_timer(self, now: float) -> None:
         if now >= self._rival_at:
             self._let_rivals_in(now)
+        if now >= self._leave_at:
+            self._leave_at = math.inf
+            self._unsure.clear()
+            self._finish_if_all_are_done(now)
         if now >= self._join_by and self._lost_all:
             self._give_up(self._lost_all)
         if now >= self._join_by:
@@ -260,7 +271,8 @@ class Reducer(Tray):
         pass
 
     def next_timer(self) -> float:
-        return min(self._join_by, self._stall.due, self._deadline, self._rival_at, *self._lost.values())
+        waits = (self._join_by, self._stall.due, self._deadline, self._leave_at, self._rival_at)
+        return min(*waits, *self._lost.values())
 
     def on_connection(self, address: str, connected: bool, now: float) -> None:
         task = self._task_at.get(address)
@@ -334,6 +346,7 @@ class Reducer(Tray):
             member.durable = member.durable_before = durable
             member.ended = ended
             member.confirmed = ended is not None
+        self._unsure = {task for task, member in enumerate(self._members) if member.confirmed}
 
     # Joining
 
@@ -423,6 +436,8 @@ class Reducer(Tray):
             earlier = hello.incarnation <= member.incarnation and (not self._policy.proceeds or not member.down)
         else:
             earlier = not member.down
+        if earlier and member.down:
+            return earlier_start(name, member.incarnation, hello.incarnation), None
         if earlier:
             return f"{name} is already here", None
         if member.address != sender and (who := self._started_anew(hello)):  # else it was said long ago, or again
@@ -627,6 +642,7 @@ class Reducer(Tray):
 
     def _confirm(self, task: int) -> None:
         self._members[task].confirmed = True
+        self._unsure.discard(task)
         self._outbox.append(Envelope(self._members[task].address, Farewell()))
 
     def _finish_if_all_are_done(self, now: float) -> None:
@@ -634,7 +650,7 @@ class Reducer(Tray):
             gone = task in self._absent and (member.down or not member.address)
             if not gone and not (member.ended is not None and member.confirmed):
                 return
-        if not any(member.ended is not None for member in self._members):
+        if self._unsure or not any(member.ended is not None for member in self._members):
             return
         self._stall.stop()
         self.state = ReducerState.FINISHED

@@ -540,7 +540,7 @@ class CheckpointFolder:
         path = self.path / "lock"
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            with _naming(path):
+            with naming(path):
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 os.ftruncate(lock, 0)
                 os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
@@ -580,7 +580,7 @@ def _read_intact(path: Path) -> tuple[int, memoryview, memoryview]:
 def _write_atomically(path: Path, parts: Iterable[Part]) -> None:
     """The file with this content, on disk; or, with an OSError that names it, what was there before."""
     temporary = path.with_name(path.name + _PART)
-    with _naming(path):
+    with naming(path):
         try:
             file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             try:
@@ -604,7 +604,7 @@ def _write_atomically(path: Path, parts: Iterable[Part]) -> None:
 
 
 @contextlib.contextmanager
-def _naming(path: object) -> Iterator[None]:
+def naming(path: object) -> Iterator[None]:
     """Calls on file descriptors fail without saying of which file."""
     try:
         yield
@@ -634,7 +634,7 @@ def cut_back(path: Path, dtype: npt.DTypeLike, round: int, *, expect_round: int 
             return 0
         raise CheckpointError(f"{path} is missing; the snapshot goes on from its row of round {expect_round}") from None
     try:
-        with _naming(path):
+        with naming(path):
             size = os.fstat(file).st_size
 
             def round_at(index: int) -> int | None:
@@ -749,6 +749,6 @@ def _bring_to_disk(file: IO[bytes] | int) -> None:
     if isinstance(file, int):
         os.fsync(file)
         return
-    with _naming(cast("object", file.name)):
+    with naming(cast("object", file.name)):
         file.flush()
         os.fsync(file.fileno())

@@ -25,7 +25,7 @@ from drom_net.protocol.reducer import Reducer
 from drom_net.protocol.worker import Worker, WorkerState
 from drom_net.records import run_digest
 from drom_net.runtime.build import Life, build_peer, build_reducer, build_worker
-from drom_net.runtime.checkpoint import CheckpointFolder, Writer, cut_back, encode_snapshot, snapshot_classes
+from drom_net.runtime.checkpoint import CheckpointFolder, Writer, cut_back, encode_snapshot, naming, snapshot_classes
 from drom_net.runtime.curve import key_gate
 from drom_net.runtime.keys import PUBLIC_LIST, Keyring, read_keyring
 from drom_net.runtime.loop import drive, flush, let_all_pass
@@ -79,7 +79,7 @@ def run_node(spec: NodeSpec) -> int:
             (Path(spec.out) / "result.json").unlink(missing_ok=True)  # what an interrupted life has left
             serve_counts(spec, reporter)
             run = {"worker": _run_worker, "peer": _run_peer, "reducer": _run_reducer}[spec.role]
-            run(spec, reporter, stop, folder, _life(spec, folder, reporter))
+            finished = run(spec, reporter, stop, folder, _life(spec, folder, reporter))
     except DromNetError as error:
         reporter.fail(str(error), exit_code=error.exit_code)
         if incarnation == 1:
@@ -91,7 +91,7 @@ def run_node(spec: NodeSpec) -> int:
     finally:
         for gone in (*spec.remove, *(spec.remove_if_orphaned if stop.orphaned else ())):
             shutil.rmtree(gone, ignore_errors=True)
-    return stop.exit_code
+    return 0 if finished else stop.exit_code
 
 
 def _life(spec: NodeSpec, folder: CheckpointFolder, reporter: Reporter) -> Life:
@@ -124,8 +124,16 @@ def _rows_of(
         if life.snapshot is not None:
             t = life.snapshot["round"]
             cut_back(path, types, t, expect_round=t if name == "records" and t else None)
-        saved.append((files.enter_context(path.open("wb" if life.snapshot is None else "ab")), takes[name]))
+        file = path.open("wb" if life.snapshot is None else "ab")
+        files.callback(_close, file)
+        saved.append((file, takes[name]))
     return saved
+
+
+def _close(file: IO[bytes]) -> None:
+    """It may still have to write something, and the disk may be full."""
+    with naming(file.name):
+        file.close()
 
 
 class _Disk:
@@ -173,7 +181,7 @@ class _Disk:
         self._node.snapshot_kept(now)
 
 
-def _run_worker(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: CheckpointFolder, life: Life) -> None:
+def _run_worker(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: CheckpointFolder, life: Life) -> bool:
     out = Path(spec.out)
     stream = TaskStream.load(Path(spec.examples), spread_over=spec.spread_over)
     worker = build_worker(spec, stream, life)
@@ -207,9 +215,10 @@ def _run_worker(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkpo
         raise error
     reporter.progress(**_worker_figures(worker))
     _note_end(reporter, finished, worker.round, f"results in {out}")
+    return finished
 
 
-def _run_peer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: CheckpointFolder, life: Life) -> None:
+def _run_peer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: CheckpointFolder, life: Life) -> bool:
     out = Path(spec.out)
     stream = TaskStream.load(Path(spec.examples), spread_over=spec.spread_over)
     peer = build_peer(spec, stream, life)
@@ -269,6 +278,7 @@ def _run_peer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkpoin
         raise error
     reporter.progress(**_worker_figures(peer))
     _note_end(reporter, finished, peer.round, f"results in {out}")
+    return finished
 
 
 def _note_end(reporter: Reporter, finished: bool, t: int, where: str) -> None:
@@ -336,7 +346,7 @@ def write_result_of_lost(spec: NodeSpec) -> None:
     _write_task_result(spec, node.result, False, node.round, (0, 0), 0.0, **more)
 
 
-def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: CheckpointFolder, life: Life) -> None:
+def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: CheckpointFolder, life: Life) -> bool:
     out = Path(spec.out)
     run_id = folder.run_id or secrets.token_hex(8)
     folder.adopt(run_id)
@@ -406,6 +416,7 @@ def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkp
             error_rate=summary["error_rate"],
             digest=summary["digest"],
         )
+    return finished
 
 
 def _drive(

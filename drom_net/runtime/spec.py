@@ -94,7 +94,10 @@ class NodeSpec:
         return Checkpoints(**self.checkpoints)
 
     def write(self, path: Path) -> None:
-        path.write_text(json.dumps(dataclasses.asdict(self), indent=1) + "\n")
+        """As a whole or not at all: a node that is started again writes it anew."""
+        temporary = path.with_name(path.name + ".part")
+        temporary.write_text(json.dumps(dataclasses.asdict(self), indent=1) + "\n")
+        temporary.replace(path)
 
     @classmethod
     def read(cls, path: Path) -> NodeSpec:

@@ -23,6 +23,7 @@ from drom_net.protocol.node import (
 from drom_net.protocol.peer import Peer
 from drom_net.protocol.reducer import Reducer
 from drom_net.protocol.worker import Worker
+from drom_net.runtime.checkpoint import naming
 from drom_net.runtime.loop import Transport
 from drom_net.runtime.reports import Counts, Reporter
 
@@ -69,7 +70,7 @@ class Teller:
         self._names = names
         self._expected = expected
         self._on_first_joined = on_first_joined
-        self._joined = 0
+        self._joined: set[int] = set()
         self._late = 0
         self._next_late = 0.0
         self._checkpoints = 0
@@ -92,7 +93,8 @@ class Teller:
         news = False
         for file, take in self._saved:
             rows = take()
-            file.write(rows)
+            with naming(file.name):
+                file.write(rows)
             news = news or bool(rows)
         return news
 
@@ -123,11 +125,16 @@ class Teller:
                 return
             self._next_late = now + _REFUSALS_TOLD_EVERY_S
         elif isinstance(event, Joined):
-            self._joined += 1
-            if self._joined == 1:
+            again = event.task in self._joined
+            self._joined.add(event.task)
+            if len(self._joined) == 1 and not again:
                 self.first_joined_at = time.monotonic()
                 self._on_first_joined()
-            self._reporter.note(self._sentence(event), event_name(event), **self._fields(event))
+            if self._names and again:
+                text = f"{self._names[event.task]} was started again, and has joined"
+                self._reporter.say(text, "joined_again", level="info", **self._fields(event))
+            else:
+                self._reporter.note(self._sentence(event), event_name(event), **self._fields(event))
             return
         back = isinstance(event, Returned | CaughtUp) or (isinstance(event, ConnectionChanged) and event.connected)
         level = "info" if back else "warning"
@@ -184,7 +191,7 @@ class Teller:
     def _sentence(self, event: Event) -> str:
         match event:
             case Joined(task=task) if self._names:
-                return f"{self._names[task]} joined ({self._joined} of {self._expected})"
+                return f"{self._names[task]} joined ({len(self._joined)} of {self._expected})"
             case Joined():
                 return "joined"
             case Stalled(round=t, waiting_for=whom, since_s=since):

@@ -37,6 +37,8 @@ _LINGER_MS = 1000  # long enough for the last messages on a loaded host, short e
 _RECONNECT_MS = 50
 _RECONNECT_MAX_MS = 250  # also what a start costs where one connects before the other listens
 _HEARTBEATS_MISSED = 3
+"""So many heartbeats without a sign of the other side are a lost connection."""
+_LONGEST_MS = 10**9 // 2  # thrice that is still a number to libzmq
 _HANDSHAKE_MS = 5000
 """How long somebody who has connected may take to say who it is: so long a silent stranger holds a descriptor."""
 _CONNECT_AGAIN_S = 1.0
@@ -103,9 +105,13 @@ class _Transport:
         self._socket.setsockopt(zmq.HANDSHAKE_IVL, _HANDSHAKE_MS)
         self._socket.setsockopt(zmq.RECONNECT_IVL, _RECONNECT_MS)
         self._socket.setsockopt(zmq.RECONNECT_IVL_MAX, _RECONNECT_MAX_MS)
-        heartbeat_ms = max(1, round(timeouts.heartbeat_s * 1000))
+        heartbeat_ms = max(1, min(round(timeouts.heartbeat_s * 1000), _LONGEST_MS))
         self._socket.setsockopt(zmq.HEARTBEAT_IVL, heartbeat_ms)
-        self._socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, _HEARTBEATS_MISSED * heartbeat_ms)
+        # It runs from the first question that is not answered, which is asked up to a heartbeat after the last sign.
+        self._socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, (_HEARTBEATS_MISSED - 1) * heartbeat_ms)
+        # TCP would go on for minutes, ever more rarely, with an address where nobody is: begun anew the name is looked
+        # up again, for the other side may be elsewhere now.
+        self._socket.setsockopt(zmq.CONNECT_TIMEOUT, _HEARTBEATS_MISSED * heartbeat_ms)
         self._socket.setsockopt(zmq.TCP_KEEPALIVE, 1)
         # Not ACCEPT_FAILED: where descriptors are short there are a million of these a second.
         events = zmq.EVENT_ACCEPTED | zmq.EVENT_CONNECTED | zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
