@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from drom_net.algorithms.base import IDLE, NO_REPLY, Algorithm, Reply
+from drom_net.algorithms.base import IDLE, KEEP, NO_REPLY, Algorithm, Reply
 from drom_net.data.stream import TaskStream
 from drom_net.learning import Centre, TaskLearner, TaskResult, Word
 from drom_net.neighborhood import Neighborhood
@@ -15,6 +15,10 @@ from drom_net.records import peers_chain, run_digest
 
 AfterRound = Callable[[int, Sequence[TaskLearner], float | None], bool]
 """Called with the round, the tasks and sigma_1 (None outside sync rounds); returns False to stop there."""
+
+Absences = Mapping[int, Collection[int]]
+"""By round: the tasks without whose word its central step was made, though they were waited for."""
+_NONE: Absences = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,7 @@ def run_reference(
     *,
     seed: int,
     rounds: int | None = None,
+    absences: Absences = _NONE,
     after_round: AfterRound | None = None,
 ) -> ReferenceResult:
     """Run all tasks through all rounds.
@@ -48,6 +53,7 @@ def run_reference(
         streams: The tasks' examples, in task order.
         seed: Where the power iteration's first vector comes from.
         rounds: At most so many; by default until the longest stream ends.
+        absences: Of a run to be gone through again (`records.absences_of`).
         after_round: Called with the round, the tasks and sigma_1 (None outside sync rounds); returns False to
             stop there. (Counts are made when they are asked for: a task's `totals` cost something.)
     """
@@ -61,10 +67,12 @@ def run_reference(
             contributions = {task: learner.begin(t) for task, learner in live.items()}
             sigma = None
             if algorithm.is_sync(t):
-                replies = centre.reduce(t, contributions)
+                absent = absences.get(t, ())
+                came = {task: said for task, said in contributions.items() if task not in absent}
+                replies = centre.reduce(t, came, absent=absent)
                 sigma = centre.last_sigma
                 for task, learner in live.items():
-                    learner.end(t, replies[task])
+                    learner.end(t, replies.get(task, KEEP))
             else:
                 for learner in live.values():
                     learner.end(t)
@@ -101,6 +109,7 @@ def run_reference_peers(
     seed: int,
     delayed: bool = False,
     rounds: int | None = None,
+    absences: Sequence[Absences] | None = None,
     after_round: AfterRound | None = None,
 ) -> PeersResult:
     """Run Algorithm 2: each task is the centre of its own neighborhood.
@@ -110,6 +119,7 @@ def run_reference_peers(
         neighborhoods: Each task's, of the same sync rounds.
         delayed: What is sent in a sync round takes effect at the next (exchange: delayed); else at once. Blocking
             and overlapping exchange are one sequence.
+        absences: Each task's, of a run to be gone through again (`records.absences_of`).
         after_round: As for `run_reference`; sigma_1 is the largest of the peers'.
     """
     learners = [
@@ -129,12 +139,16 @@ def run_reference_peers(
     def central_step(task: int, t: int) -> Reply:
         hood = neighborhoods[task]
         heard = {}
+        absent = absences[task].get(t, ()) if absences is not None else ()
         for member in hood.members(t):
+            if member in absent:  # nobody knew then whether its last word was behind
+                used[task][member] = hood.heard(member, t)
+                continue
             s = hood.heard(member, t, last_words[member])
             if s > used[task][member]:
                 used[task][member] = s
                 heard[member] = words[member][s].to(neighborhoods[member].told_before(task, s))
-        return centres[task].reduce(t, heard, hood.members(t))[task]
+        return centres[task].reduce(t, heard, hood.members(t), absent)[task]
 
     t = 0
     with np.errstate(over="ignore", invalid="ignore"):

@@ -26,7 +26,14 @@ from drom_net.errors import StoppedError, UsageError
 from drom_net.learning import TaskLearner
 from drom_net.metrics import Totals
 from drom_net.records import TASK_DTYPE, central_dtype
-from drom_net.reference import AfterRound, PeersResult, ReferenceResult, run_reference, run_reference_peers
+from drom_net.reference import (
+    Absences,
+    AfterRound,
+    PeersResult,
+    ReferenceResult,
+    run_reference,
+    run_reference_peers,
+)
 from drom_net.rundir import (
     LOGS,
     NODES,
@@ -173,10 +180,18 @@ def _run_as_loop(
     return tasks, centrals
 
 
-def run_loop(prepared: Prepared, after_round: AfterRound | None = None) -> ReferenceResult | PeersResult:
-    """The plain loop of a configuration; with a graph that of peers."""
+def run_loop(
+    prepared: Prepared, after_round: AfterRound | None = None, *, absences: Sequence[Absences] | None = None
+) -> ReferenceResult | PeersResult:
+    """The plain loop of a configuration; with a graph that of peers.
+
+    Args:
+        absences: The reducer's, or each peer's, of a run to be gone through again.
+    """
     config, streams = prepared.config, prepared.streams
     common: dict[str, Any] = {"seed": config.seed, "rounds": config.rounds, "after_round": after_round}
+    if absences is not None:
+        common["absences"] = absences[0] if prepared.graph is None else absences
     if prepared.graph is None:
         return run_reference(algorithm_of(config, 0), streams, **common)
     algorithms = [algorithm_of(config, task) for task in range(len(streams))]

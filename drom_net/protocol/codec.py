@@ -60,7 +60,7 @@ def encode(message: Message) -> list[bytes | memoryview]:
         case Hello():
             fields = [message.version, message.run_id, message.task, message.config_digest, message.dim]
             also = [message.feature_digest, message.numpy, message.blas, message.incarnation, message.round]
-            return [_packb([_HELLO, *fields, *also, message.kept_from])]
+            return [_packb([_HELLO, *fields, *also, message.kept_from, message.answers])]
         case Welcome(run_id=run_id, round=t):
             return [_packb([_WELCOME, run_id, t])]
         case Reject(reason=reason):
@@ -70,8 +70,8 @@ def encode(message: Message) -> list[bytes | memoryview]:
             return [_packb([_GOODBYE, rounds, chain, totals.to_list()])]
         case Farewell():
             return [_packb([_FAREWELL])]
-        case Introduce():
-            return [_packb([_INTRODUCE])]
+        case Introduce(question=question):
+            return [_packb([_INTRODUCE, question])]
 
 
 def decode(frames: Frames, *, dim: int, max_vectors: int) -> Message:
@@ -141,8 +141,8 @@ def _decode_hello(fields: list[Any], frames: Frames, dim: int) -> Hello:
     if fields and type(fields[0]) is int and fields[0] != PROTOCOL_VERSION:
         # Only the number can be relied on, whatever else that version says: let the node name it.
         return Hello(_natural(fields[0], "version"), "", 0, "", 0, "", "", "")
-    version, run_id, task, config_digest, its_dim, *more = _exactly(fields, 11, "hello")
-    feature_digest, numpy, blas, incarnation, t, kept_from = more
+    version, run_id, task, config_digest, its_dim, *more = _exactly(fields, 12, "hello")
+    feature_digest, numpy, blas, incarnation, t, kept_from, answers = more
     _no_vectors(frames)
     return Hello(
         _natural(version, "version"),
@@ -156,6 +156,7 @@ def _decode_hello(fields: list[Any], frames: Frames, dim: int) -> Hello:
         _natural(incarnation, "incarnation"),
         _natural(t, "round"),
         _natural(kept_from, "round"),
+        _natural(answers, "question"),
     )
 
 
@@ -182,9 +183,9 @@ def _decode_goodbye(fields: list[Any], frames: Frames, dim: int) -> Goodbye:
 
 
 def _decode_introduce(fields: list[Any], frames: Frames, dim: int) -> Introduce:
-    _exactly(fields, 0, "introduce")
+    (question,) = _exactly(fields, 1, "introduce")
     _no_vectors(frames)
-    return Introduce()
+    return Introduce(_natural(question, "question"))
 
 
 def _decode_farewell(fields: list[Any], frames: Frames, dim: int) -> Farewell:

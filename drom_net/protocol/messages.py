@@ -32,6 +32,8 @@ class Hello:
     """The last round that it has begun."""
     kept_from: int = 0
     """The earliest round whose message it can still say again; 0 where it has said none."""
+    answers: int = 0
+    """The question of the Introduce that this answers; 0 where it was said unasked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,9 @@ class Reject:
 @dataclass(frozen=True, slots=True)
 class Introduce:
     """Whoever gets a message from an address that it does not know asks for a Hello."""
+
+    question: int = 0
+    """What the Hello is to repeat, to show that it was not on its way before; 0 where that does not matter."""
 
 
 class Push(NamedTuple):  # a tuple, as Pull: made twice a round, and half the cost of a frozen dataclass
