@@ -182,6 +182,17 @@ class CentralLog:
         self._open.clear()
 
 
+def absences_of(rows: npt.NDArray[np.void], tasks: Sequence[int]) -> dict[int, list[int]]:
+    """By round: the tasks that were awaited in a central step and did not come.
+
+    Args:
+        rows: A centre's, as `central_dtype`.
+        tasks: Whose vectors it stacks, in task order.
+    """
+    late = rows[rows["absent"].any(axis=1)]
+    return {int(row["round"]): [tasks[int(place)] for place in np.flatnonzero(row["absent"])] for row in late}
+
+
 def extend_task_chain(chain: bytes, row: bytes) -> bytes:
     """h_t of a task from h_(t-1) and its row."""
     return hashlib.sha256(chain + row[:_TASK_CHAINED]).digest()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,13 +22,17 @@ AfterRound = Callable[[int, Sequence[TaskLearner], float | None], bool]
 class Journal:
     """What came about in a run and does not follow from its configuration: who was there when."""
 
-    rounds: Sequence[int]
-    """How many rounds each task has recorded."""
-    stopped: Set[int]
+    absent: Sequence[Mapping[int, Collection[int]]]
+    """For the reducer, or each peer's own centre: by sync round, who was awaited and did not come
+    (`records.absences_of`)."""
+    rounds: Sequence[int] = ()
+    """How many rounds each task has recorded, where that may be fewer than it has examples."""
+    stopped: Collection[int] = ()
     """Tasks that were stopped while they waited: their last recorded round is without a reply."""
-    absent: Sequence[Mapping[int, Set[int]]]
-    """For the reducer, or each peer's own centre: by sync round that it closed, who was awaited and did not
-    come."""
+
+    def is_stopped(self, task: int, t: int) -> bool:
+        """Whether a task was stopped in the middle of round t."""
+        return task in self.stopped and t == self.rounds[task]
 
 
 class _Results:
@@ -100,12 +104,12 @@ def run_reference(
             contributions = {task: learner.begin(t) for task, learner in live.items()}
             sigma = None
             if algorithm.is_sync(t) and journal is not None:
-                absent = journal.absent[0].get(t, live.keys())
+                absent = journal.absent[0].get(t, ())
                 present = {task: contribution for task, contribution in contributions.items() if task not in absent}
-                replies = centre.reduce(t, present, absent=sorted(absent)) if present else {}
+                replies = centre.reduce(t, present, absent=absent)
+                sigma = centre.last_sigma
                 for task, learner in live.items():
-                    stopped = t == journal.rounds[task] and task in journal.stopped
-                    learner.end(t, NO_REPLY if stopped else replies.get(task, KEEP))
+                    learner.end(t, NO_REPLY if journal.is_stopped(task, t) else replies.get(task, KEEP))
             elif algorithm.is_sync(t):
                 replies = centre.reduce(t, contributions)
                 sigma = centre.last_sigma
@@ -177,17 +181,17 @@ def run_reference_peers(
 
     def central_step(task: int, t: int) -> Reply:
         hood = neighborhoods[task]
-        absent: Set[int] = frozenset()
-        if journal is not None:
-            absent = journal.absent[task].get(t, frozenset())  # who is lost may have said more than it has kept
+        absent: Collection[int] = () if journal is None else journal.absent[task].get(t, ())
         heard = {}
         for member in hood.members(t):
+            if member in absent:  # nobody knew then whether its last word was behind
+                used[task][member] = hood.heard(member, t)
+                continue
             s = hood.heard(member, t, last_words[member])
             if s > used[task][member]:
                 used[task][member] = s
-                if member not in absent:
-                    heard[member] = words[member][s].to(neighborhoods[member].told_before(task, s))
-        return centres[task].reduce(t, heard, hood.members(t), sorted(absent))[task]
+                heard[member] = words[member][s].to(neighborhoods[member].told_before(task, s))
+        return centres[task].reduce(t, heard, hood.members(t), absent)[task]
 
     results = _Results(learners, journal)
     t = 0
@@ -207,8 +211,7 @@ def run_reference_peers(
                     continue
                 wanted = learner.algorithm.sync.last(t - 1) if delayed else t
                 reply = central_step(task, wanted) if wanted else NO_REPLY
-                stopped = journal is not None and t == journal.rounds[task] and task in journal.stopped
-                learner.end(t, NO_REPLY if stopped else reply)
+                learner.end(t, NO_REPLY if journal is not None and journal.is_stopped(task, t) else reply)
             for task, said in enumerate(words):
                 for old in [s for s in said if s < t - 3 * longest and s != last_words[task]]:
                     del said[old]

@@ -1,5 +1,8 @@
 """Many small runs with faults drawn from seeds: each must give the bits of the plain loop, whatever happens to it.
 
+Some seeds draw a policy by which rounds are closed without those who are lost or late. Such a run must come to an end,
+and the plain loop must give its bits when it leaves out whom the records name.
+
     scripts/storm --seeds 200
     scripts/storm --seed 1234        the one run of a seed, told in words
     scripts/storm --processes --kills 100
@@ -14,15 +17,18 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
 import click
 
@@ -31,16 +37,36 @@ from drom_net.cluster.run import run_loop
 from drom_net.cluster.simulate import Conditions, build_simulator, checks_of, outcomes
 from drom_net.config import load_config
 from drom_net.data.datasets import load_dataset
-from drom_net.rundir import summary_of
+from drom_net.errors import ClusterError
+from drom_net.records import absences_of
+from drom_net.reference import Journal
+from drom_net.rundir import CentralOutcome, summary_of
+from drom_net.simulation.checks import Lives
 from drom_net.simulation.network import Distribution, NetworkSettings, Partition, Stragglers, generator
-from drom_net.simulation.simulator import Crash, Fault, Pause
+from drom_net.simulation.simulator import Crash, Fault, Pause, StuckError
 
 _MOST_EVENTS = 400_000
+_GIVEN_UP = re.compile("no task is left|did not join|lost the reducer|no reducer answered")
 _GRAPHS = ("full", "ring", "grid", "path", "hub", "one-peer-exponential", "erdos-renyi")
 
 
-def draw_config(draw: Random) -> str:
-    """A topology file."""
+def draw_policy(draw: Random) -> str:
+    """What becomes of tasks that do not come; mostly they are waited for."""
+    if draw.random() < 0.75:
+        return "timeouts: {join_s: 1.0e+6, lost_s: 1000.0, linger_s: 500.0, stall_s: 1.0e+6}\n"
+    absent, deadline = draw.choice((("proceed", ".inf"), ("proceed", 0.5), ("wait", 0.1), ("wait", 2.0)))
+    patience = "join_s: 1.0e+6, lost_s: 1000.0, linger_s: 500.0"
+    if absent == "proceed":
+        patience = "join_s: 30.0, lost_s: 4.0, linger_s: 30.0"
+    return f"policy: {{absent: {absent}, deadline_s: {deadline}}}\ntimeouts: {{{patience}, stall_s: 1.0e+6}}\n"
+
+
+def draw_config(draw: Random, policy: str) -> str:
+    """A topology file.
+
+    Args:
+        policy: Its sections policy and timeouts.
+    """
     tasks = draw.choice((2, 3, 4, 6, 9))
     examples = draw.randint(3, 30)
     data = (
@@ -48,12 +74,9 @@ def draw_config(draw: Random) -> str:
         f"data_seed: {draw.randrange(1000)}, pace_s: {draw.choice((0, 0.01))}}}\n"
     )
     rounds = draw.choice(("", f"rounds: {draw.randint(1, 40)}\n"))
-    timeouts = "timeouts: {join_s: 1.0e+6, lost_s: 1000.0, linger_s: 500.0, stall_s: 1.0e+6}\n"
     rounds_kept = draw.choice((4, 8, 200))
-    timeouts += (
-        f"checkpoint: {{every_rounds: {draw.choice((1, 2, 7, 1000))}, every_s: {draw.choice((0.05, 1.0, 10.0))}, "
-    )
-    timeouts += f"history_rounds: {rounds_kept}}}\n"
+    checkpoint = f"every_rounds: {draw.choice((1, 2, 7, 1000))}, every_s: {draw.choice((0.05, 1.0, 10.0))}"
+    timeouts = f"{policy}checkpoint: {{{checkpoint}, history_rounds: {rounds_kept}}}\n"
     steps = "eta0: 3.0, lambda: 0.2, rho: 0.3, xi: 1.0"
     learner = draw.random()
     if learner < 0.05:
@@ -112,7 +135,7 @@ def draw_conditions(draw: Random, num_nodes: int, seed: int) -> Conditions:
 def scenario(seed: int) -> tuple[str, Prepared, Conditions]:
     """(topology file, the same with its data, what it runs on)."""
     draw = generator(seed, "storm")
-    text = draw_config(draw)
+    text = draw_config(draw, draw_policy(generator(seed, "policy")))
     with tempfile.TemporaryDirectory(prefix="drom-net-") as folder:
         path = Path(folder) / "storm.yaml"
         path.write_text(text)
@@ -122,21 +145,43 @@ def scenario(seed: int) -> tuple[str, Prepared, Conditions]:
     return text, prepared, draw_conditions(draw, num_nodes, seed)
 
 
-def expected_digest(prepared: Prepared) -> str:
-    """The plain loop's."""
-    return run_loop(prepared).digest
+def expected_digest(prepared: Prepared, centrals: Sequence[CentralOutcome]) -> str:
+    """The plain loop's, without whom each centre went on without."""
+    absences = [absences_of(one.rows, one.members or range(len(prepared.streams))) for one in centrals]
+    return run_loop(prepared, journal=Journal(absences)).digest
 
 
-def simulated_digest(prepared: Prepared, conditions: Conditions) -> tuple[str, int]:
-    """(the simulation's digest, how many events it took), with all invariants checked after each."""
+def simulated(prepared: Prepared, conditions: Conditions) -> tuple[str, list[CentralOutcome] | None, int]:
+    """(the simulation's digest, what its centres left, how many events it took), with all invariants checked.
+
+    Where the policy lets it go on without some, it may be given up as nobody is left, or come to what no records
+    tell: then there is no digest, and nothing is left.
+    """
     simulator = build_simulator(prepared, conditions)
-    simulator.run(most_events=_MOST_EVENTS, check=checks_of(prepared))
+    lives = Lives(simulator)
+    try:
+        simulator.run(most_events=_MOST_EVENTS, check=checks_of(prepared))
+    except ClusterError as error:
+        if isinstance(error, StuckError) or not (prepared.config.policy.proceeds and _GIVEN_UP.search(str(error))):
+            raise
+        return "", None, simulator.events
     tasks, centrals = outcomes(prepared, simulator, finished=True)
-    return str(summary_of(tasks, centrals, about={}, driver="simulation")["digest"]), simulator.events
+    digest = str(summary_of(tasks, centrals, about={}, driver="simulation")["digest"])
+    if prepared.config.policy.may_miss and not lives.agree():
+        return "", None, simulator.events
+    return digest, centrals, simulator.events
 
 
-def run_seed(seed: int) -> int:
-    """One run; how many events it had.
+class Outcome(NamedTuple):
+    """Of a seed that has not failed."""
+
+    events: int
+    compared: bool
+    """It has the digest of the plain loop; else there was nothing to compare."""
+
+
+def run_seed(seed: int) -> Outcome:
+    """One run.
 
     Raises:
         AssertionError: An invariant broke, it came to no end, or the digest is another than the plain loop's. The
@@ -144,13 +189,14 @@ def run_seed(seed: int) -> int:
     """
     try:
         _, prepared, conditions = scenario(seed)
-        digest, events = simulated_digest(prepared, conditions)
-        expected = expected_digest(prepared)
-        assert digest == expected, f"digest {digest}, the plain loop has {expected}"
+        digest, centrals, events = simulated(prepared, conditions)
+        if centrals is not None:
+            expected = expected_digest(prepared, centrals)
+            assert digest == expected, f"digest {digest}, the plain loop has {expected}"
     except Exception as error:
         again = f"scripts/storm --seed {seed}"
         raise AssertionError(f"{type(error).__name__}: {error}\nrun it again: {again}") from error
-    return events
+    return Outcome(events, centrals is not None)
 
 
 KILLED = """
@@ -274,18 +320,24 @@ def main(seeds: int, start: int, seed: int | None, processes: bool, kills: int) 
     if seed is not None:
         text, _, conditions = scenario(seed)
         click.echo(f"{text}{conditions}")
-        click.echo(f"seed {seed}: {run_seed(seed)} events, the digest of the plain loop")
+        outcome = run_seed(seed)
+        result = "the digest of the plain loop" if outcome.compared else "nothing to compare: it went on without some"
+        click.echo(f"seed {seed}: {outcome.events} events, {result}")
         return
-    began, events, failed = time.monotonic(), 0, 0
+    began, events, failed, compared = time.monotonic(), 0, 0, 0
     for count, number in enumerate(range(start, start + seeds), start=1):
         try:
-            events += run_seed(number)
+            outcome = run_seed(number)
+            events, compared = events + outcome.events, compared + outcome.compared
         except AssertionError as error:
             failed += 1
             click.echo(f"seed {number} FAILED: {error}", err=True)
         if count % 500 == 0:
             click.echo(f"{count} seeds, {time.monotonic() - began:.0f} s", err=True)
-    click.echo(f"{seeds} seeds, {failed} failed, {events} events in {time.monotonic() - began:.1f} s")
+    took_s = time.monotonic() - began
+    click.echo(
+        f"{seeds} seeds, {failed} failed, {compared} with the plain loop's digest, {events} events in {took_s:.1f} s"
+    )
     if failed:
         raise SystemExit(1)
 

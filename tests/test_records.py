@@ -133,10 +133,12 @@ def test_a_row_is_read_back_as_it_was_written() -> None:
     came = [ContributionKind.VECTORS, ContributionKind.SKIP, ContributionKind.VECTORS]
     log.add(7, CentralInfo(1.5, v, 1e-3), came, [ReplyKind.VECTORS, ReplyKind.KEEP, ReplyKind.VECTORS])
     came = [ContributionKind.IDLE, ContributionKind.POSTPONED, ContributionKind.SKIP]
-    log.add(8, CentralInfo(0.5, v, 0.0), came, [ReplyKind.KEEP, ReplyKind.KEEP, ReplyKind.ZERO])
+    log.add(8, CentralInfo(0.5, v, 0.0), came, [ReplyKind.KEEP, ReplyKind.KEEP, ReplyKind.ZERO], absent=[2, 0])
     first, second = np.frombuffer(log.take(), dtype=central_dtype(3))
-    assert tuple(first)[:-1] == (7, 1.5, 1e-3, 2, 1, 0, 0, 2)
-    assert tuple(second)[:-1] == (8, 0.5, 0.0, 0, 1, 1, 1, 0)
+    assert tuple(first)[:-2] == (7, 1.5, 1e-3, 2, 1, 0, 0, 2)
+    assert tuple(second)[:-2] == (8, 0.5, 0.0, 0, 1, 1, 1, 0)
+    assert first["absent"].tolist() == [0, 0, 0]
+    assert second["absent"].tolist() == [1, 0, 1]
     assert first["v"].tobytes() == second["v"].tobytes() == v.tobytes()
 
 
@@ -215,10 +217,11 @@ def test_the_centres_log_does_not_depend_on_when_it_is_looked_at(name: str) -> N
         came = [ContributionKind(kind) for kind in rng.integers(1, 5, 5).tolist()]
         went = [ReplyKind(kind) for kind in rng.integers(1, 4, 5).tolist()]
         info = CentralInfo(sigma=rng.random(), v=rng.standard_normal(5), residual=rng.random())
-        log.add(t, info, came, went)
+        absent = np.flatnonzero(rng.random(5) < 0.3).tolist()
+        log.add(t, info, came, went, absent)
         counts = [came.count(kind) for kind in (1, 2, 3, 4)]  # vectors, skip, idle, postponed
         plain += struct.pack("<qddqqqqq", t, info.sigma, info.residual, *counts, went.count(ReplyKind.VECTORS))
-        plain += info.v.tobytes()
+        plain += info.v.tobytes() + bytes(int(task in absent) for task in range(5))
         chain = hashlib.sha256(chain + struct.pack("<qd5d", t, info.sigma, *info.v)).digest()
         if look:
             assert log.chain == chain

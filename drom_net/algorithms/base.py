@@ -81,7 +81,7 @@ class ContributionKind(IntEnum):
     POSTPONED = 4
     """There is something new, but too little yet: the last contribution stands."""
     GONE = 5
-    """An answer to a neighbor that asks for what is no longer kept: it goes on without."""
+    """An answer to who asks for what is no longer kept, or was never said as the round was closed without it."""
 
 
 class ReplyKind(IntEnum):

@@ -18,7 +18,7 @@ from drom_net.cluster.prepare import Prepared
 from drom_net.cluster.progress import Progress
 from drom_net.cluster.run import run_loop
 from drom_net.learning import TaskLearner
-from drom_net.records import TASK_DTYPE, central_dtype
+from drom_net.records import TASK_DTYPE, absences_of, central_dtype
 from drom_net.reference import Journal, ReferenceResult
 from drom_net.rundir import Rows, load_model, read_records
 
@@ -89,16 +89,8 @@ def _journal(
         sync = algorithm_of(prepared.config, task).sync
         if len(rows) and sync.at(int(rows["round"][-1])) and rows["reply"][-1] == ReplyKind.NONE:
             stopped.add(task)
-    absent = [
-        {
-            int(row["round"]): {
-                task for task, missing in zip(its_members, row["absent"].tolist(), strict=True) if missing
-            }
-            for row in rows
-        }
-        for rows, its_members in zip(central_rows, members, strict=True)
-    ]
-    return Journal([len(rows) for rows in task_rows], stopped, absent)
+    absent = [absences_of(rows, its_members) for rows, its_members in zip(central_rows, members, strict=True)]
+    return Journal(absent, [len(rows) for rows in task_rows], stopped)
 
 
 def _first_difference(tables: Sequence[tuple[str, Rows, Rows]]) -> str:

@@ -132,10 +132,12 @@ def build_simulator(prepared: Prepared, conditions: Conditions) -> Simulator:
 
 def checks_of(prepared: Prepared, *, sampled: bool = False) -> Callable[[Simulator, int], None]:
     """What must hold after every event; `sampled` where not every one is looked at."""
+    in_step = not prepared.config.policy.may_miss
     if prepared.graph is None:
-        return StarChecks(prepared.last_rounds, in_step=algorithm_of(prepared.config, 0).sync.tau > 0, sampled=sampled)
+        in_step = in_step and algorithm_of(prepared.config, 0).sync.tau > 0
+        return StarChecks(prepared.last_rounds, in_step=in_step, sampled=sampled)
     delayed = prepared.config.algorithm.parameters.delayed
-    return PeersChecks(prepared.graph.neighborhoods, delayed=delayed, sampled=sampled)
+    return PeersChecks(prepared.graph.neighborhoods, delayed=delayed, in_step=in_step, sampled=sampled)
 
 
 def outcomes(

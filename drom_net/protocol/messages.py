@@ -33,7 +33,7 @@ class Hello:
     kept_from: int = 0
     """The earliest round whose message it can still say again; 0 where it has said none."""
     answers: int = 0
-    """The question of an Introduce that it answers: so it was said by somebody who is alive."""
+    """The question of the Introduce that this answers; 0 where it was said unasked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Introduce:
     there twice asks the first whether it is alive."""
 
     question: int = 0
-    """To be repeated in the answer."""
+    """What the Hello is to repeat, to show that it was not on its way before; 0 where that does not matter."""
 
 
 class Push(NamedTuple):  # a tuple, as Pull: made twice a round, and half the cost of a frozen dataclass

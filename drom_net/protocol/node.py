@@ -153,6 +153,11 @@ class Node(Protocol):
     def row_types(self) -> Mapping[str, npt.DTypeLike]:
         """What the rows of its `records`, `central` and `times` are, as far as it has such; each with a `round`."""
 
+    @property
+    def recorded(self) -> Mapping[str, int]:
+        """By the same names: the round of the last row that was made. One that goes on from a snapshot makes all later
+        ones again."""
+
     def take_snapshot(self) -> Snapshot | None:
         """What to go on from after a crash, where it is time to keep that: not before the last one was kept, and never
         of a node that was made without `Checkpoints`."""

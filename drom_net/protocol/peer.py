@@ -231,6 +231,8 @@ class Peer(Tray):
         """Neighbors without whose word the open sync round is closed."""
         self._forgotten = 0
         """Our latest word that is not kept any more."""
+        self._forget_at = 2 * WORDS_KEPT
+        """How many may be kept before all of them are looked through."""
         if snapshot is not None:
             self._restore(snapshot)
 
@@ -312,12 +314,15 @@ class Peer(Tray):
             case Resend(round=t):
                 self._say_again(task, t)
                 if self.state is PeerState.FINISHING:  # it is there, and not done: it will need more
-                    self._give_up_at = now + self._timeouts.linger_s
-            case Introduce(question=question):  # it was started anew, or asks whether we are alive
+                    self._give_up_at = now + self._linger_s
+                    self._asking.start(now)
+            case Introduce(question=question):
+                # It was started anew, or somebody else says that it is this task.
                 self._say(task, dataclasses.replace(self._introduction(task), answers=question))
             case Welcome(round=t):
                 self._note_behind(t)
                 self._note_round(task, t)
+                self._remind(task)
             case Goodbye(rounds=last):
                 self._on_goodbye(task, last)
             case Farewell():
@@ -393,13 +398,15 @@ class Peer(Tray):
         if not connected and neighbor.rival is not None:
             self._let_rivals_in()
             return
-        if not neighbor.joined:
-            return
         ours_done = self.state in (PeerState.FINISHING, PeerState.FINISHED)  # this wait has a bound of its own
         if ours_done:
             self._give_up_at = max(self._give_up_at, now + self._linger_s)
+        if ours_done or not neighbor.joined:
+            if connected and task < self._task and not self.finished:
+                self._say(task, self._introduction(task))
+            return
         if not connected and (
-            neighbor.absent or ours_done or (neighbor.last is not None and not self._not_come(task, neighbor.last))
+            neighbor.absent or (neighbor.last is not None and not self._not_come(task, neighbor.last))
         ):
             return  # we need nothing more of it, and once it is done it needs nothing more of us
         if connected == math.isinf(neighbor.give_up_at):
@@ -426,6 +433,12 @@ class Peer(Tray):
         """What the rows of its `records`, `central` and `times` are."""
         central = central_dtype(len(self.neighborhood.everybody))
         return {"records": TASK_DTYPE, "central": central, "times": TIMES_DTYPE}
+
+    @property
+    def recorded(self) -> dict[str, int]:
+        """Where a snapshot may be taken, or was: the round of the last row of each."""
+        # A central step goes by the round of its words: where the exchange is delayed, an earlier one than its own.
+        return {"records": self.round, "central": self._closed, "times": self.round}
 
     def _introduction(self, task: int) -> Hello:
         first = next((t for t in self._said if self._is_told(task, t)), 0)
@@ -480,6 +493,7 @@ class Peer(Tray):
             entry.done = entry.confirmed = entry.is_kept = done
             entry.durable = entry.durable_before = durable
             entry.absent = absent
+        self._forgotten = min(self._said, default=self.round + 1) - 1
 
     # Joining
 
@@ -510,7 +524,7 @@ class Peer(Tray):
             return
         if neighbor.address not in ("", sender) and not neighbor.down:
             # Somebody is here already: who of the two is alive?
-            if neighbor.rival is None or neighbor.rival.address != sender:
+            if neighbor.rival is None or hello.incarnation > neighbor.rival.hello.incarnation:
                 self._question += 1
                 neighbor.rival = Rival(sender, hello, self._now + self._timeouts.duplicate_probe_s, self._question)
                 self._rival_at = min(self._rival_at, neighbor.rival.until)
@@ -524,7 +538,7 @@ class Peer(Tray):
         neighbor.address, neighbor.incarnation, neighbor.down = sender, hello.incarnation, False
         self._task_at[sender] = hello.task
         self._say(hello.task, Welcome(self._identity.run_id, self.round))
-        neighbor.round = hello.round
+        neighbor.round = 0  # it may have gone back; below it is noted anew
         if hello.round < neighbor.durable:  # it has nothing of what it had
             neighbor.durable = neighbor.durable_before = hello.round
         difference = self._identity.difference(hello, self.names[hello.task], me=me)
@@ -533,6 +547,7 @@ class Peer(Tray):
         self._on_joined(hello.task)
         self._note_behind(hello.round)
         self._note_round(hello.task, hello.round)
+        self._remind(hello.task)
 
     def _on_alive(self, sender: str, question: int) -> None:
         """Who was here first is alive: the other one has to go."""
@@ -580,6 +595,8 @@ class Peer(Tray):
             and (neighbor.heard or neighbor.done or self._said)
         ):
             return hello.task  # another process, and words were said already
+        if self._policy.may_miss:
+            return None  # who is far behind does without the words that are no longer kept
         theirs = hood.syncs[hello.task]
         needed = self._first_needed(hello.task)
         if needed and hello.kept_from > needed:
@@ -728,18 +745,25 @@ class Peer(Tray):
             self._untold.discard(old)
             self._said.pop(old, None)
         too_many = len(self._said) - self._keeper.most if self._policy.may_miss else 0
-        for old in list(self._said):
+        look_at_all = len(self._said) >= self._forget_at
+        gone: list[int] = []
+        for old in self._said:
             if old >= ours:
                 break  # they are in order
             if old == self._last_word:
                 continue
-            if too_many <= 0 and any(
+            if len(gone) >= too_many and any(
                 first <= old <= last and self.neighborhood.tells(task, old) for task, first, last in asked
             ):
-                break  # later ones can wait: what is kept is seldom more than it must be, and often long
+                if not look_at_all:
+                    break  # what is kept is often long, and later ones are seldom kept for nothing
+                continue
+            gone.append(old)
+        for old in gone:
             del self._said[old]
-            too_many -= 1
             self._forgotten = max(self._forgotten, old)
+        if look_at_all:
+            self._forget_at = 2 * max(WORDS_KEPT, len(self._said))
 
     def _on_push(self, task: int, push: Push) -> None:
         neighbor, t, contribution = self._neighbors[task], push.round, push.contribution
@@ -932,6 +956,11 @@ class Peer(Tray):
         last = self._sync.last(self.round) if self._last_word is None else self._last_word
         return Goodbye(last, self.result.chain, self.result.totals)
 
+    def _remind(self, task: int) -> None:
+        """A neighbor that was started anew has not heard our goodbye, nor perhaps the words before it."""
+        if self.state is PeerState.FINISHING and not self._neighbors[task].confirmed:
+            self._say(task, self._goodbye())
+
     def _on_goodbye(self, task: int, last: int) -> None:
         neighbor = self._neighbors[task]
         if missing := self._not_come(task, last):
@@ -962,7 +991,10 @@ class Peer(Tray):
             and not self._owed
             and not self._owed_now
             and not self._holds
-            and all(entry.confirmed or (entry.absent and entry.down) for entry in self._neighbors.values())
+            and all(
+                entry.confirmed or (entry.absent and (entry.down or not entry.joined))
+                for entry in self._neighbors.values()
+            )
         ):
             self.state = PeerState.FINISHED
 
@@ -984,8 +1016,8 @@ class Peer(Tray):
             silent = not neighbor.joined or (neighbor.was_lost and neighbor.spoke_at < self._asked_at)
             if task < self._task and silent and not neighbor.done and self.state is not PeerState.FINISHING:
                 self._say(task, self._introduction(task))
-            elif self.state is PeerState.FINISHING and not neighbor.confirmed:
-                self._say(task, self._goodbye())
+            else:
+                self._remind(task)
         if self.state is PeerState.WAITING:
             for task, s in self._missing.items():
                 self.resends += 1

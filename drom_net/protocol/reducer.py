@@ -92,6 +92,12 @@ class _Round:
     awaited: set[int]
     """Tasks that have not answered yet."""
     contributions: dict[int, Contribution] = field(default_factory=dict)
+    went_without: bool = False
+    """Some task says that this round was closed without it before."""
+
+    @property
+    def is_complete(self) -> bool:
+        return not self.awaited and (self.went_without or bool(self.contributions))
 
 
 class Reducer(Tray):
@@ -307,6 +313,11 @@ class Reducer(Tray):
         """What the rows of its `records` are."""
         return {"records": central_dtype(len(self._members))}
 
+    @property
+    def recorded(self) -> dict[str, int]:
+        """The round of the last row."""
+        return {"records": self.closed_rounds}
+
     def take_snapshot(self) -> Snapshot | None:
         if self._keeper.busy or not self._due:
             return None
@@ -361,7 +372,7 @@ class Reducer(Tray):
         member = self._members[hello.task]
         if member.address not in ("", sender) and not member.down:
             # Somebody is here already: who of the two is alive?
-            if member.rival is None or member.rival.address != sender:
+            if member.rival is None or hello.incarnation > member.rival.hello.incarnation:
                 self._question += 1
                 member.rival = Rival(sender, hello, now + self._timeouts.duplicate_probe_s, self._question)
                 self._rival_at = min(self._rival_at, member.rival.until)
@@ -390,7 +401,7 @@ class Reducer(Tray):
             self._events.append(Warned(difference))
         if math.isfinite(self._join_by) and not self._not_joined():
             self._all_are_here(now)
-        if hello.round >= self._round.number and self._push_vectors:
+        if hello.round >= self._round.number:
             self._is_behind(hello.task, hello.round)
 
     def _all_are_here(self, now: float) -> None:
@@ -452,7 +463,8 @@ class Reducer(Tray):
             return None
         if hello.round > self._round.number and not 0 < hello.kept_from <= self._round.number:
             return _ME
-        if self._policy.proceeds or hello.round >= self._forgotten:
+        # Of rounds that were closed without it, it needs nothing.
+        if self._policy.proceeds or hello.round >= min(self._forgotten, self._members[hello.task].durable_before):
             return None
         return self.names[hello.task]
 
@@ -473,6 +485,9 @@ class Reducer(Tray):
 
     def _on_push(self, task: int, push: Push, now: float) -> None:
         member, t, contribution = self._members[task], push.round, push.contribution
+        if contribution.kind is ContributionKind.GONE:
+            self._on_gone(task, t, now)
+            return
         if push.durable > member.durable:
             self._note_durable(member, push.durable)
         member.round = max(member.round, t)
@@ -488,20 +503,28 @@ class Reducer(Tray):
         if task not in current.awaited and task not in self._absent:
             self._refuse(task, f"a push for round {t} after its last one")
             return
-        if contribution.kind is ContributionKind.GONE:
-            self._refuse(task, "a push of kind GONE, which is nothing a worker says")
-            return
         if contribution.kind is ContributionKind.VECTORS and len(contribution.vectors) != self._push_vectors:
             self._refuse(task, f"a push of {len(contribution.vectors)} vectors; expected {self._push_vectors}")
             return
         if task in self._absent:
             self._take_back(task)
-        if not current.contributions:
+        if not current.contributions and not current.went_without:
             self._set_deadline(now)
         current.contributions[task] = contribution
         current.awaited.discard(task)
-        if not current.awaited:
+        if current.is_complete:
             self._close_round(now)
+
+    def _on_gone(self, task: int, t: int, now: float) -> None:
+        """A task that was asked for a push went through that round alone: before a crash of ours it was closed so."""
+        current = self._round
+        if self._policy.may_miss and t == current.number and task in current.awaited:
+            if not current.contributions and not current.went_without:
+                self._set_deadline(now)
+            current.awaited.discard(task)
+            current.went_without = True
+            if current.is_complete:
+                self._close_round(now)
 
     def _close_round(self, now: float) -> None:
         """The central step, with all who have come."""
@@ -513,7 +536,6 @@ class Reducer(Tray):
         if self._keeper.is_due(current.number, now):
             self._keeper.note_due(current.number, now)
             self._due = True
-        self._holds = self._must_hold()
         for task, reply in replies.items():
             member = self._members[task]
             if in_order[task].last:
@@ -522,6 +544,7 @@ class Reducer(Tray):
                 pull = Pull(current.number, reply, self._keeper.durable, current.number + 1)
                 self._outbox.append(Envelope(member.address, pull))
         self._open_round(current.number + 1, now)
+        self._holds = self._must_hold()
         if self._behind_until:
             self._ask_those_ahead(now)
 
@@ -561,7 +584,6 @@ class Reducer(Tray):
                 following += 1
             if following == self._round.number and task in self._absent and following - t <= _NEAR:
                 self._take_back(task)
-                self._round.awaited.add(task)
         address = self._members[task].address
         self._outbox.append(Envelope(address, Pull(t, reply or KEEP, self._keeper.durable, following)))
 
@@ -583,10 +605,14 @@ class Reducer(Tray):
 
     def _is_behind(self, task: int, t: int) -> None:
         """A task is in round t already: its push of ours is asked for, and so are the next ones as we get there."""
+        if not self._push_vectors:
+            return  # it goes through its rounds alone
         if t > self._round.number:
             if not self._behind_until:
                 self._behind_from = self._round.number
             self._behind_until = max(self._behind_until, t)
+        if task in self._absent:
+            self._take_back(task)
         if task in self._round.awaited:
             self._outbox.append(Envelope(self._members[task].address, Resend(self._round.number)))
 
@@ -609,21 +635,36 @@ class Reducer(Tray):
                 self._absent.add(task)
                 self._round.awaited.discard(task)
                 self._events.append(Absent(task, self.names[task], self._round.number))
-        if all(member.ended is not None or task in self._absent for task, member in enumerate(self._members)):
-            self._finish_if_all_are_done(now)
-            if not self.finished:
-                self._give_up("no task is left")
-        elif not self._round.awaited and self._round.contributions:
+        if all(map(self._is_gone, range(len(self._members)))):
+            self._give_up("no task is left")
+        self._finish_if_all_are_done(now)
+        if self.finished:
+            return
+        if self._round.is_complete:
             self._close_round(now)
+
+    def _is_gone(self, task: int) -> bool:
+        """Whether a task is neither here nor waited for."""
+        member = self._members[task]
+        return task in self._absent and (member.down or not member.address)
 
     def _take_back(self, task: int) -> None:
         self._absent.discard(task)
+        if task not in self._round.contributions:  # else it was here in this round before it went
+            self._round.awaited.add(task)
         self._events.append(Returned(task, self.names[task], self._round.number))
 
     # Finishing
 
     def _on_goodbye(self, task: int, goodbye: Goodbye, now: float) -> None:
         member = self._members[task]
+        if member.ended is None and self._push_vectors and goodbye.rounds >= self._round.number:
+            # We are behind, as after a crash: once it is answered it is gone, and nobody could say its pushes again.
+            member.round = max(member.round, goodbye.rounds)
+            self._is_behind(task, goodbye.rounds)
+            if task not in self._round.awaited:  # it is to stay
+                self._outbox.append(Envelope(member.address, Resend(goodbye.rounds)))
+            return
         if member.ended is None:
             member.ended = Ended(goodbye.rounds, goodbye.chain, goodbye.totals)
             self._lost.pop(task, None)
@@ -636,7 +677,7 @@ class Reducer(Tray):
             self._confirm(task)
         elif task not in self._owed:
             self._owed.append(task)
-        if not self._round.awaited and self._round.contributions:
+        if self._round.is_complete:
             self._close_round(now)
         self._finish_if_all_are_done(now)
 
@@ -647,8 +688,7 @@ class Reducer(Tray):
 
     def _finish_if_all_are_done(self, now: float) -> None:
         for task, member in enumerate(self._members):
-            gone = task in self._absent and (member.down or not member.address)
-            if not gone and not (member.ended is not None and member.confirmed):
+            if not self._is_gone(task) and not (member.ended is not None and member.confirmed):
                 return
         if self._unsure or not any(member.ended is not None for member in self._members):
             return

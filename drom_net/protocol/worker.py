@@ -12,7 +12,7 @@ import math
 
 import numpy.typing as npt
 
-from drom_net.algorithms.base import KEEP, Reply
+from drom_net.algorithms.base import KEEP, Contribution, ContributionKind, Reply
 from drom_net.errors import ClusterError, RejectedError
 from drom_net.learning import TaskLearner, TaskResult
 from drom_net.metrics import Totals
@@ -46,6 +46,8 @@ from drom_net.protocol.node import (
 )
 from drom_net.protocol.settings import Checkpoints, Timeouts
 from drom_net.records import TASK_DTYPE
+
+_GONE = Contribution(ContributionKind.GONE)
 
 
 class WorkerState(enum.Enum):
@@ -109,6 +111,8 @@ class Worker(Tray):
         self._next_example_at = -math.inf
         self._history: dict[int, Push] = {}
         """Our pushes that the reducer may need again, by round, ascending."""
+        self._forgotten = 0
+        """Of no round up to this one is there a push in it any more."""
         self._reducer_durable = self._reducer_durable_before = 0
         """Up to which round the reducer would be again after a crash, and before it last said something new of that: it
         keeps two snapshots, and should one be damaged goes on from the other."""
@@ -123,6 +127,7 @@ class Worker(Tray):
             self.round = snapshot["round"]
             learner.restore(snapshot["learner"])
             self._history = dict(snapshot["history"])
+            self._forgotten = min(snapshot["reducer_durable"], self.round)
             self._reducer_durable = self._reducer_durable_before = snapshot["reducer_durable"]
 
     @property
@@ -165,11 +170,17 @@ class Worker(Tray):
                 self._events.append(Refused(sender, what))
             case Pull() if self.state is WorkerState.WAITING and message.round == self.round:
                 self._on_pull(message, now)
-            case Introduce(question=question) if self.state is not WorkerState.FINISHED:  # it was started anew, or asks
-                hello = dataclasses.replace(self._introduction, answers=question)  # whether we are alive
-                self._outbox.append(Envelope(REDUCER, hello))
-            case Resend(round=t) if t in self._history:
-                self._outbox.append(Envelope(REDUCER, self._history[t]))
+            case Introduce(question=question) if self.state is not WorkerState.FINISHED:
+                # The reducer was started anew, or somebody else says that it is this task.
+                answer = dataclasses.replace(self._introduction, answers=question)
+                self._outbox.append(Envelope(REDUCER, answer))
+            case Resend(round=t) if t in self._history or (self._forgotten < t <= self.round and self._is_sync(t)):
+                # Of a round that was closed without it it has none.
+                push = self._history.get(t) or Push(t, _GONE, self._keeper.durable)
+                self._outbox.append(Envelope(REDUCER, push))
+                if self.state is WorkerState.FINISHING:  # the reducer is behind, and will need more
+                    self._give_up_at = now + self._linger_s
+                    self._asking.start(now)
             case Welcome(run_id=run_id, round=t) if self.state is WorkerState.JOINING:
                 self.run_id = run_id
                 if t > self.round + 1 and self._learner.algorithm.push_vectors:
@@ -180,6 +191,9 @@ class Worker(Tray):
                 self._events.append(Joined(self._hello.task))
                 self._note_times(self.round, now, now, now)
                 self._go_on(now)
+            case Welcome(round=t) if self.round < t and self.state in (WorkerState.WAITING, WorkerState.FINISHING):
+                # The reducer was started anew, and did not know who has asked.
+                self._ask()
             case Farewell() if self.state is WorkerState.FINISHING:
                 self._finish()
             case Reject(reason=reason):
@@ -198,11 +212,8 @@ class Worker(Tray):
             self._give_up()
             return
         if self._asking.ask(now):
-            # In the middle of a run a header asks for the pull; it asks back should the push be lost.
-            question = Resend(self.round) if self.state is WorkerState.WAITING else self._said
             self.resends += 1
-            self._outbox.append(Envelope(REDUCER, question))
-            self.resends += 1
+            self._ask()
         if self._stall.ask(now):
             self._events.append(Stalled(self.round, f"the reducer at {self._endpoint}", now - self._since))
 
@@ -220,7 +231,11 @@ class Worker(Tray):
         if connected == (self._down_since is None):
             return
         self._down_since = None if connected else now
-        if self.state in (WorkerState.JOINING, WorkerState.FINISHED):
+        if self.state is WorkerState.FINISHED:
+            return
+        if self.state is WorkerState.JOINING:
+            if connected:
+                self._outbox.append(Envelope(REDUCER, self._said))
             return
         if self.state is WorkerState.FINISHING:
             self._give_up_at = now + self._linger_s
@@ -242,7 +257,7 @@ class Worker(Tray):
 
     @property
     def _introduction(self) -> Hello:
-        kept_from = next(iter(self._history), 0)
+        kept_from = self._forgotten + 1 if self.round else 0
         return dataclasses.replace(self._hello, run_id=self.run_id, round=self.round, kept_from=kept_from)
 
     def take_records(self) -> bytes:
@@ -252,6 +267,11 @@ class Worker(Tray):
     def row_types(self) -> dict[str, npt.DTypeLike]:
         """What the rows of its `records` and `times` are."""
         return {"records": TASK_DTYPE, "times": TIMES_DTYPE}
+
+    @property
+    def recorded(self) -> dict[str, int]:
+        """Where a snapshot may be taken, or was: the round of the last row of each."""
+        return dict.fromkeys(self.row_types, self.round)
 
     def take_snapshot(self) -> Snapshot | None:
         if self._round_end is None or self._keeper.busy:
@@ -280,7 +300,8 @@ class Worker(Tray):
         self._note_times(t, self._since, self._since, now)
         if pull.durable > self._reducer_durable:
             self._reducer_durable_before, self._reducer_durable = self._reducer_durable, pull.durable
-            for old in [s for s in self._history if s <= self._reducer_durable_before]:
+            self._forgotten = max(self._forgotten, min(self._reducer_durable_before, t))
+            for old in [s for s in self._history if s <= self._forgotten]:
                 del self._history[old]
         self._close_round(now)
         self._alone_until = pull.next - 1
@@ -300,7 +321,7 @@ class Worker(Tray):
             return
         self.round += 1
         contribution = self._learner.begin(self.round)
-        if not self._learner.algorithm.is_sync(self.round):
+        if not self._is_sync(self.round):
             self._learner.end(self.round)
             self._close_round(now)
             self._go_on(now)
@@ -333,6 +354,9 @@ class Worker(Tray):
     def _must_hold(self) -> bool:
         return self._ended and self._keeper.active and self._keeper.durable < self.round
 
+    def _is_sync(self, t: int) -> bool:
+        return self._learner.algorithm.is_sync(t)
+
     def _go_on(self, now: float) -> None:
         """The last round is closed: wait for the next example."""
         self.state = WorkerState.STEPPING
@@ -347,6 +371,11 @@ class Worker(Tray):
         self._outbox.append(Envelope(REDUCER, message))
         self._asking.start(now)
         self._stall.start(now)
+
+    def _ask(self) -> None:
+        # In the middle of a run a header asks for the pull; it asks back should the push be lost.
+        question = Resend(self.round) if self.state is WorkerState.WAITING else self._said
+        self._outbox.append(Envelope(REDUCER, question))
 
     def _rejected(self, reason: str) -> None:
         if self.state is WorkerState.JOINING:

@@ -122,7 +122,7 @@ def _rows_of(
     for name, types in node.row_types.items():
         path = out / f"{name}.bin"
         if life.snapshot is not None:
-            t = life.snapshot["round"]
+            t = node.recorded[name]
             cut_back(path, types, t, expect_round=t if name == "records" and t else None)
         file = path.open("wb" if life.snapshot is None else "ab")
         files.callback(_close, file)

@@ -13,17 +13,19 @@ import numpy.typing as npt
 
 from drom_net.neighborhood import Neighborhood
 from drom_net.protocol.peer import WORDS_KEPT, Peer, PeerState
+from drom_net.protocol.worker import Worker
 from drom_net.simulation.simulator import Simulator
 
 
 class StarChecks:
-    """Rounds close once and in order; no worker is ahead of the reducer, nor left behind by it."""
+    """Rounds close once and in order; no worker is ahead of the reducer, nor left behind by it; each side keeps what
+    the other would need again after a crash."""
 
     def __init__(self, last_rounds: Sequence[int], *, in_step: bool = True, sampled: bool = False) -> None:
         """
         Args:
             last_rounds: Each worker's.
-            in_step: Every round is a sync round; else there is none.
+            in_step: Every round is a sync round, and is closed with all; else they look at each node for itself.
             sampled: They look at some events only, not at each.
         """
         self._in_step = in_step
@@ -44,29 +46,44 @@ class StarChecks:
 
     def _look(self, simulator: Simulator, index: int) -> None:
         workers = len(self._last_rounds)
-        worker, closed = simulator.node(index), simulator.node(len(self._last_rounds)).closed_rounds
+        worker, reducer = simulator.node(index), simulator.node(workers)
         if worker is None or not self._in_step:
             return
+        closed = reducer.closed_rounds
         # Who comes back after a crash is in an earlier round: the others are ahead of it.
         ahead = worker.round > closed + 1 and not simulator.totals_of(workers).crashes
         _must(not ahead, simulator, index, f"in round {worker.round}; {closed} are closed")
         ended = worker.round >= self._last_rounds[index]  # the reducer goes on without it
         behind = not ended and closed > worker.round and not simulator.totals_of(index).crashes
         _must(not behind, simulator, index, f"in round {worker.round}; {closed} are closed already")
+        kept, gone = worker.durable_round, reducer._forgotten
+        _must(gone <= kept or ended, simulator, index, f"{gone} rounds are forgotten; it has kept {kept}")
+        needed = reducer.durable_round + 1
+        missing = needed <= worker.round and needed not in worker._history
+        _must(not missing, simulator, index, f"keeping no push of round {needed}")
 
 
 class PeersChecks:
     """Rounds close once and in order; nobody uses a word that was not said; what a peer keeps is bounded."""
 
-    def __init__(self, neighborhoods: Sequence[Neighborhood], *, delayed: bool = False, sampled: bool = False) -> None:
+    def __init__(
+        self,
+        neighborhoods: Sequence[Neighborhood],
+        *,
+        delayed: bool = False,
+        in_step: bool = True,
+        sampled: bool = False,
+    ) -> None:
         """
         Args:
             neighborhoods: Each task's, in order.
             delayed: The exchange is delayed.
+            in_step: Nobody goes on without a neighbor's word.
             sampled: They look at some events only, not at each.
         """
         self._hoods = neighborhoods
         self._delayed = delayed
+        self._in_step = in_step
         self._order = _Order(len(neighborhoods), sampled)
 
     def __call__(self, simulator: Simulator, index: int) -> None:
@@ -79,15 +96,45 @@ class PeersChecks:
         for task, words, last in kept_by(peer):
             _must(words <= WORDS_KEPT + 1, simulator, index, f"keeping {words} words of node {task}")
             other = simulator.node(task)
-            if used <= 0 or last is not None or other is None or simulator.totals_of(task).crashes:
+            if used <= 0 or last is not None or other is None or not self._in_step or simulator.totals_of(task).crashes:
                 continue  # last words bind nobody; who has crashed may be in an earlier round again
             needed = hood.heard(task, used)
             _must(needed <= other.round, simulator, index, f"using node {task}'s word of round {needed}")
         said = len(peer._said)
         most = 2 * (WORDS_KEPT + 1) * max(1, len(peer._neighbors))
-        if peer._keeper.active:
+        if peer._keeper.active or not self._in_step:
             most += 2 * peer._keeper.most
         _must(said <= most, simulator, index, f"keeping {said} words of its own")
+
+
+class Lives:
+    """The central steps that a crash takes back: whether they are made again as they were.
+
+    Where a round may be closed without some, a centre that comes back may find others there than before. What it does
+    then in the same round is something else, and who has used what it said before has used what no record tells.
+    """
+
+    def __init__(self, simulator: Simulator) -> None:
+        self._simulator = simulator
+        self._before: list[tuple[bytearray, bytes, npt.DTypeLike]] = []
+        """(where a centre's steps are recorded, those that there were before a crash, their type)"""
+        simulator.on_crash = self._note
+
+    def agree(self) -> bool:
+        """At the end: whether all that was made twice was made with the same words."""
+        for records, before, dtype in self._before:
+            first, again = np.frombuffer(before, dtype), np.frombuffer(bytes(records), dtype)
+            if first.tobytes() != again[np.isin(again["round"], first["round"])].tobytes():
+                return False
+        return True
+
+    def _note(self, index: int) -> None:
+        node = self._simulator.node(index)
+        if isinstance(node, Worker):
+            return  # it does what the replies say
+        name = "central" if isinstance(node, Peer) else "records"
+        records = (self._simulator.central_records if isinstance(node, Peer) else self._simulator.records)[index]
+        self._before.append((records, bytes(records), node.row_types[name]))
 
 
 def kept_by(peer: Peer) -> list[tuple[int, int, int | None]]:

@@ -160,6 +160,8 @@ class Simulator:
         """A peer's own central steps."""
         self.times = [bytearray() for _ in range(num_nodes)]
         """When it said its words and waited, as `take_times` gives it."""
+        self.on_crash: Callable[[int], None] | None = None
+        """Called with the number of a node that crashes, before it is gone."""
         self._make = make
         self._wiring = wiring
         self._dim = dim
@@ -482,6 +484,9 @@ class Simulator:
         if slot.occupied:
             self._was_busy(slot, self.now)
             slot.occupied = False
+        self._take_records(slot)  # they are written as they are made; who comes back cuts off what it makes again
+        if self.on_crash is not None:
+            self.on_crash(slot.index)
         slot.totals.crashes += 1
         slot.totals.lost += sum(not isinstance(payload, bool) for _, _, payload in slot.inbox)
         slot.inbox.clear()
@@ -498,14 +503,25 @@ class Simulator:
     def _restart(self, slot: _Slot) -> None:
         """From the last snapshot. What was recorded after it has gone with the node."""
         self._place(slot)
-        t = slot.snapshot["round"] if isinstance(slot.snapshot, dict) else -1
+        kept = {"records": self.records, "central": self.central_records, "times": self.times}
         for name, types in slot.node.row_types.items():
-            rows = {"records": self.records, "central": self.central_records, "times": self.times}[name][slot.index]
-            del rows[_size_until(rows, types, t) :]
+            rows = kept[name][slot.index]
+            t = -1 if slot.snapshot is None else slot.node.recorded[name]
+            del rows[size_until(rows, types, t) :]
         for other, seen_as, dialed in self._partners(slot):
-            if not dialed and not self._is_cut(slot.index, other):
-                self._notice(other, seen_as, True, self.now)
+            if not dialed:
+                self._connect_again(slot, slot.incarnation, other, seen_as)
         self._start(slot)
+
+    def _connect_again(self, slot: _Slot, incarnation: int, other: int, seen_as: str) -> None:
+        """Tell who connects to a node that it is back, once no partition is between them."""
+        if slot.incarnation != incarnation:
+            return  # it has crashed again
+        if self._is_cut(slot.index, other):
+            heals_at = min(cut.to_s for cut in self._cuts(slot.index, other))
+            self._at(heals_at, partial(self._connect_again, slot, incarnation, other, seen_as))
+        else:
+            self._notice(other, seen_as, True, self.now)
 
     def _notice_partition(self, cut: Partition, connected: bool) -> None:
         """Tell the two sides of each connection that is cut (or was) that it is down (or up)."""
@@ -517,7 +533,10 @@ class Simulator:
 
     def _is_cut(self, a: int, b: int) -> bool:
         """Whether a partition is between two nodes now."""
-        return any(cut.from_s <= self.now < cut.to_s and cut.cuts(a, b) for cut in self._settings.partitions)
+        return bool(self._cuts(a, b))
+
+    def _cuts(self, a: int, b: int) -> list[Partition]:
+        return [cut for cut in self._settings.partitions if cut.from_s <= self.now < cut.to_s and cut.cuts(a, b)]
 
     def _notice(self, index: int, address: str, connected: bool, at: float) -> None:
         """Tell a node that is there now of a connection."""
@@ -540,7 +559,7 @@ class Simulator:
         return f"{shown}; and {len(stuck) - 5} more" if len(stuck) > 5 else shown
 
 
-def _size_until(rows: bytearray, types: npt.DTypeLike, t: int) -> int:
+def size_until(rows: bytearray, types: npt.DTypeLike, t: int) -> int:
     """How many bytes the rows up to a round have."""
     table = np.frombuffer(bytes(rows), dtype=types)
     return int(table["round"].searchsorted(t, side="right")) * table.itemsize

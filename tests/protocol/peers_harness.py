@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from helpers import hoods_of
-from star_harness import CONFIG, DIM, FEATURES, RUN_ID, Network, hello, perfect
+from star_harness import CONFIG, DIM, FEATURES, RUN_ID, Network, hello, keep_all, perfect
 
 from drom_net.algorithms.base import Algorithm
 from drom_net.data.stream import TaskStream
@@ -21,7 +21,7 @@ from drom_net.protocol.handshake import Identity
 from drom_net.protocol.messages import Message
 from drom_net.protocol.node import Envelope, Event
 from drom_net.protocol.peer import Peer, address_of
-from drom_net.protocol.settings import Timeouts
+from drom_net.protocol.settings import WAIT, Checkpoints, Policy, Timeouts
 from drom_net.records import TASK_DTYPE, central_dtype, peers_chain, run_digest
 from drom_net.simulation.checks import PeersChecks
 from drom_net.simulation.simulator import NodeTotals
@@ -50,7 +50,7 @@ def make_peer(
 ) -> Peer:
     """
     Args:
-        life: pace, keeps_snapshots and snapshot.
+        life: pace, policy, checkpoints and snapshot.
     """
     return Peer(
         TaskLearner(algorithm, stream, rounds=rounds),
@@ -81,7 +81,8 @@ class Peers:
         network: Network = perfect,
         timeouts: Timeouts = PATIENT,
         rounds: int | None = None,
-        keeps_snapshots: bool = False,
+        policy: Policy = WAIT,
+        checkpoints: Checkpoints | None = None,
         after_event: Callable[[Peers], None] | None = None,
     ) -> None:
         """
@@ -100,7 +101,8 @@ class Peers:
                 rounds=rounds,
                 timeouts=timeouts,
                 seed=seed,
-                keeps_snapshots=keeps_snapshots,
+                policy=policy,
+                checkpoints=checkpoints,
             )
             for algorithm, stream, hood in zip(algorithms, streams, self.hoods, strict=True)
         ]
@@ -167,6 +169,7 @@ class Peers:
 
     def _collect(self, task: int) -> None:
         peer = self.peers[task]
+        keep_all(peer, self.now)
         self.events[task] += peer.take_events()
         rows, central = peer.take_records(), peer.take_central_records()
         self.records[task] += rows

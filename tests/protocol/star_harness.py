@@ -15,9 +15,9 @@ from drom_net.learning import Centre, TaskLearner
 from drom_net.protocol.codec import decode, encode
 from drom_net.protocol.handshake import Identity
 from drom_net.protocol.messages import PROTOCOL_VERSION, Hello, Message
-from drom_net.protocol.node import REDUCER, Envelope, Event, Node
+from drom_net.protocol.node import REDUCER, Envelope, Event, Node, Snapshot
 from drom_net.protocol.reducer import Reducer
-from drom_net.protocol.settings import Timeouts
+from drom_net.protocol.settings import Checkpoints, Timeouts
 from drom_net.protocol.worker import Worker
 from drom_net.records import run_digest
 
@@ -74,7 +74,7 @@ def make_worker(
     """
     Args:
         num_tasks: Of the run, which decides how many vectors a reply carries.
-        life: pace, keeps_snapshots and snapshot.
+        life: pace, checkpoints and snapshot.
     """
     learner = TaskLearner(algorithm, stream, rounds=rounds)
     says = hello(task, incarnation=incarnation)
@@ -106,6 +106,19 @@ def make_reducer(
         timeouts=timeouts or Timeouts(),
         **life,
     )
+
+
+EVERY_ROUND = Checkpoints(every_rounds=1, every_s=1e9)
+"""A snapshot of each round, as soon as it may be taken."""
+
+
+def keep_all(node: Node, now: float) -> list[Snapshot]:
+    """Keep what a node has to keep, at once, as on a disk that takes no time; what that was."""
+    kept = []
+    while (snapshot := node.take_snapshot()) is not None:
+        kept.append(snapshot)
+        node.snapshot_kept(now)
+    return kept
 
 
 def class_name(value: object) -> str:

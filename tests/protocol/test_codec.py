@@ -51,9 +51,9 @@ def plain(message: Message) -> object:
     match message:
         case Push(round=t, contribution=contribution):
             kind, vectors, last = contribution
-            return Push, t, kind, [vector.tobytes() for vector in vectors], last
+            return Push, t, kind, [vector.tobytes() for vector in vectors], last, message.durable
         case Pull(round=t, reply=reply):
-            return Pull, t, reply.kind, [vector.tobytes() for vector in reply.vectors]
+            return Pull, t, reply.kind, [vector.tobytes() for vector in reply.vectors], message.durable, message.next
     return message
 
 
@@ -85,7 +85,7 @@ contributions = st.one_of(
     st.builds(Contribution, st.just(ContributionKind.VECTORS), some_arrays, st.booleans()),
     st.builds(
         Contribution,
-        st.sampled_from([ContributionKind.SKIP, ContributionKind.IDLE, ContributionKind.POSTPONED]),
+        st.sampled_from(sorted(set(ContributionKind) - {ContributionKind.NONE, ContributionKind.VECTORS})),
         st.just(()),
         st.booleans(),
     ),
@@ -96,32 +96,35 @@ replies = st.one_of(
 )
 messages: st.SearchStrategy[Message] = st.one_of(
     st.builds(
-        Hello, st.just(PROTOCOL_VERSION), texts, naturals, texts, naturals, texts, texts, texts, naturals, naturals
+        Hello,
+        *(st.just(PROTOCOL_VERSION), texts, naturals, texts, naturals, texts, texts, texts),
+        *(naturals, naturals, naturals, naturals),
     ),
-    st.builds(Welcome, texts),
+    st.builds(Welcome, texts, naturals),
     st.builds(Reject, texts),
-    st.builds(Push, rounds, contributions),
-    st.builds(Pull, rounds, replies),
+    st.builds(Push, rounds, contributions, naturals),
+    st.builds(Pull, rounds, replies, naturals, naturals),
     st.builds(Resend, rounds),
     st.builds(Goodbye, naturals, st.binary(min_size=32, max_size=32), st.builds(Totals, *[naturals] * 9)),
     st.just(Farewell()),
-    st.just(Introduce()),
+    st.builds(Introduce, naturals),
 )
 
 EXAMPLES: dict[str, Message] = {
-    "hello": Hello(PROTOCOL_VERSION, "run", 3, "c" * 64, DIM, "f" * 64, "2.4.6", "Haswell", 2, 7),
-    "welcome": Welcome("run"),
+    "hello": Hello(PROTOCOL_VERSION, "run", 3, "c" * 64, DIM, "f" * 64, "2.4.6", "Haswell", 2, 7, 5, 1),
+    "welcome": Welcome("run", 7),
     "reject": Reject("no"),
-    "push": Push(7, Contribution(ContributionKind.VECTORS, (np.array([1.0, -2.0, 3.0]),), True)),
+    "push": Push(7, Contribution(ContributionKind.VECTORS, (np.array([1.0, -2.0, 3.0]),), True), 5),
     "skip": Push(7, Contribution(ContributionKind.SKIP)),
     "idle": Push(7, Contribution(ContributionKind.IDLE)),
-    "pull": Pull(7, Reply(ReplyKind.VECTORS, (np.array([0.0, -0.0, 5e-324]), np.ones(3)))),
+    "gone": Push(7, Contribution(ContributionKind.GONE)),
+    "pull": Pull(7, Reply(ReplyKind.VECTORS, (np.array([0.0, -0.0, 5e-324]), np.ones(3))), 5, 8),
     "zero": Pull(7, Reply(ReplyKind.ZERO)),
     "keep": Pull(7, Reply(ReplyKind.KEEP)),
     "resend": Resend(7),
     "goodbye": Goodbye(9, bytes(range(32)), Totals(*range(9))),
     "farewell": Farewell(),
-    "introduce": Introduce(),
+    "introduce": Introduce(1),
 }
 NAMES = pytest.mark.parametrize("name", EXAMPLES)
 
@@ -145,10 +148,10 @@ def test_the_frames_of_a_message_are_read_without_a_copy(message: Message) -> No
 @pytest.mark.parametrize("items", ["B", "d", "f", "h"])
 def test_a_view_is_measured_in_bytes(items: str) -> None:
     frame = memoryview(ONE).cast(items)
-    message = read([memoryview(header(PUSH, 1, 1, False, 1)), frame])
-    assert plain(message) == (Push, 1, ContributionKind.VECTORS, [ONE], False)
+    message = read([memoryview(header(PUSH, 1, 1, False, 0, 1)), frame])
+    assert plain(message) == (Push, 1, ContributionKind.VECTORS, [ONE], False, 0)
     for wrong in (memoryview(ONE * 8).cast(items), memoryview(ONE[:8]).cast(items)):
-        refused(header(PUSH, 1, 1, False, 1), wrong, match=f"a vector of {wrong.nbytes} bytes; expected 24")
+        refused(header(PUSH, 1, 1, False, 0, 1), wrong, match=f"a vector of {wrong.nbytes} bytes; expected 24")
     refused(memoryview(bytes(HEADER_LIMIT_BYTES + 8)).cast(items), match="a header of 4104 bytes; at most 4096")
 
 
@@ -169,7 +172,7 @@ def test_vectors_that_were_decoded_are_read_only_float64_in_c_order() -> None:
     """style.md, 5: "One kind of array crosses a border: float64, C order, owned, read-only"."""
     memory = bytearray(ONE)
     for frame in (ONE, memory, memoryview(memory)):
-        message = read([header(PUSH, 1, 1, False, 1), frame])
+        message = read([header(PUSH, 1, 1, False, 0, 1), frame])
         assert isinstance(message, Push)
         (vector,) = message.contribution.vectors
         assert vector.dtype == np.float64
@@ -182,17 +185,20 @@ def test_vectors_that_were_decoded_are_read_only_float64_in_c_order() -> None:
 
 def test_the_layout_of_a_push_is_this() -> None:
     """The bytes are the protocol: whoever changes them changes PROTOCOL_VERSION."""
-    assert PROTOCOL_VERSION == 2
-    assert wire(EXAMPLES["push"]) == [b"\x95\x03\x07\x01\xc3\x01", np.array([1.0, -2.0, 3.0], dtype="<f8").tobytes()]
-    assert wire(EXAMPLES["zero"]) == [b"\x94\x04\x07\x02\x00"]
+    assert PROTOCOL_VERSION == 3
+    assert wire(EXAMPLES["push"]) == [
+        b"\x96\x03\x07\x01\xc3\x05\x01",
+        np.array([1.0, -2.0, 3.0], dtype="<f8").tobytes(),
+    ]
+    assert wire(EXAMPLES["zero"]) == [b"\x96\x04\x07\x02\x00\x00\x00"]
     assert wire(EXAMPLES["farewell"]) == [b"\x91\x07"]
-    assert wire(EXAMPLES["hello"])[0][:3] == b"\x9b\x00\x02"
+    assert wire(EXAMPLES["hello"])[0][:3] == b"\x9d\x00\x03"
 
 
 # Versions
 
 
-@pytest.mark.parametrize("version", [0, 1, 77])
+@pytest.mark.parametrize("version", [0, 1, 2, 77])
 @pytest.mark.parametrize("rest", [[], ["new"], [1, 2, 3, 4, 5, 6, 7, 8], ["x", 0, "c", 3, "f", "n", "b", 1, "more"]])
 def test_a_hello_of_another_version_is_read_as_far_as_its_version(version: int, rest: list[object]) -> None:
     """failures.md, 16: "protocol version in the handshake; refused, both versions named"."""
@@ -244,8 +250,8 @@ def nested(depth: int) -> bytes:
         b"\x00" * 10,
         b"GET / HTTP/1.1\r\n\r\n",
         header(PUSH, *range(1000)),
-        header(PUSH, nested(100), 1, False, 0),
-        header(PUSH, [[[[1]]]], 1, False, 0),
+        header(PUSH, nested(100), 1, False, 0, 0),
+        header(PUSH, [[[[1]]]], 1, False, 0, 0),
     ],
 )
 def test_a_header_that_is_none_is_refused(frame: bytes) -> None:
@@ -318,12 +324,12 @@ def test_counts_that_are_not_nine_naturals_are_refused(counts: object) -> None:
 
 @pytest.mark.parametrize("kind", [PUSH, PULL, RESEND])
 def test_there_is_no_round_zero(kind: int) -> None:
-    fields = {PUSH: (0, 2, False, 0), PULL: (0, 2, 0), RESEND: (0,)}[kind]
+    fields = {PUSH: (0, 2, False, 0, 0), PULL: (0, 2, 0, 0, 0), RESEND: (0,)}[kind]
     refused(header(kind, *fields), match="round that is not a whole number of at least 1")
 
 
 def test_a_reply_of_kind_none_is_not_for_the_wire() -> None:
-    refused(header(PULL, 1, int(ReplyKind.NONE), 0), match="unknown kind")
+    refused(header(PULL, 1, int(ReplyKind.NONE), 0, 0, 0), match="unknown kind")
 
 
 def test_a_reason_is_cut_so_that_its_header_can_be_read() -> None:
@@ -341,7 +347,7 @@ def test_a_reason_is_cut_so_that_its_header_can_be_read() -> None:
 
 @pytest.mark.parametrize("length", [0, 1, 8, 23, 25, 32, 24_000])
 def test_a_vector_of_another_length_is_refused(length: int) -> None:
-    refused(header(PUSH, 1, 1, False, 1), bytes(length), match=f"a vector of {length} bytes; expected 24")
+    refused(header(PUSH, 1, 1, False, 0, 1), bytes(length), match=f"a vector of {length} bytes; expected 24")
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e160, -1.7e308])
@@ -350,19 +356,20 @@ def test_a_vector_that_is_not_finite_is_refused(value: float, place: int) -> Non
     """failures.md, 31: "NaN or infinity never enters A"; nor what would overflow when it is squared."""
     vector = np.ones(DIM)
     vector[place] = value
-    refused(header(PUSH, 1, 1, False, 1), vector.tobytes(), match="NaN, infinity or numbers too large")
-    refused(header(PULL, 1, 3, 1), vector.tobytes(), match="NaN, infinity or numbers too large")
+    refused(header(PUSH, 1, 1, False, 0, 1), vector.tobytes(), match="NaN, infinity or numbers too large")
+    refused(header(PULL, 1, 3, 0, 0, 1), vector.tobytes(), match="NaN, infinity or numbers too large")
 
 
 @pytest.mark.parametrize(
     ("fields", "frames"),
     [
-        ((PUSH, 1, 1, False, 0), []),  # VECTORS without one
-        ((PUSH, 1, 2, False, 1), [ONE]),  # SKIP with one
-        ((PUSH, 1, 3, False, 1), [ONE]),  # IDLE with one
-        ((PULL, 1, 3, 0), []),
-        ((PULL, 1, 1, 1), [ONE]),  # KEEP with one
-        ((PULL, 1, 2, 1), [ONE]),  # ZERO with one
+        ((PUSH, 1, 1, False, 0, 0), []),  # VECTORS without one
+        ((PUSH, 1, 2, False, 0, 1), [ONE]),  # SKIP with one
+        ((PUSH, 1, 3, False, 0, 1), [ONE]),  # IDLE with one
+        ((PUSH, 1, 5, False, 0, 1), [ONE]),  # GONE with one
+        ((PULL, 1, 3, 0, 0, 0), []),
+        ((PULL, 1, 1, 0, 0, 1), [ONE]),  # KEEP with one
+        ((PULL, 1, 2, 0, 0, 1), [ONE]),  # ZERO with one
     ],
 )
 def test_a_kind_that_does_not_match_its_vectors_is_refused(fields: tuple[object, ...], frames: list[bytes]) -> None:
@@ -371,13 +378,13 @@ def test_a_kind_that_does_not_match_its_vectors_is_refused(fields: tuple[object,
 
 @pytest.mark.parametrize("announced", [0, 1, 3, -1, True, 1.0, 2**40])
 def test_more_or_fewer_vectors_than_announced_are_refused(announced: object) -> None:
-    refused(header(PUSH, 1, 1, False, announced), ONE, ONE, match="announces")
+    refused(header(PUSH, 1, 1, False, 0, announced), ONE, ONE, match="announces")
 
 
 def test_more_vectors_than_the_algorithm_sends_are_refused() -> None:
-    refused(header(PUSH, 1, 1, False, 3), ONE, ONE, ONE, match="3 vectors; at most 2 are allowed")
+    refused(header(PUSH, 1, 1, False, 0, 3), ONE, ONE, ONE, match="3 vectors; at most 2 are allowed")
     with pytest.raises(RemoteError, match="1 vectors; at most 0"):
-        read([header(PUSH, 1, 1, False, 1), ONE], max_vectors=0)
+        read([header(PUSH, 1, 1, False, 0, 1), ONE], max_vectors=0)
 
 
 @NAMES
@@ -421,7 +428,7 @@ values: st.SearchStrategy[object] = st.recursive(
 
 @given(
     kind=st.integers(0, 8),
-    fields=st.lists(values, max_size=9),
+    fields=st.lists(values, max_size=12),
     vectors=st.lists(st.sampled_from([ONE, b"", bytes(24), b"\xff" * 24]), max_size=2),
 )
 def test_any_fields_are_a_message_or_a_remote_error(kind: int, fields: list[object], vectors: list[bytes]) -> None:

@@ -438,7 +438,7 @@ def test_what_a_reducer_never_says_is_refused(state: WorkerState, message: Messa
         (WorkerState.WAITING, Farewell()),
         (WorkerState.FINISHING, Welcome("other")),
         (WorkerState.FINISHING, Pull(1, ZERO)),
-        (WorkerState.FINISHING, Resend(1)),
+        (WorkerState.FINISHING, Resend(2)),
     ],
 )
 def test_an_answer_to_a_question_that_was_asked_twice_is_ignored(state: WorkerState, message: Message) -> None:

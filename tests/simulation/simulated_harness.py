@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from helpers import hoods_of
 from peers_harness import make_peer
-from star_harness import DIM, make_reducer, make_worker
+from star_harness import DIM, EVERY_ROUND, make_reducer, make_worker
 
 from drom_net.algorithms.base import Algorithm
 from drom_net.algorithms.drom import DromParameters, drom
 from drom_net.algorithms.drom_d import DromDParameters, drom_d
 from drom_net.data.stream import TaskStream
 from drom_net.protocol.node import TIMES_DTYPE, Pace, at_once
-from drom_net.protocol.settings import Timeouts
+from drom_net.protocol.settings import WAIT, Checkpoints, Policy, Timeouts
 from drom_net.records import peers_chain, run_digest
 from drom_net.simulation.network import Distribution, NetworkSettings
 from drom_net.simulation.simulator import Crash, Simulator, peers_wiring, star_wiring
@@ -38,22 +38,25 @@ def star(
     streams: Sequence[TaskStream],
     *,
     timeouts: Timeouts = PATIENT,
+    worker_timeouts: Timeouts | None = None,
     paces: Sequence[Pace] | None = None,
+    policy: Policy = WAIT,
+    checkpoints: Checkpoints = EVERY_ROUND,
     **options: Any,
 ) -> Simulator:
     """Workers are the nodes from 0 on; the reducer is the last."""
     workers = len(streams)
-    keeps = crashes(options)
+    kept = checkpoints if crashes(options) else None
 
     def make(index: int, incarnation: int, snapshot: Any) -> Any:
-        life = {"keeps_snapshots": keeps, "snapshot": snapshot}
+        life = {"checkpoints": kept, "snapshot": snapshot}
         if index == workers:
-            return make_reducer(algorithm, workers, timeouts=timeouts, **life)
+            return make_reducer(algorithm, workers, timeouts=timeouts, policy=policy, **life)
         return make_worker(
             algorithm,
             streams[index],
             task=index,
-            timeouts=timeouts,
+            timeouts=worker_timeouts or timeouts,
             incarnation=1 + incarnation,
             pace=paces[index] if paces else at_once,
             **life,
@@ -70,10 +73,12 @@ def peers(
     exchange: str = "blocking",
     timeouts: Timeouts = PATIENT,
     paces: Sequence[Pace] | None = None,
+    policy: Policy = WAIT,
+    checkpoints: Checkpoints = EVERY_ROUND,
     **options: Any,
 ) -> Simulator:
     hoods = hoods_of(graph, [algorithm] * len(streams))
-    keeps = crashes(options)
+    kept = checkpoints if crashes(options) else None
 
     def make(index: int, incarnation: int, snapshot: Any) -> Any:
         return make_peer(
@@ -85,7 +90,8 @@ def peers(
             timeouts=timeouts,
             incarnation=1 + incarnation,
             pace=paces[index] if paces else at_once,
-            keeps_snapshots=keeps,
+            policy=policy,
+            checkpoints=kept,
             snapshot=snapshot,
         )
 

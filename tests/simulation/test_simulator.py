@@ -485,8 +485,8 @@ class Counting:
 
     def __init__(self, dialed: Sequence[str], goal: int, snapshot: object | None, log: Callable[..., None]) -> None:
         self.state, self.round, self._dialed, self._goal, self._log = State(), 0, dialed, goal, log
-        if isinstance(snapshot, int):
-            self.round = snapshot
+        if isinstance(snapshot, dict):
+            self.round = snapshot["round"]
         self._outbox: list[Envelope] = []
         self._next, self._kept = 0.0, self.round
         self._rows = b""
@@ -533,25 +533,38 @@ class Counting:
     def take_times(self) -> bytes:
         return b""
 
+    @property
+    def row_types(self) -> dict[str, object]:
+        return {"records": np.dtype([("round", "u1")])}
+
+    @property
+    def recorded(self) -> dict[str, int]:
+        return {"records": self.round}
+
     def take_snapshot(self) -> object | None:
         """In every third round."""
         if self.round % 3 or self.round == self._kept:
             return None
         self._kept = self.round
-        return self.round
+        return {"round": self.round}
+
+    def snapshot_kept(self, now: float) -> None:
+        self._log("kept", now, self._kept)
 
 
 def counting(
     *faults: Fault, goals: Sequence[int], **options
 ) -> tuple[Simulator, dict[int, list[tuple]], list[tuple[int, int, object]]]:
-    """Node 1 connects to node 0 and says its number; 0 says nothing."""
+    """Node 1 connects to node 0 and says its number; 0 says nothing. `logs` is without what was kept."""
     logs: dict[int, list[tuple]] = {0: [], 1: []}
+    kept: list[tuple] = []
     made: list[tuple[int, int, object]] = []
 
     def make(index: int, incarnation: int, snapshot: object | None):
         made.append((index, incarnation, snapshot))
         log = logs[index]
-        return Counting(["zero"] if index else [], goals[index], snapshot, lambda *what: log.append(what))
+        tells = lambda *what: (kept if what[0] == "kept" else log).append(what)  # noqa: E731
+        return Counting(["zero"] if index else [], goals[index], snapshot, tells)
 
     network = NetworkSettings(Distribution("constant", 0.25))
     options = {"network": network, "detect_s": 0.5, **options}
@@ -562,7 +575,7 @@ def counting(
 def test_a_crashed_node_comes_back_with_its_snapshot_from_a_new_address() -> None:
     simulator, logs, made = counting(Crash(1, 5.1, 3.0), goals=[15, 8])
     simulator.run()
-    assert made == [(0, 0, None), (1, 0, None), (1, 1, 3)]
+    assert made == [(0, 0, None), (1, 0, None), (1, 1, {"round": 3})]
     assert [what for what in logs[1] if what[0] == "start"] == [("start", 0.0, 0), ("start", 8.1, 3)]
     first, second = incoming(1, 0), incoming(1, 1)
     heard = [what for what in logs[0] if what[0] != "start"]
@@ -580,7 +593,7 @@ def test_what_is_on_its_way_to_a_crashed_node_or_comes_while_it_is_down_is_lost(
     simulator.run()
     assert [what[3] for what in logs[0] if what[0] == "receive"] == [1, 2, 6, 7, 8, 9]
     assert simulator.totals_of(0).lost == 3
-    assert made[-1] == (0, 1, 3)
+    assert made[-1] == (0, 1, {"round": 3})
     # Who has opened the connection hears that it is down, and that it is up again, by the address that it knows.
     assert logs[1] == [("start", 0.0, 0), ("down", pytest.approx(3.6), "zero"), ("up", pytest.approx(5.5), "zero")]
 
@@ -601,7 +614,7 @@ def test_what_was_computed_but_not_said_is_lost_with_the_node() -> None:
     """A round begins in every second and takes 0.75 s. The state after the third is kept when that is over."""
     simulator, logs, made = counting(Crash(1, 4.5, 1.0), goals=[15, 4], central_s=Distribution("constant", 0.75))
     simulator.run()
-    assert made[-1] == (1, 1, 3)
+    assert made[-1] == (1, 1, {"round": 3})
     assert [what[3] for what in logs[0] if what[0] == "receive"] == [1, 2, 3, 4]
     simulator, logs, made = counting(Crash(1, 3.5, 1.0), goals=[15, 4], central_s=Distribution("constant", 0.75))
     simulator.run()
@@ -641,7 +654,8 @@ class Still:
     now = 0.0
 
     def __init__(self, rounds: Sequence[int], closed: int = 0) -> None:
-        self.nodes = [SimpleNamespace(round=number) for number in rounds] + [SimpleNamespace(closed_rounds=closed)]
+        self.nodes = [SimpleNamespace(round=number, durable_round=number - 1, _history={}) for number in rounds]
+        self.nodes.append(SimpleNamespace(closed_rounds=closed, _forgotten=0, durable_round=99))
         self.crashed = False
 
     def node(self, index: int) -> SimpleNamespace:
@@ -680,18 +694,36 @@ def test_the_star_checks_see_who_is_too_far(rounds: list[int], closed: int, fine
     look(StarChecks([9, 9], in_step=False), rounds, closed)  # without sync rounds nobody is
 
 
-def test_the_star_checks_let_one_that_was_away_lose_a_round() -> None:
-    def look(closed: int, crashed: bool) -> None:
+def test_the_star_checks_let_one_that_was_away_lose_rounds_that_it_can_hear_again() -> None:
+    def look(closed: int, crashed: bool, forgotten: int = 0) -> None:
         check, still = StarChecks([9]), Still([3], closed)
         still.crashed = crashed
+        still.nodes[-1]._forgotten = forgotten
         check._order._last = [3, closed]
         check(still, 0)  # type: ignore[arg-type]
 
-    look(4, crashed=True)
-    with pytest.raises(AssertionError, match="node 0 at 0 s: in round 3; 4 are closed already"):
-        look(4, crashed=False)
-    with pytest.raises(AssertionError, match="node 0 at 0 s: in round 3; 5 are closed already"):
-        look(5, crashed=True)
+    for closed in (4, 5, 9):
+        look(closed, crashed=True)
+        with pytest.raises(AssertionError, match=f"node 0 at 0 s: in round 3; {closed} are closed already"):
+            look(closed, crashed=False)
+    look(5, crashed=True, forgotten=2)
+    with pytest.raises(AssertionError, match="node 0 at 0 s: 3 rounds are forgotten; it has kept 2"):
+        look(5, crashed=True, forgotten=3)
+
+
+def test_the_star_checks_see_that_a_worker_keeps_what_its_reducer_would_need() -> None:
+    def look(durable: int, kept: Sequence[int]) -> None:
+        check, still = StarChecks([9]), Still([4], 3)
+        still.nodes[0]._history = dict.fromkeys(kept)
+        still.nodes[-1].durable_round = durable
+        check._order._last = [4, 3]
+        check(still, 0)  # type: ignore[arg-type]
+
+    look(0, [1, 2, 3, 4])
+    look(2, [3, 4])
+    look(2, [2, 3, 4])
+    with pytest.raises(AssertionError, match="node 0 at 0 s: keeping no push of round 3"):
+        look(2, [4])
 
 
 def look_at_peers(
