@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from drom_net.cli import options
-from drom_net.cli.output import count_of, print_json, print_table
+from drom_net.cli.output import count_of, print_json
 from drom_net.cluster.plan import node_names
 from drom_net.config import ClusterConfig, load_config
 from drom_net.data.datasets import task_names
@@ -98,9 +98,10 @@ def _facts(folder: Path) -> dict[str, object]:
 
 
 def _print(folder: Path, names: list[str]) -> None:
+    """A table that is never cut to a terminal's width: a key is compared whole."""
     public = read_public_keys(folder)
-    rows = [
-        (name, public[name].decode(), secret.name if (secret := secret_file(folder, name)).exists() else "not here")
-        for name in names
-    ]
-    print_table(["node", "public key", "secret key"], rows, left=3)
+    width = max(len(name) for name in ["node", *names])
+    click.echo(f"{'node':<{width}}  {'public key':<40}  secret key")
+    for name in names:
+        secret = secret_file(folder, name)
+        click.echo(f"{name:<{width}}  {public[name].decode()}  {secret.name if secret.exists() else 'not here'}")
