@@ -1020,7 +1020,6 @@ class Peer(Tray):
                 self._remind(task)
         if self.state is PeerState.WAITING:
             for task, s in self._missing.items():
-                self.resends += 1
                 self._say(task, Resend(s))
         self._asked_at = self._now
 
