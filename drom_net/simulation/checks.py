@@ -101,9 +101,7 @@ class PeersChecks:
             needed = hood.heard(task, used)
             _must(needed <= other.round, simulator, index, f"using node {task}'s word of round {needed}")
         said = len(peer._said)
-        # Twice: up to the round before the one that a neighbor has announced last. Twice again: they are looked through
-        # when there are twice as many as there were.
-        most = 4 * (WORDS_KEPT + 1) * max(1, len(peer._neighbors))
+        most = 2 * (WORDS_KEPT + 2) * max(1, len(peer._neighbors))  # twice what neighbors may ask for
         if peer._keeper.active or not self._in_step:
             most += 2 * peer._keeper.most
         _must(said <= most, simulator, index, f"keeping {said} words of its own")

@@ -75,7 +75,8 @@ def test_accident_13_of_two_with_one_identity_the_second_is_rejected_by_name_and
 
 
 @BOTH
-def test_who_does_not_answer_is_replaced(make: Any) -> None:
+def test_accident_27_who_does_not_answer_is_replaced(make: Any) -> None:
+    """failures.md, 27: "the dead socket holds the id": of a half-open connection nobody has told yet."""
     node = make()
     node.receive("new", hello(2, incarnation=3), 2.0)
     assert node.next_timer() <= 3.5

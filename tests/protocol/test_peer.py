@@ -358,7 +358,7 @@ def test_words_that_come_before_it_gets_there_are_kept() -> None:
     assert len(rows(peer)) == 1
 
 
-def test_the_order_in_which_words_come_is_of_no_matter() -> None:
+def test_accident_08_the_order_in_which_words_come_is_of_no_matter() -> None:
     chains = []
     for order in ((BEFORE, BEHIND), (BEHIND, BEFORE)):
         peer = waiting()
@@ -699,7 +699,7 @@ def test_a_reject_after_its_goodbye_is_a_farewell() -> None:
 # Waiting for long, and connections
 
 
-def test_a_long_wait_is_reported_with_whom_it_is_for() -> None:
+def test_accident_10_a_long_wait_is_reported_with_whom_it_is_for() -> None:
     """failures.md, 10: "every wait has a named bound, and says whom it waits for"."""
     peer = waiting()
     peer.receive(BEHIND, Push(1, word()), 1.1)

@@ -302,7 +302,8 @@ def losing(lost: Callable[[Message], bool], times: int = 1) -> Network:
 @pytest.mark.parametrize("times", [1, 3])
 @pytest.mark.parametrize("kind", [Hello, Welcome, Push, Resend, Goodbye, Farewell])
 @pytest.mark.parametrize("exchange", EXCHANGES)
-def test_whatever_is_lost_is_said_again(kind: type, times: int, exchange: str) -> None:
+def test_accidents_24_25_26_whatever_is_lost_is_said_again(kind: type, times: int, exchange: str) -> None:
+    """failures.md, 24 to 26: dropped at the high-water mark, discarded, lost with a connection or right after it."""
     network = losing(lambda message: isinstance(message, kind), times)
     run(random_streams([6, 3, 5]), graph_of("full", 3), tau=2, exchange=exchange, network=network)
 

@@ -86,7 +86,7 @@ def without_task_2(policy: Policy = PROCEED) -> Reducer:
     return node
 
 
-def test_accident_1_a_task_that_is_lost_is_gone_on_without_where_the_policy_says_so() -> None:
+def test_accident_01_a_task_that_is_lost_is_gone_on_without_where_the_policy_says_so() -> None:
     """failures.md, 1: "policy applies (wait for its return, or proceed)"."""
     for policy in (PROCEED, Policy()):
         node = reducer(policy)

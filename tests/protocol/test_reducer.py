@@ -115,7 +115,9 @@ def test_a_hello_that_is_said_twice_is_answered_twice_and_counts_once() -> None:
         ({"feature_digest": "e" * 64}, "the features of site-1 have other names, or another order, than those of the"),
     ],
 )
-def test_a_hello_that_does_not_agree_is_rejected_naming_both_sides(changes: dict[str, object], reason: str) -> None:
+def test_accidents_06_15_16_a_hello_that_does_not_agree_is_rejected_naming_both_sides(
+    changes: dict[str, object], reason: str
+) -> None:
     """failures.md, 6, 15, 16: refused at joining; the message says what differs."""
     reducer = new()
     reducer.receive("w1", hello(**{"task": 1, **changes}), 1.0)  # type: ignore[arg-type]
@@ -146,7 +148,7 @@ def test_where_the_reducer_does_not_know_the_features_the_first_worker_does() ->
     assert [type(message) for message in sent(reducer)] == [Welcome, Reject, Welcome]
 
 
-def test_a_second_worker_for_a_task_is_rejected_by_name_and_the_first_goes_on() -> None:
+def test_accident_13_a_second_worker_for_a_task_is_rejected_by_name_and_the_first_goes_on() -> None:
     """failures.md, 13: "the second is rejected by name, non-zero exit; the first goes on"."""
     reducer = joined()
     reducer.receive("intruder", hello(0), 2.0)
@@ -331,14 +333,14 @@ def test_what_a_worker_never_says_is_refused(message: Message) -> None:
     assert reducer.take_outbox() == []
 
 
-def test_outliers_and_idle_tasks_alone_close_a_round() -> None:
+def test_accident_03_outliers_and_idle_tasks_alone_close_a_round() -> None:
     """failures.md, 3: "an outlier round sends nothing: a reducer that counts m vectors waits for ever"."""
     reducer = joined()
     push(reducer, 0, 1, SKIP)
     assert [pull.message for pull in push(reducer, 1, 1, IDLE)] == [Pull(1, KEEP, 1, 2), Pull(1, KEEP, 1, 2)]
 
 
-def test_below_sigma_1_of_one_the_answer_is_an_explicit_zero() -> None:
+def test_accident_04_below_sigma_1_of_one_the_answer_is_an_explicit_zero() -> None:
     """failures.md, 4: "sigma_1 <= 1 and the server answers nothing: the worker waits for ever"."""
     reducer = joined()
     push(reducer, 0, 1, vector(0.5))
@@ -374,7 +376,7 @@ def test_asked_for_a_round_to_come_it_asks_back_for_the_push_of_its_own(t: int) 
     assert (reducer.take_events(), reducer.take_records(), reducer.closed_rounds) == ([], b"", 0)
 
 
-def test_a_task_that_has_ended_is_no_longer_waited_for() -> None:
+def test_accident_05_a_task_that_has_ended_is_no_longer_waited_for() -> None:
     """failures.md, 5: "an explicit end of stream; its last column stays"."""
     reducer = joined()
     push(reducer, 0, 1, vector(3.0, last=True))
@@ -453,7 +455,7 @@ def test_a_goodbye_in_mid_round_does_not_stand_for_the_push_of_another() -> None
 # Trouble
 
 
-def test_a_wait_for_some_is_reported_with_their_names() -> None:
+def test_accident_10_a_wait_for_some_is_reported_with_their_names() -> None:
     reducer = joined(3)
     push(reducer, 1, 1, vector(1.0), now=2.0)
     reducer.on_timer(10.9)
@@ -468,6 +470,16 @@ def test_a_wait_for_some_is_reported_with_their_names() -> None:
     assert (reducer.num_overdue, reducer.num_connected) == (1, 2)
     push(reducer, 2, 1, vector(1.0), now=12.0)
     assert reducer.num_overdue == 0
+
+
+def test_accident_07_one_that_computes_for_long_is_reported_and_not_lost() -> None:
+    """failures.md, 7: "liveness judged by the transport's heartbeats, which go on while Python computes"."""
+    reducer = joined()
+    push(reducer, 0, 1, vector(1.0), now=2.0)
+    while (now := reducer.next_timer()) < 10_000.0:
+        reducer.on_timer(now)
+    assert {type(event) for event in reducer.take_events()} == {Stalled}
+    assert len(push(reducer, 1, 1, vector(1.0), now=10_000.0)) == 2
 
 
 def test_a_wait_in_which_nobody_has_pushed_is_reported_too() -> None:
@@ -563,7 +575,7 @@ def test_what_a_task_that_never_pushes_says_when_it_is_back_does_no_harm(t: int)
     assert reducer.finished
 
 
-def test_a_task_that_is_lost_for_good_ends_the_run_by_name_and_the_others_are_told() -> None:
+def test_accident_01_a_task_that_is_lost_for_good_ends_the_run_by_name_and_the_others_are_told() -> None:
     """failures.md, 1: noticed "within a stated bound", and the error says who."""
     reducer = joined(3)
     reducer.receive("w2", BYE, 2.0)

@@ -101,7 +101,7 @@ def test_it_starts_with_hello() -> None:
     assert worker.take_outbox() == []
 
 
-def test_it_says_hello_again_at_growing_distances_until_it_is_answered() -> None:
+def test_accident_18_it_says_hello_again_at_growing_distances_until_it_is_answered() -> None:
     worker = started()
     times = []
     while (now := worker.next_timer()) < 9.0:
@@ -116,7 +116,7 @@ def test_it_says_hello_again_at_growing_distances_until_it_is_answered() -> None
     assert sent(worker) == []
 
 
-def test_without_an_answer_it_gives_up_and_names_the_endpoint_and_the_seconds() -> None:
+def test_accident_17_without_an_answer_it_gives_up_and_names_the_endpoint_and_the_seconds() -> None:
     """failures.md, 17: "joining has a deadline; the error names the endpoint"."""
     worker = started()
     worker.on_timer(19.9)
@@ -264,7 +264,7 @@ def test_a_learner_that_diverges_is_not_hidden() -> None:
 # Waiting for long
 
 
-def test_a_long_wait_is_reported_with_whom_it_is_for() -> None:
+def test_accident_10_a_long_wait_is_reported_with_whom_it_is_for() -> None:
     """failures.md, 10: "every wait has a named bound, and says whom it waits for"."""
     worker = waiting()
     stalled = []
@@ -326,7 +326,7 @@ def test_on_a_connection_that_has_come_back_it_says_something_at_once(worker: Wo
     assert sent(worker) == []
 
 
-def test_a_connection_that_is_lost_for_good_ends_the_run_naming_the_reducer_and_the_round() -> None:
+def test_accident_02_a_connection_that_is_lost_for_good_ends_the_run_naming_the_reducer_and_the_round() -> None:
     worker = waiting()
     worker.on_connection(REDUCER, False, 5.0)
     worker.on_timer(34.9)

@@ -23,7 +23,7 @@ from simulated_harness import (
 
 from drom_net.data.stream import TaskStream
 from drom_net.errors import ClusterError
-from drom_net.protocol.settings import Timeouts
+from drom_net.protocol.settings import Checkpoints, Timeouts
 from drom_net.reference import PeersResult, ReferenceResult, run_reference
 from drom_net.simulation.checks import PeersChecks, StarChecks
 from drom_net.simulation.network import Distribution, NetworkSettings
@@ -136,6 +136,22 @@ def test_neighbors_and_a_reducer_with_its_worker_may_be_away_together(exchange: 
         run_ring(exchange, Crash(0, just_after(first), 0.3), Crash(1, just_after(second), 0.1))
     for first, second in itertools.product(moments("star")[::11], repeat=2):
         run_star(Crash(REDUCER, just_after(first), 0.3), Crash(0, just_after(second), 0.1))
+
+
+@pytest.mark.parametrize("rounds", [2, 99])
+@pytest.mark.parametrize("node", [0, REDUCER])
+def test_accident_28_old_snapshots_and_slow_disks_change_no_bit(node: int, rounds: int) -> None:
+    """failures.md, 28: the reducer's restart loses nothing, nor does a worker's or a peer's."""
+    options = {
+        "checkpoints": Checkpoints(every_rounds=rounds, every_s=1e9, history_rounds=8),
+        "persist_s": Distribution.parse("0..80ms"),
+    }
+    for moment in moments("star")[::4]:
+        run_star(Crash(node, just_after(moment), 0.05), Crash(1, just_after(moment) + 0.1, 0.05), **options)
+    for exchange in EXCHANGES:
+        for moment in moments(exchange)[::4]:
+            faults = Crash(node % 4, just_after(moment), 0.05), Crash(1, just_after(moment) + 0.1, 0.05)
+            run_ring(exchange, *faults, **options)
 
 
 def test_all_nodes_may_crash_at_once() -> None:
