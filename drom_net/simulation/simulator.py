@@ -252,7 +252,7 @@ class Simulator:
         for slot in self._slots:
             if not slot.finished:
                 if slot.node is None:
-                    self._place(slot)
+                    self._place_again(slot)
                 slot.node.stop()
                 self._take_records(slot)
 
@@ -500,14 +500,17 @@ class Simulator:
         if back_after_s < math.inf:
             self._at(self.now + back_after_s, partial(self._restart, slot))
 
-    def _restart(self, slot: _Slot) -> None:
-        """From the last snapshot. What was recorded after it has gone with the node."""
+    def _place_again(self, slot: _Slot) -> None:
+        """From the last snapshot; what was recorded after it is made again."""
         self._place(slot)
         kept = {"records": self.records, "central": self.central_records, "times": self.times}
         for name, types in slot.node.row_types.items():
             rows = kept[name][slot.index]
             t = -1 if slot.snapshot is None else slot.node.recorded[name]
             del rows[size_until(rows, types, t) :]
+
+    def _restart(self, slot: _Slot) -> None:
+        self._place_again(slot)
         for other, seen_as, dialed in self._partners(slot):
             if not dialed:
                 self._connect_again(slot, slot.incarnation, other, seen_as)
