@@ -83,6 +83,14 @@ class DivergedError(DromNetError):
 class NodeFailedError(DromNetError):
     """A process of this cluster ended with an error; the message names it."""
 
+    def __init__(self, text: str, *, was_killed: bool = False) -> None:
+        """
+        Args:
+            was_killed: It did nothing wrong itself: it was killed by a signal, or has lost one that was.
+        """
+        self.was_killed = was_killed
+        super().__init__(text)
+
 
 class StoppedError(DromNetError):
     """The user ended a command before it had anything to show; the exit code is that of the signal."""

@@ -27,12 +27,12 @@ class Journal:
     (`records.absences_of`)."""
     rounds: Sequence[int] = ()
     """How many rounds each task has recorded, where that may be fewer than it has examples."""
-    stopped: Collection[int] = ()
-    """Tasks that were stopped while they waited: their last recorded round is without a reply."""
+    stopped: Collection[tuple[int, int]] = ()
+    """(task, sync round) of those that have recorded no reply: the task was stopped while it waited for it."""
 
     def is_stopped(self, task: int, t: int) -> bool:
         """Whether a task was stopped in the middle of round t."""
-        return task in self.stopped and t == self.rounds[task]
+        return (task, t) in self.stopped
 
 
 class _Results:

@@ -252,6 +252,9 @@ def write_results(
     Returns:
         The summary.
     """
+    for name in ("records", "rounds", "timeline"):  # of a run that is resumed
+        for other in {"csv", "parquet"} - {file_format}:
+            (run_dir / f"{name}.{other}").unlink(missing_ok=True)
     write_model(run_dir / "model.npz", tasks, **data_facts)
     write_records(run_dir, tasks, centrals, file_format=file_format)
     write_timeline(run_dir, tasks, file_format=file_format, start_s=0.0 if driver == "simulation" else None)

@@ -99,10 +99,14 @@ def _waiting_share(tasks: Sequence[TaskFigures]) -> float | None:
 
 def write_json(path: Path, document: object) -> None:
     """Write a JSON file as a whole or not at all."""
+    write_text(path, json.dumps(document, indent=2, allow_nan=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file as a whole or not at all; it is on the disk then."""
     temporary = path.with_name(path.name + ".part")
     with temporary.open("w") as file:
-        json.dump(document, file, indent=2, allow_nan=False)
-        file.write("\n")
+        file.write(text)
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)

@@ -17,7 +17,7 @@ from drom_net.cli.output import log_as
 from drom_net.cli.run import warn_of_paper_parameters, warn_of_sharing
 from drom_net.cluster.local import node_command, node_environment
 from drom_net.cluster.plan import Roster, about_run, node_specs, peer_graph, peer_specs
-from drom_net.config import ClusterConfig, load_config, peer_endpoints, to_yaml
+from drom_net.config import ClusterConfig, config_digest, load_config, peer_endpoints, to_yaml
 from drom_net.data.dataset import Dataset
 from drom_net.data.datasets import known_dim, load_dataset, task_names
 from drom_net.data.prepare import make_stream
@@ -142,7 +142,7 @@ def peer(
         graph,
         endpoints=endpoints,
         binds=[listens] * len(names),
-        run_id="",
+        run_id=config_digest(config, names)[:16],  # without a launcher and a centre, the configuration is the run
         parent=0,
         folder_of={name: str(node_folder(out, name)) for name in names},
     )[index]
@@ -229,7 +229,8 @@ def _claim(spec: NodeSpec) -> None:
     if (out / "summary.json").exists() or (out / "model.npz").exists():
         raise UsageError(f"{out} has the result of a run, which is not overwritten; choose another --out, or remove it")
     try:
-        folder.mkdir(parents=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700)
     except FileExistsError:
         if _is_unfinished(folder):
             CheckpointFolder(folder, node=spec.name, config_digest=spec.config_digest).close()  # nobody is in it

@@ -155,7 +155,8 @@ def run_children(
     if failed is not None and interruption.exit_code:
         raise StoppedError(f"interrupted, but {_why_failed(failed, logs)}", interruption.exit_code)
     if failed is not None:
-        raise NodeFailedError(_why_failed(failed, logs))
+        was_killed = failed.process.returncode < 0 or failed.process.returncode == 4
+        raise NodeFailedError(_why_failed(failed, logs), was_killed=was_killed)
     slow = [child.spec.name for child in children if child.process.returncode is None]
     if slow:
         raise StoppedError(

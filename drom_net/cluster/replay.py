@@ -87,8 +87,8 @@ def _journal(
     stopped = set()
     for task, rows in enumerate(task_rows):
         sync = algorithm_of(prepared.config, task).sync
-        if len(rows) and sync.at(int(rows["round"][-1])) and rows["reply"][-1] == ReplyKind.NONE:
-            stopped.add(task)
+        unanswered = rows["round"][rows["reply"] == ReplyKind.NONE].tolist()
+        stopped |= {(task, t) for t in unanswered if sync.at(t)}
     absent = [absences_of(rows, its_members) for rows, its_members in zip(central_rows, members, strict=True)]
     return Journal(absent, [len(rows) for rows in task_rows], stopped)
 

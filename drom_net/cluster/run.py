@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import fcntl
 import os
 import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -49,7 +51,7 @@ from drom_net.runtime.process import write_result_of_lost
 from drom_net.runtime.reports import Counts, JsonLog
 from drom_net.runtime.spec import NodeSpec
 from drom_net.simulation.simulator import Simulator
-from drom_net.summary import write_json
+from drom_net.summary import write_json, write_text
 from drom_net.topology import resolve
 
 _SOCKET_PATH_LIMIT = 100  # bytes; the system's own limit for a socket's path is 107
@@ -100,8 +102,9 @@ def run(
             watched = {"log_format": log_format, "metrics": metrics}
             try:
                 tasks, centrals = _run_as_processes(prepared, out, progress, interruption, resume=resume, **watched)
-            except NodeFailedError:
-                progress.say(f"`drom-net run --resume {out}` goes on with what the nodes have kept")
+            except NodeFailedError as error:
+                if error.was_killed:
+                    progress.say(f"`drom-net run --resume {out}` goes on with what the nodes have kept")
                 raise
     summary = end_run_directory(prepared, out, tasks, centrals, driver=driver, file_format=file_format)
     del tasks, centrals  # their records are mapped, and not every file system lets go of mapped files
@@ -123,7 +126,7 @@ def begin_run_directory(prepared: Prepared, out: Path, conditions: Conditions | 
     config = prepared.config
     if config.topology is not None and prepared.graph is not None:  # a random graph is written out as it was drawn
         config = dataclasses.replace(config, topology=resolve(config.topology, prepared.graph.union))
-    (out / "config.yaml").write_text(to_yaml(config))
+    write_text(out / "config.yaml", to_yaml(config))
     write_environment(out / "environment.json", blas=blas_kernel())
     if conditions is not None:
         write_json(out / SIMULATION, conditions.to_json(prepared))
@@ -217,7 +220,7 @@ def require_resumable(out: Path) -> str:
     paths = sorted((out / NODES).glob("*/spec.json"))
     begun = (out / "config.yaml").exists()
     done = (out / "summary.json").exists()
-    if begun and not paths and not done and not (out / SIMULATION).exists():
+    if begun and not paths and not done and (out / LOGS).exists():  # other drivers have none
         return ""
     if not begun or not paths:
         raise UsageError(
@@ -235,6 +238,22 @@ def require_resumable(out: Path) -> str:
     return str(run_ids.pop())
 
 
+@contextlib.contextmanager
+def _the_only_launcher(out: Path) -> Iterator[None]:
+    """Keep others from running the same run directory.
+
+    Raises:
+        UsageError: Somebody does.
+    """
+    (out / NODES).mkdir(exist_ok=True)
+    with (out / NODES / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(f"{out} is in use: another `drom-net run` has its nodes") from None
+        yield
+
+
 def _run_as_processes(
     prepared: Prepared,
     out: Path,
@@ -249,6 +268,7 @@ def _run_as_processes(
     logs = out / LOGS
     logs.mkdir(exist_ok=resume)
     with ExitStack() as cleanup:
+        cleanup.enter_context(_the_only_launcher(out))
         copies = tuple(f"{node_folder(out, name)}/examples" for name in names)
         common: dict[str, Any] = {
             "run_id": (require_resumable(out) if resume else "") or secrets.token_hex(8),
@@ -359,7 +379,8 @@ def _socket_folder(out: Path, cleanup: ExitStack) -> Path:
 
 def _write_spec(spec: NodeSpec) -> Path:
     folder = Path(spec.out)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
     path = folder / "spec.json"
     spec.write(path)
     return path

@@ -255,9 +255,6 @@ class Keeper:
 class Tray:
     """What a node has to say and to tell, until the driver takes it."""
 
-    resends = 0
-    """How often it has asked again."""
-
     def __init__(self, checkpoints: Checkpoints | None = None, *, durable: int = 0) -> None:
         self._keeper = Keeper(checkpoints, durable=durable)
         self._holds = False

@@ -215,6 +215,9 @@ class Peer(Tray):
         self._told_so: set[int] = set()
         """Neighbors that have been told so."""
         self._deadline = self._rival_at = math.inf
+        self._restored = snapshot is not None
+        self._redo_until = 0
+        """Rounds that an earlier life may have closed."""
         self._question = 0
         self._due = False
         """A snapshot is to be taken, as soon as a round is closed."""
@@ -229,6 +232,9 @@ class Peer(Tray):
         """Rounds that it makes up for."""
         self._passed: list[int] = []
         """Neighbors without whose word the open sync round is closed."""
+        self._hold_until = 0
+        """A round that was closed without somebody: nothing that follows from it is said before that is kept, for after
+        a crash it might be closed with others."""
         self._forgotten = 0
         """Our latest word that is not kept any more."""
         self._forget_at = 2 * WORDS_KEPT
@@ -480,7 +486,9 @@ class Peer(Tray):
         self._finish_if_all_have_confirmed()
 
     def _must_hold(self) -> bool:
-        return self._ended and self._keeper.active and self._keeper.durable < self.round
+        if not self._keeper.active:
+            return False
+        return self._keeper.durable < (self.round if self._ended else self._hold_until)
 
     def _restore(self, snapshot: Snapshot) -> None:
         self.round, self._closed, self._predicted = snapshot["round"], snapshot["closed"], snapshot["predicted"]
@@ -511,7 +519,7 @@ class Peer(Tray):
                 reason = earlier_start(self.names[hello.task], neighbor.incarnation, hello.incarnation)
             elif self._is_earlier(hello, neighbor):
                 reason = f"{self.names[hello.task]} is already here"
-            elif (who := self._started_anew(hello)) is not None:
+            elif (not neighbor.address or neighbor.down) and (who := self._started_anew(hello)) is not None:
                 reason = (
                     f"{self.names[hello.task]} is in round {hello.round}, {me} in round {self.round}: "
                     f"{self.names[who]} was started anew, and what it had is lost"
@@ -679,7 +687,9 @@ class Peer(Tray):
         self._say_word(self.round, self._learner.word(contribution, self.round))
         self._wanted = self._sync.last(self.round - 1) if self._exchange == "delayed" else self.round
         self._wait(PeerState.WAITING, now)
-        self._deadline = now + self._policy.deadline_s
+        # What was closed before a crash is closed with the same again.
+        redone = self.round <= self._redo_until
+        self._deadline = math.inf if redone else now + self._policy.deadline_s
         self._look_for_words()
         self._idle_since = now
         if self._exchange == "overlap":
@@ -851,6 +861,10 @@ class Peer(Tray):
 
     def _note_behind(self, t: int) -> None:
         """Whoever joins finds that the others are further, as after a crash."""
+        if (
+            self._restored and t >= self.round
+        ):  # we had no word of theirs that they had not said, but for one more round
+            self._redo_until = max(self._redo_until, self._sync.next(t + 1))
         if t > self._sync.next(self._sync.next(self.round + 1) + 1):
             if not self._behind_until:
                 self._behind_from = self.round
@@ -898,6 +912,9 @@ class Peer(Tray):
         self._closed = t
         self._central_steps += 1
         absent, self._passed = sorted(self._passed), []
+        if absent and self._keeper.active:
+            self._hold_until = self.round
+            self._due = self._holds = True
         replies = self._centre.reduce(t, dict(sorted(heard.items())), self.neighborhood.members(t), absent)
         self._end_round(replies[self._task])
 
@@ -1059,7 +1076,7 @@ class Peer(Tray):
             missing = named(self.names, self._not_joined())
             self._end_run(f"{missing} did not join within {self._timeouts.join_s:g} s (timeouts.join_s)")
         self._events.append(
-            Warned(f"no confirmation of the goodbye within {self._timeouts.linger_s:g} s: {self._waiting_for()}")
+            Warned(f"no confirmation of the goodbye within {self._linger_s:g} s: {self._waiting_for()}")
         )
         self.state = PeerState.FINISHED
 

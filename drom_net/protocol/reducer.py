@@ -158,6 +158,9 @@ class Reducer(Tray):
         self._behind_until = self._behind_from = 0
         """Rounds that it makes up for after a crash."""
         self._deadline = math.inf
+        self._restored = snapshot is not None
+        self._redo_until = 0
+        """Rounds that an earlier life may have closed."""
         self._leave_at = math.inf
         """Until then those that had ended before a crash may ask again for the answer to their goodbye."""
         self._unsure: set[int] = set()
@@ -166,6 +169,11 @@ class Reducer(Tray):
         self._question = 0
         self._owed: list[int] = []
         """Tasks whose goodbye will be answered once it is kept."""
+        self._owed_now: list[int] = []
+        """Those of them that are in the snapshot that is being kept."""
+        self._hold_until = 0
+        """A round that was closed without somebody: nothing that follows from it is said before that is kept, for after
+        a crash it might be closed with others."""
         if snapshot is not None:
             self._restore(snapshot)
 
@@ -324,6 +332,7 @@ class Reducer(Tray):
         self._due = False
         t = self.closed_rounds
         self._keeper.taken(t)
+        self._owed_now, self._owed = self._owed, []
         needed = min((member.durable for member in self._members if member.ended is None), default=t)
         return {
             "round": t,
@@ -332,19 +341,17 @@ class Reducer(Tray):
             "absent": set(self._absent),
             "history": {s: replies for s, replies in self._history.items() if s > needed},
             "members": [(member.durable, member.ended) for member in self._members],
-            "confirms": list(self._owed),
         }
 
     def snapshot_kept(self, now: float) -> None:
         super().snapshot_kept(now)
-        if self._owed and not self._due:  # else they came after it was taken
-            owed, self._owed = self._owed, []
-            for task in owed:
-                self._confirm(task)
-            self._finish_if_all_are_done(now)
+        kept, self._owed_now = self._owed_now, []
+        for task in kept:
+            self._confirm(task)
+        self._finish_if_all_are_done(now)
 
     def _must_hold(self) -> bool:
-        return self._keeper.is_too_far(self.closed_rounds)
+        return self._keeper.is_too_far(self.closed_rounds) or self._keeper.durable < self._hold_until
 
     def _restore(self, snapshot: Snapshot) -> None:
         self._round.number = snapshot["round"] + 1
@@ -384,6 +391,8 @@ class Reducer(Tray):
         member = self._members[hello.task]
         self._outbox.append(Envelope(sender, Welcome(self._identity.run_id, self._round.number)))
         member.round = hello.round
+        if self._restored:
+            self._redo_until = max(self._redo_until, hello.round)
         if hello.round < member.durable:  # it has nothing of what it had
             member.durable = member.durable_before = hello.round
         if member.address == sender:
@@ -451,7 +460,9 @@ class Reducer(Tray):
             return earlier_start(name, member.incarnation, hello.incarnation), None
         if earlier:
             return f"{name} is already here", None
-        if member.address != sender and (who := self._started_anew(hello)):  # else it was said long ago, or again
+        alive = member.address not in ("", sender) and not member.down  # it is asked first
+        # From the same address it was said long ago, or again.
+        if member.address != sender and not alive and (who := self._started_anew(hello)):
             rounds = f"{name} is in round {hello.round}, the reducer in round {self._round.number}"
             return f"{rounds}: {who} was started anew, and what it had is lost", who
         return "", None
@@ -531,6 +542,9 @@ class Reducer(Tray):
         current = self._round
         in_order = {task: current.contributions[task] for task in sorted(current.contributions)}
         absent = sorted(task for task in self._pushing if task not in in_order)
+        if absent and self._keeper.active:
+            self._hold_until = current.number
+            self._due = True
         replies = self._centre.reduce(current.number, in_order, absent=absent)
         self._history[current.number] = self._centre.last_replies
         if self._keeper.is_due(current.number, now):
@@ -555,7 +569,10 @@ class Reducer(Tray):
 
     def _set_deadline(self, now: float) -> None:
         """From the first that has come on, once all have joined."""
-        self._deadline = now + self._policy.deadline_s if math.isinf(self._join_by) else math.inf
+        if math.isfinite(self._join_by) or self._round.number <= self._redo_until:
+            self._deadline = math.inf  # what was closed before a crash is closed with the same again
+        else:
+            self._deadline = now + self._policy.deadline_s
 
     def _on_resend(self, task: int, t: int) -> None:
         member = self._members[task]
@@ -578,10 +595,8 @@ class Reducer(Tray):
             return
         following = t + 1
         if self._policy.may_miss:  # the next in which it took part, or may still
-            while following < self._round.number and (
-                (known := self._history.get(following)) is None or task not in known.kinds
-            ):
-                following += 1
+            part = (s for s, known in self._history.items() if s > t and task in known.kinds)
+            following = next(part, self._round.number)
             if following == self._round.number and task in self._absent and following - t <= _NEAR:
                 self._take_back(task)
         address = self._members[task].address
@@ -675,8 +690,9 @@ class Reducer(Tray):
                 self._due = True
         if member.confirmed or not self._keeper.active:
             self._confirm(task)
-        elif task not in self._owed:
+        elif task not in self._owed and task not in self._owed_now:
             self._owed.append(task)
+            self._due = True
         if self._round.is_complete:
             self._close_round(now)
         self._finish_if_all_are_done(now)

@@ -408,7 +408,11 @@ class CheckpointFolder:
     def adopt(self, run_id: str) -> None:
         """Keep the id of the run, which was not known when the node began."""
         assert self.incarnation, "begin() comes first"
-        assert self.run_id in ("", run_id), "a run id does not change"
+        if self.run_id not in ("", run_id):
+            raise CheckpointError(
+                f"{self.path} is of run {self.run_id}, and this is run {run_id}: remove the folder, or give the node "
+                "another one"
+            )
         if run_id != self.run_id:
             self.run_id = run_id
             self._write_life()

@@ -16,7 +16,7 @@ from typing import IO, Any
 import numpy as np
 
 from drom_net.data.stream import TaskStream
-from drom_net.errors import ClusterError, DromNetError, RejectedError
+from drom_net.errors import ClusterError, DivergedError, DromNetError, RejectedError, UsageError
 from drom_net.learning import TaskResult
 from drom_net.protocol.messages import Message
 from drom_net.protocol.node import REDUCER, TIMES_DTYPE, Ended, named
@@ -123,7 +123,7 @@ def _rows_of(
         path = out / f"{name}.bin"
         if life.snapshot is not None:
             t = node.recorded[name]
-            cut_back(path, types, t, expect_round=t if name == "records" and t else None)
+            cut_back(path, types, t, expect_round=t if name != "times" and t else None)
         file = path.open("wb" if life.snapshot is None else "ab")
         files.callback(_close, file)
         saved.append((file, takes[name]))
@@ -207,7 +207,7 @@ def _run_worker(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkpo
         seconds = time.monotonic() - started  # the goodbye is over; to close is no part of the run
         teller.save()
         sent, received = transport.bytes_sent, transport.bytes_received
-    if error is not None and worker.round == 0:
+    if error is not None and (worker.round == 0 or worker.result is None):
         raise error
     assert worker.result is not None
     _write_task_result(spec, worker.result, finished, worker.round, (sent, received), seconds, run_id=worker.run_id)
@@ -258,7 +258,7 @@ def _run_peer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkpoin
         seconds = time.monotonic() - max(started, teller.first_joined_at)
         teller.save()
         sent, received = transport.bytes_sent, transport.bytes_received
-    if error is not None and peer.round == 0:
+    if error is not None and (peer.round == 0 or peer.result is None):
         raise error
     assert peer.result is not None
     _write_task_result(
@@ -329,6 +329,8 @@ def _write_task_result(
 def write_result_of_lost(spec: NodeSpec) -> None:
     """What a task has left that was killed and did not come back: as of its last snapshot."""
     out, reporter = Path(spec.out), reporter_of(dataclasses.replace(spec, parent=0))
+    if not Path(spec.examples).exists():
+        raise UsageError(f"{out} has no result and no examples any more: start {spec.name} once more to its end")
     stream = TaskStream.load(Path(spec.examples), spread_over=spec.spread_over)
     with (
         CheckpointFolder(out, node=spec.name, config_digest=spec.config_digest) as folder,
@@ -453,7 +455,8 @@ def _drive(
                 )
             return finished, None
         except (DromNetError, OSError) as error:
-            node.stop()
+            with contextlib.suppress(DivergedError):  # there is no result, and the first error tells why
+                node.stop()
             flush(node, transport, teller.on_event)  # a reducer tells the workers
             if isinstance(error, ClusterError) and transport.trouble:
                 said = str(error).removesuffix("; is it running, and is the address right?")
@@ -488,7 +491,8 @@ def _warn_of_missing_keys(keys: Keyring | None, joining: Sequence[str], reporter
 def _forget_if_nothing_was_learned(spec: NodeSpec) -> None:
     """A node by hand that never got to learn leaves no folder that would be in the way of the next try."""
     folder = Path(spec.out)
-    if spec.parent or (folder / "result.json").exists():
+    learned = any(path.stat().st_size for path in folder.glob("*.bin")) or any(folder.glob("snapshot-*"))
+    if spec.parent or learned or (folder / "result.json").exists():
         return
     shutil.rmtree(folder, ignore_errors=True)
     with contextlib.suppress(OSError):  # others may have theirs beside it

@@ -12,6 +12,7 @@ from drom_net.algorithms import ALGORITHMS, PARAMETERS, Algorithm
 from drom_net.algorithms.base import SyncRounds
 from drom_net.neighborhood import Neighborhood
 from drom_net.protocol.settings import Checkpoints, Policy, Timeouts
+from drom_net.summary import write_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +96,7 @@ class NodeSpec:
 
     def write(self, path: Path) -> None:
         """As a whole or not at all: a node that is started again writes it anew."""
-        temporary = path.with_name(path.name + ".part")
-        temporary.write_text(json.dumps(dataclasses.asdict(self), indent=1) + "\n")
-        temporary.replace(path)
+        write_text(path, json.dumps(dataclasses.asdict(self), indent=1) + "\n")
 
     @classmethod
     def read(cls, path: Path) -> NodeSpec:

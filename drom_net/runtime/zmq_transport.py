@@ -46,8 +46,7 @@ _RECEIVE_QUEUE = 64
 """Messages of one connection that wait to be read; then libzmq reads no more from it. The protocol has a handful under
 way: a push and its questions, which come at growing intervals, or the few words that a peer may be ahead."""
 _SEND_QUEUE = 256
-"""Messages for one connection that wait to be sent; more are dropped and asked for again. A whole history of rounds
-(200) fits in."""
+"""Messages for one connection that wait to be sent; more are dropped and asked for again."""
 _STRANGERS = 256
 """How many connections there may be, beside two for each member: that which it has, and one that is dead and not yet
 known to be."""
