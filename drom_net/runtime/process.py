@@ -178,7 +178,13 @@ def _run_worker(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkpo
     worker = build_worker(spec, stream, life)
     started = time.monotonic()
     with (
-        DealerTransport(spec.endpoint, spec.name, dim=spec.dim, timeouts=spec.build_timeouts()) as transport,
+        DealerTransport(
+            spec.endpoint,
+            spec.name,
+            dim=spec.dim,
+            max_vectors=worker.max_vectors,
+            timeouts=spec.build_timeouts(),
+        ) as transport,
         contextlib.ExitStack() as files,
     ):
         if not spec.parent:
@@ -208,7 +214,14 @@ def _run_peer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkpoin
     folder.adopt(peer.run_id)
     started = time.monotonic()
     with (
-        RouterTransport(spec.endpoint, dim=spec.dim, timeouts=spec.build_timeouts(), name=spec.name) as transport,
+        RouterTransport(
+            spec.endpoint,
+            dim=spec.dim,
+            max_vectors=peer.max_vectors,
+            timeouts=spec.build_timeouts(),
+            name=spec.name,
+            members=spec.tasks,
+        ) as transport,
         contextlib.ExitStack() as files,
     ):
         transport.is_member = lambda address: peer.task_at(address) is not None
@@ -240,6 +253,7 @@ def _run_peer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkpoin
         peer.round,
         (sent, received),
         seconds,
+        refused=teller.refused,
         run_id=peer.run_id,
         central_chain=peer.central_chain.hex(),
         members=peer.neighborhood.everybody,
@@ -316,7 +330,13 @@ def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkp
     folder.adopt(run_id)
     reducer = build_reducer(spec, run_id, life)
     with (
-        RouterTransport(spec.endpoint, dim=spec.dim, timeouts=spec.build_timeouts()) as transport,
+        RouterTransport(
+            spec.endpoint,
+            dim=spec.dim,
+            max_vectors=reducer.max_vectors,
+            timeouts=spec.build_timeouts(),
+            members=spec.tasks,
+        ) as transport,
         contextlib.ExitStack() as files,
     ):
         transport.is_member = lambda address: reducer.task_at(address) is not None

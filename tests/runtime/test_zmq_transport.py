@@ -39,11 +39,11 @@ def bind(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def listen(bind: str, timeouts: Timeouts = TIMES) -> RouterTransport:
-    return RouterTransport(bind, dim=DIM, timeouts=timeouts)
+    return RouterTransport(bind, dim=DIM, max_vectors=1, timeouts=timeouts)
 
 
 def connect(router: RouterTransport, name: str = "site", *, timeouts: Timeouts = TIMES) -> DealerTransport:
-    return DealerTransport(router.endpoint, name, dim=DIM, timeouts=timeouts)
+    return DealerTransport(router.endpoint, name, dim=DIM, max_vectors=1, timeouts=timeouts)
 
 
 def get(transport: Transport) -> tuple[str, list[bytes]]:
@@ -209,7 +209,7 @@ def test_a_dealer_sees_the_router_go_and_another_come(bind: str) -> None:
 
 def test_before_there_is_a_router_a_dealer_waits(tmp_path: Path) -> None:
     endpoint = f"ipc://{tmp_path}/later"
-    with DealerTransport(endpoint, "early", dim=DIM, timeouts=TIMES) as dealer:
+    with DealerTransport(endpoint, "early", dim=DIM, max_vectors=1, timeouts=TIMES) as dealer:
         dealer.send(REDUCER, [b"anybody?"])
         assert dealer.receive(SLICE_S) is None
         assert dealer.connection_changes() == []
@@ -307,8 +307,8 @@ def test_a_message_over_the_limit_is_not_let_in_and_the_others_are_served(bind: 
 
 def test_a_vector_may_be_larger_than_a_header(bind: str) -> None:
     with (
-        RouterTransport(bind, dim=10_000, timeouts=TIMES) as router,
-        DealerTransport(router.endpoint, "wide", dim=10_000, timeouts=TIMES) as dealer,
+        RouterTransport(bind, dim=10_000, max_vectors=1, timeouts=TIMES) as router,
+        DealerTransport(router.endpoint, "wide", dim=10_000, max_vectors=1, timeouts=TIMES) as dealer,
     ):
         dealer.send(REDUCER, [b"header", bytes(80_000)])
         address, frames = get(router)
@@ -387,7 +387,7 @@ def test_what_cannot_be_opened_is_one_clear_error_and_leaves_no_descriptor(bind:
         with pytest.raises(ClusterError, match=r"cannot listen on ipc://.*: No such file or directory"):
             listen(f"ipc://{tmp_path}/no/folder/here")
         with pytest.raises(ClusterError, match="cannot connect to carrier-pigeon://roof: "):
-            DealerTransport("carrier-pigeon://roof", "site", dim=DIM, timeouts=TIMES)
+            DealerTransport("carrier-pigeon://roof", "site", dim=DIM, max_vectors=1, timeouts=TIMES)
         assert os.listdir("/proc/self/fd") == before
 
 
