@@ -33,6 +33,7 @@ from drom_net.protocol.messages import (
 )
 
 HEADER_LIMIT_BYTES = 4096
+_ARRAY_LIMIT = 16  # the longest array is a Hello's; msgpack makes room for what an array says before it is there
 _TEXT_LIMIT = 1024
 _ROUND_LIMIT = 2**53
 _FLOAT64 = np.dtype("<f8")
@@ -93,7 +94,7 @@ def decode(frames: Frames, *, dim: int, max_vectors: int) -> Message:
     if len(frames) > 1 + max_vectors:
         raise RemoteError(f"{len(frames) - 1} vectors; at most {max_vectors} are allowed")
     try:
-        header = msgpack.unpackb(first, strict_map_key=True, max_ext_len=0, max_map_len=0)
+        header = msgpack.unpackb(first, strict_map_key=True, max_ext_len=0, max_map_len=0, max_array_len=_ARRAY_LIMIT)
     except RecursionError:
         raise RemoteError("a header nested too deeply") from None
     except Exception as error:  # msgpack documents no closed list of what it raises

@@ -520,6 +520,7 @@ class Peer(Tray):
             elif self._is_earlier(hello, neighbor):
                 reason = f"{self.names[hello.task]} is already here"
             elif (not neighbor.address or neighbor.down) and (who := self._started_anew(hello)) is not None:
+                # Of who would take the place of one that is here nothing is believed before that one was asked.
                 reason = (
                     f"{self.names[hello.task]} is in round {hello.round}, {me} in round {self.round}: "
                     f"{self.names[who]} was started anew, and what it had is lost"
@@ -531,12 +532,16 @@ class Peer(Tray):
                 self._cannot_go_on(hello.task, reason, ours=who == self._task)
             return
         if neighbor.address not in ("", sender) and not neighbor.down:
-            # Somebody is here already: who of the two is alive?
-            if neighbor.rival is None or hello.incarnation > neighbor.rival.hello.incarnation:
+            # Somebody is here already: is it alive? One question will do, however many want its place.
+            if neighbor.rival is not None and hello.incarnation > neighbor.rival.hello.incarnation:
+                neighbor.rival = neighbor.rival._replace(address=sender, hello=hello)
+            elif neighbor.rival is None:
                 self._question += 1
                 neighbor.rival = Rival(sender, hello, self._now + self._timeouts.duplicate_probe_s, self._question)
                 self._rival_at = min(self._rival_at, neighbor.rival.until)
                 self._say(hello.task, Introduce(self._question))
+            elif hello.incarnation > neighbor.rival.hello.incarnation:
+                neighbor.rival = neighbor.rival._replace(address=sender, hello=hello)
             return
         if neighbor.address not in ("", sender):  # the connection of an earlier incarnation
             del self._task_at[neighbor.address]

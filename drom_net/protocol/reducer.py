@@ -378,12 +378,16 @@ class Reducer(Tray):
             return
         member = self._members[hello.task]
         if member.address not in ("", sender) and not member.down:
-            # Somebody is here already: who of the two is alive?
-            if member.rival is None or hello.incarnation > member.rival.hello.incarnation:
+            # Somebody is here already: is it alive? One question will do, however many want its place.
+            if member.rival is not None and hello.incarnation > member.rival.hello.incarnation:
+                member.rival = member.rival._replace(address=sender, hello=hello)
+            elif member.rival is None:
                 self._question += 1
                 member.rival = Rival(sender, hello, now + self._timeouts.duplicate_probe_s, self._question)
                 self._rival_at = min(self._rival_at, member.rival.until)
                 self._outbox.append(Envelope(member.address, Introduce(self._question)))
+            elif hello.incarnation > member.rival.hello.incarnation:
+                member.rival = member.rival._replace(address=sender, hello=hello)
             return
         self._let_in(sender, hello, now)
 
@@ -460,9 +464,10 @@ class Reducer(Tray):
             return earlier_start(name, member.incarnation, hello.incarnation), None
         if earlier:
             return f"{name} is already here", None
-        alive = member.address not in ("", sender) and not member.down  # it is asked first
-        # From the same address it was said long ago, or again.
-        if member.address != sender and not alive and (who := self._started_anew(hello)):
+        # Of who would take the place of one that is here nothing is believed before that one was asked; and what is
+        # said from its own address was said long ago, or again.
+        free = not member.address or (member.address != sender and member.down)
+        if free and (who := self._started_anew(hello)):
             rounds = f"{name} is in round {hello.round}, the reducer in round {self._round.number}"
             return f"{rounds}: {who} was started anew, and what it had is lost", who
         return "", None

@@ -268,6 +268,7 @@ def _run_peer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkpoin
         peer.round,
         (sent, received),
         seconds,
+        refused=teller.refused,
         run_id=peer.run_id,
         central_chain=peer.central_chain.hex(),
         refused_handshakes=transport.refused_handshakes,

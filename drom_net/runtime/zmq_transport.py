@@ -42,9 +42,9 @@ _LONGEST_MS = 10**9 // 2  # thrice that is still a number to libzmq
 _HANDSHAKE_MS = 5000
 """How long somebody who has connected may take to say who it is: so long a silent stranger holds a descriptor."""
 _CONNECT_AGAIN_S = 1.0
-_RECEIVE_QUEUE = 64
-"""Messages of one connection that wait to be read; then libzmq reads no more from it. The protocol has a handful under
-way: a push and its questions, which come at growing intervals, or the few words that a peer may be ahead."""
+_RECEIVE_QUEUE = 4
+"""Messages of a stranger that may wait to be read, each of the largest size; with more its connection is closed. Who is
+to become a member says a Hello at growing intervals, and nothing else."""
 _SEND_QUEUE = 256
 """Messages for one connection that wait to be sent; more are dropped and asked for again."""
 _STRANGERS = 256
@@ -52,10 +52,11 @@ _STRANGERS = 256
 known to be."""
 _DESCRIPTORS_KEPT = 64
 """Those that a node may need for itself."""
-_UNREAD_BYTES = 1 << 20
-"""What may have come on a connection beside whole messages: handshakes and heartbeats, and what is on its way."""
-_GROWTH_KIB = 16 << 10
-"""By how much the process may grow until somebody is suspected of sending a message without an end."""
+_UNREAD_BYTES = 64 << 10
+"""What may have come from a stranger beside these: handshakes and heartbeats, and what is on its way. An empty frame of
+two bytes takes libzmq 64 to keep."""
+_LOOK_S = 0.1
+"""How often it is looked for connections on which too much has come."""
 _TCP_BYTES_RECEIVED = struct.Struct("=128xQ")  # of Linux's struct tcp_info
 _NO_FD = -1
 _SNDMORE, _NOBLOCK = int(zmq.SNDMORE), int(zmq.NOBLOCK)
@@ -79,6 +80,8 @@ class _Transport:
         """Why the last attempt to connect has failed; empty where it did not."""
         self.rejected_by = ""
         """Where somebody listens who does not accept our key; empty where nobody does that."""
+        self._taken = 0
+        """How long the frames of the last message were on the wire."""
         self._keys = keys
         self._max_frames = 2 + max_vectors  # one too many is enough to see that it is too much
         self._warnings: list[str] = []
@@ -99,7 +102,9 @@ class _Transport:
         frame_limit = max(8 * dim, HEADER_LIMIT_BYTES) + overhead
         self._unread_limit = _RECEIVE_QUEUE * (1 + max_vectors) * frame_limit + _UNREAD_BYTES
         self._socket.setsockopt(zmq.MAXMSGSIZE, frame_limit)
-        self._socket.setsockopt(zmq.RCVHWM, _RECEIVE_QUEUE)
+        # No bound on what waits to be read: libzmq 4.3 ends the process by an assertion (!_io_error) where a connection
+        # is lost whose queue is full, and a heartbeat is due. We close connections on which too much waits.
+        self._socket.setsockopt(zmq.RCVHWM, 0)
         self._socket.setsockopt(zmq.SNDHWM, _SEND_QUEUE)
         self._socket.setsockopt(zmq.HANDSHAKE_IVL, _HANDSHAKE_MS)
         self._socket.setsockopt(zmq.RECONNECT_IVL, _RECONNECT_MS)
@@ -168,10 +173,14 @@ class _Transport:
         """The frames that follow this one in its message; of too many only so many that it can be seen."""
         # A frame says by itself whether more follow; asking the socket costs as much as receiving.
         rest: list[bytes] = []
+        taken = 0
         while frame.more:
             frame = self._socket.recv(copy=False)
+            size = len(frame)
+            taken += size + (2 if size < 256 else 9)
             if len(rest) < self._max_frames:
                 rest.append(frame.bytes)
+        self._taken = taken
         return rest
 
     def _send(self, frames: Frames, flags: int = 0) -> None:
@@ -181,8 +190,8 @@ class _Transport:
         for index, frame in enumerate(frames):
             send(frame, more if index < last else flags)
 
-    def _monitor_events(self) -> list[tuple[int, int]]:
-        """(event, value) of what happened to connections since the last call.
+    def _monitor_events(self) -> list[tuple[int, int, str]]:
+        """(event, value, where) of what happened to connections since the last call.
 
         The value is the file descriptor, but for a handshake, which has none.
         """
@@ -201,7 +210,7 @@ class _Transport:
                     self.trouble = self.rejected_by = ""
                 elif event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
                     self._let_in += 1
-                events.append((event, value))
+                events.append((event, value, where))
         if self._connect_again_at is not None and time.monotonic() >= self._connect_again_at:
             self._connect_again_at = None
             self._connect_again()
@@ -246,13 +255,14 @@ class DealerTransport(_Transport):
         """
         super().__init__(zmq.DEALER, dim=dim, max_vectors=max_vectors, timeouts=timeouts, keys=keys)
         self._endpoint = endpoint
-        self._socket.setsockopt(zmq.ROUTING_ID, _routing_id(name))
+        self._name = _routing_id(name)
+        self._connections = 0
         if "[" in endpoint:
             self._socket.setsockopt(zmq.IPV6, 1)
         if keys is not None:
             curve.connect(self._socket, keys, REDUCER)
         try:
-            self._socket.connect(endpoint)
+            self._connect()
         except zmq.ZMQError as error:
             self.close()
             raise ClusterError(f"cannot connect to {endpoint}: {os.strerror(error.errno or 0)}") from None
@@ -278,13 +288,20 @@ class DealerTransport(_Transport):
 
     def connection_changes(self) -> list[tuple[str, bool]]:
         """(address, whether it is up now) for what changed since the last call."""
-        wanted = (zmq.EVENT_HANDSHAKE_SUCCEEDED, zmq.EVENT_DISCONNECTED)
-        events = [event for event, _ in self._monitor_events() if event in wanted]
-        return [(REDUCER, event == zmq.EVENT_HANDSHAKE_SUCCEEDED) for event in events]
+        events = [event for event, _, _ in self._monitor_events()]
+        if zmq.EVENT_DISCONNECTED in events:
+            self._connect_again()
+            return [(REDUCER, False)]
+        return [(REDUCER, True)] if zmq.EVENT_HANDSHAKE_SUCCEEDED in events else []
 
     def _connect_again(self) -> None:
         with contextlib.suppress(zmq.ZMQError):
             self._socket.disconnect(self._endpoint)
+        self._connect()
+
+    def _connect(self) -> None:
+        self._connections += 1
+        self._socket.setsockopt(zmq.ROUTING_ID, _numbered(self._name, self._connections))
         self._socket.connect(self._endpoint)
 
 
@@ -307,10 +324,11 @@ class RouterTransport(_Transport):
             members: The names of those who may join.
         """
         super().__init__(zmq.ROUTER, dim=dim, max_vectors=max_vectors, timeouts=timeouts, keys=keys)
-        self._socket.setsockopt(zmq.ROUTING_ID, _routing_id(name))
         self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
-        # A worker that reconnects keeps its random routing id, and takes over from its own dead connection.
-        self._socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
+        # Not ROUTER_HANDOVER: libzmq 4.3 ends the process by an assertion where something comes on a connection that
+        # another has taken over from, and a heartbeat is due. So each connection has a routing id of its own.
+        self._name = _routing_id(name)
+        self._connections = 0
         if "[" in bind:
             self._socket.setsockopt(zmq.IPV6, 1)
         self._fd_of: dict[str, int] = {}
@@ -319,6 +337,9 @@ class RouterTransport(_Transport):
         self._connected_fds: set[int] = set()
         self._not_known: dict[int, None] = {}
         """Connections that came from outside, oldest first, but for those found to be a member's."""
+        self._read_at: dict[int, int] = {}
+        """How many bytes of messages were read from each of these."""
+        self._look_at = 0.0
         self._accepted = 0
         self._silent: set[int] = set()
         """Connections from outside on which nothing has been said yet."""
@@ -330,14 +351,15 @@ class RouterTransport(_Transport):
         self._answers_until = 0.0
         self.closed_strangers = 0
         """How many connections were closed because there were too many, or because they sent without an end."""
-        self._most_kib = _most_memory_kib()
         self._changes: list[tuple[str, bool]] = []
         self._endpoint_of: dict[str, tuple[str, str]] = {}
         """Where this one has connected to, and whom it expects there, by address."""
         self._wire_of: dict[str, bytes] = {}
-        """The routing id by which libzmq knows such an address."""
+        """The routing id by which libzmq knows an address, of its latest connection."""
         self._address_at: dict[bytes, str] = {}
-        """And back."""
+        """And back, of those that this one has connected to."""
+        self._connected_at: dict[str, str] = {}
+        """Their addresses by what the monitor calls the other end."""
         self._bytes: dict[str, list[int]] = {}
         self.is_member: Callable[[str], bool] = lambda _: True
         """Who is no stranger: those come and go without end, so little is kept of them and they get few answers."""
@@ -369,6 +391,8 @@ class RouterTransport(_Transport):
             self._socket.setsockopt(zmq.IPV6, 1)
         # Not the address itself: whoever can guess a routing id can take it over.
         wire = _routing_id(address)
+        self._connections += 1
+        self._socket.setsockopt(zmq.ROUTING_ID, _numbered(self._name, self._connections))
         if self._keys is not None:
             curve.connect(self._socket, self._keys, name)
         try:
@@ -380,13 +404,18 @@ class RouterTransport(_Transport):
         self._address_at.pop(self._wire_of.get(address, b""), None)
         self._wire_of[address] = wire
         self._address_at[wire] = address
+        self._connected_at[self._socket.getsockopt_string(zmq.LAST_ENDPOINT)] = address
 
     def _connect_again(self) -> None:
-        for address, (endpoint, name) in self._endpoint_of.items():
+        for address in self._endpoint_of:
             if address not in self._fd_of:
-                with contextlib.suppress(zmq.ZMQError):
-                    self._socket.disconnect(endpoint)
-                self.connect(address, endpoint, name)
+                self._connect_anew(address)
+
+    def _connect_anew(self, address: str) -> None:
+        endpoint, name = self._endpoint_of[address]
+        with contextlib.suppress(zmq.ZMQError):
+            self._socket.disconnect(endpoint)
+        self.connect(address, endpoint, name)
 
     def close(self) -> None:
         """As above, but what is left for those who have gone, or never spoke, is dropped."""
@@ -404,7 +433,9 @@ class RouterTransport(_Transport):
         """Send, or drop what cannot be sent: whoever misses it asks again."""
         if not self.is_member(address) and not self._may_answer_a_stranger():
             return
-        wire = self._wire_of.get(address) or address.encode("utf-8", "surrogateescape")
+        wire = self._wire_of.get(address)
+        if wire is None:
+            return  # its connection is gone
         try:
             # Not blocking: one peer that reads nothing must not hold up the others.
             self._send([wire, *frames], _NOBLOCK)
@@ -433,7 +464,7 @@ class RouterTransport(_Transport):
         address = self._address_at.get(wire)
         ours = address is not None
         if address is None:
-            address = wire.decode("utf-8", "surrogateescape")
+            address = _name_of(wire).decode("utf-8", "surrogateescape")
             if address in self._endpoint_of:
                 address = f"?{address}"  # it calls itself as we call a neighbor
         if self._keys is not None:
@@ -443,8 +474,12 @@ class RouterTransport(_Transport):
             fd = routing_id.get(zmq.SRCFD)
         except zmq.ZMQError:  # a stranger that speaks ZMTP 1 has none
             fd = _NO_FD
-        if self._fd_of.get(address) != fd:
-            self._met(address, fd)
+        if fd in self._not_known:
+            self._read_at[fd] = self._read_at.get(fd, 0) + self._taken
+        if self._fd_of.get(address) != fd or self._wire_of[address] != wire:  # a descriptor is soon in use again
+            if address in self._fd_of and _number_of(wire) < _number_of(self._wire_of[address]):
+                return None  # said on a connection that another has taken the place of
+            self._met(address, fd, wire)
         size = _size(frames)
         self.bytes_received += size
         if address in self._fd_of or self.is_member(address):  # what comes of a closed connection is soon forgotten
@@ -459,18 +494,24 @@ class RouterTransport(_Transport):
     def connection_changes(self) -> list[tuple[str, bool]]:
         """(address, whether it is up now) for what changed since the last call."""
         self._follow_connections()
-        self._close_the_endless()
+        if (now := time.monotonic()) >= self._look_at:
+            self._look_at = now + _LOOK_S
+            self._close_the_endless()
         taken, self._changes = self._changes, []
         return taken
 
-    def _met(self, address: str, fd: int) -> None:
+    def _met(self, address: str, fd: int, wire: bytes) -> None:
         """A first message on a connection."""
         # The number of a closed descriptor is used again: let go of its former owner before it gets a new one.
         self._follow_connections()
+        former = self._fd_of.get(address)
+        if former is not None and former != fd and _name_of(wire) != wire:
+            _hang_up(former)  # whoever has connected anew needs its old connection no more
         self._leave(address)
         connected = fd in self._connected_fds
         if connected:
             self._fd_of[address] = fd
+            self._wire_of[address] = wire
             self._silent.discard(fd)
             self._addresses_at.setdefault(fd, set()).add(address)
         self._changes.append((address, connected))
@@ -481,10 +522,19 @@ class RouterTransport(_Transport):
         if fd == _NO_FD:
             return False
         self._addresses_at[fd].discard(address)
+        self._forget(address)
         return True
 
+    def _forget(self, address: str) -> None:
+        """Let go of what is kept only as long as it has a connection."""
+        if address not in self._endpoint_of:
+            self._wire_of.pop(address, None)
+        if not self.is_member(address):
+            self._bytes.pop(address, None)
+
     def _follow_connections(self) -> None:
-        for event, fd in self._monitor_events():
+        again = []
+        for event, fd, where in self._monitor_events():
             if event in (zmq.EVENT_ACCEPTED, zmq.EVENT_CONNECTED):
                 self._connected_fds.add(fd)
                 if event == zmq.EVENT_ACCEPTED:
@@ -492,15 +542,20 @@ class RouterTransport(_Transport):
                     self._silent.add(fd)
                     self._not_known.pop(fd, None)
                     self._not_known[fd] = None
+                    self._read_at.pop(fd, None)
             elif event == zmq.EVENT_DISCONNECTED:
                 self._connected_fds.discard(fd)
                 self._silent.discard(fd)
                 self._not_known.pop(fd, None)
+                self._read_at.pop(fd, None)
                 for address in self._addresses_at.pop(fd, ()):
                     del self._fd_of[address]
+                    self._forget(address)
                     self._changes.append((address, False))
-                    if not self.is_member(address):
-                        self._bytes.pop(address, None)
+                if where in self._connected_at:
+                    again.append(self._connected_at[where])
+        for address in again:
+            self._connect_anew(address)
         self._count_refused()
         if len(self._connected_fds) > self._connections_limit:
             self._close_the_oldest()
@@ -522,19 +577,16 @@ class RouterTransport(_Transport):
             self._close(fd, f"closing connections of strangers: there are more than {self._connections_limit}")
 
     def _close_the_endless(self) -> None:
-        """Of those that send a message of more and more frames: libzmq gathers all of it before anybody sees any."""
-        most = _most_memory_kib()
-        if most < self._most_kib + _GROWTH_KIB:
-            return
-        self._most_kib = most
-        for fd in list(self._connected_fds):
-            read = sum(self._bytes.get(address, (0,))[0] for address in self._addresses_at.get(fd, ()))
-            # Many times: of a short message its frames' heads are the most.
-            if _bytes_received(fd) > 8 * read + self._unread_limit:
-                self._close(fd, "closed a connection that sent a message without an end")
+        """Of strangers whose message has no end, or who say more than is read: libzmq keeps all that has come."""
+        for fd in list(self._not_known):
+            if any(self.is_member(address) for address in self._addresses_at.get(fd, ())):
+                continue
+            if _bytes_received(fd) - self._read_at.get(fd, 0) > self._unread_limit:
+                self._close(fd, "closed a connection of a stranger: more came on it than can be read")
 
     def _close(self, fd: int, why: str) -> None:
         _hang_up(fd)
+        self._not_known.pop(fd, None)
         self._connected_fds.discard(fd)  # its event comes when libzmq has seen it
         self.closed_strangers += 1
         self._warn_once(why)
@@ -551,6 +603,22 @@ class RouterTransport(_Transport):
 def _routing_id(name: str) -> bytes:
     """No two processes share one."""
     return f"{name[:64]}/{secrets.token_hex(8)}".encode()
+
+
+def _numbered(name: bytes, connection: int) -> bytes:
+    """The routing id of one of the connections of somebody."""
+    return b"%b/%d" % (name, connection)
+
+
+def _name_of(wire: bytes) -> bytes:
+    """Whose connection it is, by its routing id; a stranger may have any."""
+    name, _, number = wire.rpartition(b"/")
+    return name if number.isdigit() else wire
+
+
+def _number_of(wire: bytes) -> int:
+    number = wire.rpartition(b"/")[2]
+    return int(number) if number.isdigit() else 0
 
 
 def _connections_limit(num_members: int) -> int:
@@ -585,10 +653,6 @@ def _with_connection(fd: int, act: Callable[[socket.socket], _Result]) -> _Resul
         return None
     finally:
         connection.detach()
-
-
-def _most_memory_kib() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def _property(frame: zmq.Frame, name: str) -> str:

@@ -1,4 +1,4 @@
-"""Real processes, SIGKILLed at drawn instants and started again by the launcher: `scripts/storm --processes`, in small."""
+"""Real processes, SIGKILLed at drawn instants and started again: `scripts/storm --processes`, in small."""
 
 from __future__ import annotations
 
