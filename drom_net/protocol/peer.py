@@ -471,8 +471,9 @@ class Peer(Tray):
             "said": dict(self._said),
             "learner": self._learner.snapshot(),
             "centre": self._centre.snapshot(),
+            "durable": {task: (entry.durable, entry.durable_before) for task, entry in self._neighbors.items()},
             "neighbors": {
-                task: (dict(entry.words), entry.used, entry.heard, entry.last, entry.done, entry.durable, entry.absent)
+                task: (dict(entry.words), entry.used, entry.heard, entry.last, entry.done, entry.absent)
                 for task, entry in self._neighbors.items()
             },
         }
@@ -495,11 +496,12 @@ class Peer(Tray):
         self._said = dict(snapshot["said"])
         self._learner.restore(snapshot["learner"])
         self._centre.restore(snapshot["centre"])
-        for task, (words, used, heard, last, done, durable, absent) in snapshot["neighbors"].items():
+        for task, (durable, before) in snapshot["durable"].items():
+            self._neighbors[task].durable, self._neighbors[task].durable_before = durable, before
+        for task, (words, used, heard, last, done, absent) in snapshot["neighbors"].items():
             entry = self._neighbors[task]
             entry.words, entry.used, entry.heard, entry.last = dict(words), used, heard, last
             entry.done = entry.confirmed = entry.is_kept = done
-            entry.durable = entry.durable_before = durable
             entry.absent = absent
         self._forgotten = min(self._said, default=self.round + 1) - 1
 

@@ -333,14 +333,15 @@ class Reducer(Tray):
         t = self.closed_rounds
         self._keeper.taken(t)
         self._owed_now, self._owed = self._owed, []
-        needed = min((member.durable for member in self._members if member.ended is None), default=t)
+        # Of its two snapshots the other side may have to take the older.
+        needed = min((member.durable_before for member in self._members if member.ended is None), default=t)
         return {
             "round": t,
             "centre": self._centre.snapshot(),
             "pushing": set(self._pushing),
             "absent": set(self._absent),
             "history": {s: replies for s, replies in self._history.items() if s > needed},
-            "members": [(member.durable, member.ended) for member in self._members],
+            "members": [(member.durable, member.durable_before, member.ended) for member in self._members],
         }
 
     def snapshot_kept(self, now: float) -> None:
@@ -360,8 +361,8 @@ class Reducer(Tray):
         self._absent = set(snapshot["absent"])
         self._history = dict(snapshot["history"])
         self._forgotten = next(iter(self._history), self._round.number) - 1
-        for member, (durable, ended) in zip(self._members, snapshot["members"], strict=True):
-            member.durable = member.durable_before = durable
+        for member, (durable, before, ended) in zip(self._members, snapshot["members"], strict=True):
+            member.durable, member.durable_before = durable, before
             member.ended = ended
             member.confirmed = ended is not None
         self._unsure = {task for task, member in enumerate(self._members) if member.confirmed}

@@ -127,8 +127,8 @@ class Worker(Tray):
             self.round = snapshot["round"]
             learner.restore(snapshot["learner"])
             self._history = dict(snapshot["history"])
-            self._forgotten = min(snapshot["reducer_durable"], self.round)
-            self._reducer_durable = self._reducer_durable_before = snapshot["reducer_durable"]
+            self._reducer_durable, self._reducer_durable_before = snapshot["reducer_durable"]
+            self._forgotten = min(self._reducer_durable_before, self.round)
 
     @property
     def finished(self) -> bool:
@@ -283,7 +283,10 @@ class Worker(Tray):
             return None
         taken, self._round_end = self._round_end, None
         self._keeper.taken(t)
-        return taken | {"history": missing, "reducer_durable": self._reducer_durable}
+        # Of its two snapshots the reducer may have to take the older.
+        kept = {s: push for s, push in self._history.items() if self._reducer_durable_before < s <= t}
+        durable = (self._reducer_durable, self._reducer_durable_before)
+        return taken | {"history": kept, "reducer_durable": durable}
 
     def _close_round(self, now: float) -> None:
         """The round is closed: from here one may go on after a crash."""
