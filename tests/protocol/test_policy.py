@@ -40,6 +40,12 @@ def news(node: Reducer | Peer, *kinds: type) -> list[object]:
     return [event for event in node.take_events() if isinstance(event, kinds)]
 
 
+def timer(node: Reducer | Peer | Worker, now: float) -> None:
+    """What follows from a round that was closed without somebody is said when that is kept."""
+    node.on_timer(now)
+    keep_all(node, now)
+
+
 # The reducer
 
 
@@ -75,11 +81,11 @@ def without_task_2(policy: Policy = PROCEED) -> Reducer:
         push(node, task, 1, 2.0)
     if policy.proceeds:
         node.on_connection("w2", False, 3.0)
-        node.on_timer(33.0)
+        timer(node, 33.0)
     for t in range(2, 10):
         for task in range(2):
             push(node, task, t, 34.0)
-        node.on_timer(38.0)
+        timer(node, 38.0)
     node.on_connection("w2", False, 39.0)
     node.take_outbox()
     node.take_events()
@@ -93,16 +99,16 @@ def test_accident_01_a_task_that_is_lost_is_gone_on_without_where_the_policy_say
         push(node, 0, 1, 2.0)
         push(node, 1, 1, 2.0)
         node.on_connection("w2", False, 3.0)
-        node.on_timer(32.9)
+        timer(node, 32.9)
         assert node.closed_rounds == 0
         if policy is PROCEED:
-            node.on_timer(33.0)
+            timer(node, 33.0)
             assert [pull[:2] for pull in pulls(node.take_outbox())] == [("w0", 1), ("w1", 1)]
             assert news(node, Absent) == [Absent(2, "site-2", 1)]
             assert absences(node) == {1: [2]}
         else:
             with pytest.raises(ClusterError, match="lost site-2"):
-                node.on_timer(33.0)
+                timer(node, 33.0)
 
 
 def test_a_task_that_is_not_there_at_the_start_is_gone_on_without() -> None:
@@ -111,7 +117,7 @@ def test_a_task_that_is_not_there_at_the_start_is_gone_on_without() -> None:
     push(node, 0, 1, 2.0)
     push(node, 1, 1, 2.0)
     assert node.closed_rounds == 0
-    node.on_timer(20.0)
+    timer(node, 20.0)
     assert node.closed_rounds == 1
     assert news(node, Absent) == [Absent(2, "site-2", 1)]
     (row,) = np.frombuffer(node.take_records(), dtype=central_dtype(3))
@@ -123,22 +129,22 @@ def test_accident_11_one_that_is_lost_does_not_stop_the_others_and_no_task_left_
     """failures.md, 11: policy tested in both directions."""
     node = reducer(PROCEED)
     node.on_connection("w2", False, 2.0)
-    node.on_timer(32.0)
+    timer(node, 32.0)
     for t in range(1, 5):
         push(node, 0, t, 33.0)
         assert len(pulls(push(node, 1, t, 33.0))) == 2
     node.on_connection("w0", False, 40.0)
     node.on_connection("w1", False, 41.0)
-    node.on_timer(70.0)
+    timer(node, 70.0)
     assert not node.finished
     with pytest.raises(ClusterError, match="no task is left"):
-        node.on_timer(71.0)
+        timer(node, 71.0)
 
 
 def test_where_nobody_joins_it_does_not_go_on() -> None:
     node = reducer(PROCEED, joined=0)
     with pytest.raises(ClusterError, match="site-0, site-1, site-2 did not join within 20 s"):
-        node.on_timer(20.0)
+        timer(node, 20.0)
 
 
 def test_it_has_finished_when_only_those_are_left_that_are_gone() -> None:
@@ -154,7 +160,7 @@ def test_it_has_finished_when_only_those_are_left_that_are_gone() -> None:
     keep_all(other, 2.0)
     other.on_connection("w2", False, 3.0)
     assert not other.finished
-    other.on_timer(33.0)
+    timer(other, 33.0)
     assert other.finished
 
 
@@ -200,7 +206,7 @@ def test_one_that_goes_after_its_push_and_is_back_in_the_same_round_is_not_waite
     node = reducer(PROCEED)
     push(node, 2, 1, 2.0)
     node.on_connection("w2", False, 3.0)
-    node.on_timer(33.0)
+    timer(node, 33.0)
     node.receive("again", hello(2, incarnation=2), 34.0)
     node.receive("again", Resend(1), 34.0)
     push(node, 0, 1, 35.0)
@@ -236,9 +242,9 @@ def test_accident_12_a_round_is_closed_at_its_deadline_without_the_straggler() -
     push(node, 0, 1, 10.0)
     push(node, 2, 1, 11.0)
     assert node.next_timer() == 12.0
-    node.on_timer(11.9)
+    timer(node, 11.9)
     assert node.closed_rounds == 0
-    node.on_timer(12.0)
+    timer(node, 12.0)
     assert [pull[:2] for pull in pulls(node.take_outbox())] == [("w0", 1), ("w2", 1)]
     assert news(node, Late) == [Late(1, "site-1")]
     assert absences(node) == {1: [1]}
@@ -256,7 +262,7 @@ def test_one_that_is_always_late_is_told_where_to_go_on_and_never_in_the_way() -
     for t in range(1, 8):
         for task in (0, 2):
             push(node, task, t, 10.0 * t)
-        node.on_timer(10.0 * t + 2.0)
+        timer(node, 10.0 * t + 2.0)
         assert node.closed_rounds == t
         node.take_outbox()
         if t % 3 == 0:
@@ -267,12 +273,12 @@ def test_one_that_is_always_late_is_told_where_to_go_on_and_never_in_the_way() -
 def test_the_deadline_of_those_who_came_early_begins_when_all_have_joined() -> None:
     node = reducer(HURRY, joined=2)
     push(node, 0, 1, 2.0)
-    node.on_timer(10.0)
+    timer(node, 10.0)
     assert node.closed_rounds == 0
     node.receive("w2", hello(2), 11.0)
-    node.on_timer(12.9)
+    timer(node, 12.9)
     assert node.closed_rounds == 0
-    node.on_timer(13.0)
+    timer(node, 13.0)
     assert node.closed_rounds == 1
 
 
@@ -336,7 +342,7 @@ def worker(**more: Any) -> Worker:
     node = make_worker(drom(), random_streams([9])[0], timeouts=TIMES, num_tasks=3, pace=lambda t: 1.0, **more)
     node.start(0.0)
     node.receive(REDUCER, Welcome("run-1", 1), 0.0)
-    node.on_timer(1.0)
+    timer(node, 1.0)
     sent(node)
     return node
 
@@ -347,10 +353,10 @@ def test_a_worker_goes_alone_through_the_rounds_that_were_closed_without_it() ->
     node.receive(REDUCER, Pull(1, KEEP, 0, 5), 7.0)
     for t in (2, 3, 4):
         assert node.next_timer() == 7.0
-        node.on_timer(7.0)
+        timer(node, 7.0)
         assert (node.state, node.round, sent(node)) == (WorkerState.STEPPING, t, [])
     assert node.next_timer() == 8.0  # the example of 5 takes its time
-    node.on_timer(8.0)
+    timer(node, 8.0)
     assert [message.round for message in sent(node) if isinstance(message, Push)] == [5]
     rows = np.frombuffer(node.take_records(), dtype=TASK_DTYPE)
     assert rows["round"].tolist() == [1, 2, 3, 4]
@@ -362,7 +368,7 @@ def test_a_worker_whose_stream_ends_while_it_is_alone_says_goodbye() -> None:
     node = worker()
     node.receive(REDUCER, Pull(1, KEEP, 0, 40), 7.0)
     while node.state is WorkerState.STEPPING:
-        node.on_timer(7.0)
+        timer(node, 7.0)
     assert [type(message) for message in sent(node)] == [Goodbye]
     assert node.round == 9
 
@@ -371,7 +377,7 @@ def test_a_worker_says_so_where_it_has_no_push_because_it_went_alone() -> None:
     node = worker()
     node.receive(REDUCER, Pull(1, KEEP, 0, 4), 7.0)
     for _ in range(3):
-        node.on_timer(node.next_timer())
+        timer(node, node.next_timer())
     sent(node)
     for t in (1, 2, 3, 4, 5):
         node.receive(REDUCER, Resend(t), 8.0)
@@ -385,7 +391,7 @@ def test_a_worker_tells_when_it_has_caught_up() -> None:
     node.start(0.0)
     node.receive(REDUCER, Welcome("run-1", 4), 0.0)
     for t in range(1, 5):
-        node.on_timer(0.0)
+        timer(node, 0.0)
         node.receive(REDUCER, Pull(t, ZERO, 0, t + 1), 0.0)
     assert [event for event in node.take_events() if isinstance(event, CaughtUp)] == [CaughtUp(4, 4)]
 
@@ -418,7 +424,7 @@ def say(node: Peer, sender: str, t: int, now: float, **more: Any) -> None:
 def goes_on(node: Peer, now: float) -> None:
     """Its next round."""
     assert node.state is PeerState.STEPPING
-    node.on_timer(now)
+    timer(node, now)
     keep_all(node, now)
 
 
@@ -428,7 +434,7 @@ def rounds_without(node: Peer) -> dict[int, list[int]]:
 
 def test_a_peer_goes_on_without_a_neighbor_that_is_not_there_at_the_start() -> None:
     node = peer(PROCEED, joined=False)
-    node.on_timer(20.0)
+    timer(node, 20.0)
     assert node.state is PeerState.STEPPING
     assert news(node, Absent) == [Absent(2, "site-2", 0)]
     goes_on(node, 20.0)
@@ -442,9 +448,9 @@ def test_a_peer_goes_on_without_a_neighbor_that_is_lost_and_with_it_when_it_is_b
     goes_on(node, 1.0)
     say(node, BEFORE, 1, 2.0)
     node.on_connection(BEHIND, False, 3.0)
-    node.on_timer(32.9)
+    timer(node, 32.9)
     assert node.state is PeerState.WAITING
-    node.on_timer(33.0)
+    timer(node, 33.0)
     assert news(node, Absent) == [Absent(2, "site-2", 1)]
     for t in range(2, 12):
         goes_on(node, 34.0)
@@ -469,7 +475,7 @@ def test_a_peer_that_comes_back_hears_all_that_was_said_while_it_was_away() -> N
         goes_on(node, 2.0)
         say(node, BEFORE, t, 2.0, durable=t - 1)
         if node.state is PeerState.WAITING:
-            node.on_timer(31.5)
+            timer(node, 31.5)
     node.receive("again", hello(2, incarnation=2), 40.0)
     sent(node)
     for t in range(1, 12):
@@ -487,7 +493,7 @@ def test_of_one_that_is_away_for_long_the_oldest_words_are_gone_and_it_is_told()
         goes_on(node, 2.0)
         say(node, BEFORE, t, 2.0, durable=t - 1)
         if node.state is PeerState.WAITING:
-            node.on_timer(31.5)
+            timer(node, 31.5)
     assert len(node._said) <= 2 * 8
     node.receive("again", hello(2, incarnation=2), 40.0)
     sent(node)
@@ -518,10 +524,10 @@ def test_a_peer_closes_a_sync_round_at_its_deadline(exchange: str) -> None:
     say(node, BEFORE, 1, 2.0)
     waits = node.round
     while node.next_timer() < 3.0:
-        node.on_timer(node.next_timer())
+        timer(node, node.next_timer())
     assert (node.state, node.round) == (PeerState.WAITING, waits)
     assert node.next_timer() == 3.0
-    node.on_timer(3.0)
+    timer(node, 3.0)
     assert node.state is PeerState.STEPPING
     assert news(node, Late) == [Late(waits, "site-2")]
     assert rounds_without(node) == {1: [2]}
@@ -541,11 +547,11 @@ def test_a_peer_has_finished_when_only_those_are_left_that_are_gone(joined: bool
     if joined:
         node.on_connection(BEHIND, False, 1.5)
     else:
-        node.on_timer(20.0)
+        timer(node, 20.0)
     goes_on(node, 20.0)
     say(node, BEFORE, 1, 20.0)
     if joined:
-        node.on_timer(31.5)
+        timer(node, 31.5)
     goes_on(node, 32.0)
     assert node.state is PeerState.FINISHING
     node.receive(BEFORE, Farewell(), 33.0)

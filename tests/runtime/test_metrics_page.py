@@ -59,7 +59,7 @@ def test_without_prometheus_client_it_says_what_to_install(monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--metrics", "0.0.0.0:9100"], "0.0.0.0:9100 can be reached from other machines"),
+        (["--metrics", "0.0.0.0:9100"], "0.0.0.0:9100 can be read from other machines"),
         (["--metrics", "9100"], "expected HOST:PORT, such as 127.0.0.1:9100, got '9100'"),
         (["--metrics", "127.0.0.1:65536"], "expected HOST:PORT"),
         (["--metrics", "127.0.0.1:0", "--driver", "reference"], "expected the driver processes, got reference"),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -169,15 +169,16 @@ def test_counts_are_published_about_once_a_second_and_name_known_metrics(monkeyp
     assert (published[0]["drom_net_rounds_total"], published[0]["drom_net_sigma_1"]) == (41, 1.5)
 
 
-def test_records_are_saved_at_each_look_and_the_wish_to_end_is_passed_on() -> None:
-    file, stop = io.BytesIO(), Stop()
+def test_records_are_saved_at_each_look_and_the_wish_to_end_is_passed_on(tmp_path: Path) -> None:
+    file, stop = (tmp_path / "rows").open("wb"), Stop()
     rows = [b"", b"two", b"", b"one"]
     teller = Teller(JsonLog("site"), [(file, rows.pop)], stop, lambda: {"round": 0, "sigma_1": 0.0})
     assert not teller.look()
     stop.asked = True
     assert teller.look()
     teller.save()
-    assert file.getvalue() == b"onetwo"
+    file.close()
+    assert (tmp_path / "rows").read_bytes() == b"onetwo"
 
 
 def test_names_of_events_are_those_of_their_classes() -> None:
