@@ -176,6 +176,14 @@ class ByHand:
             node.ends()
         assert self.merged_digest() == digest_of_loop(self.config)
 
+    def replays(self) -> None:
+        """All come to their end; the result can be computed again from what was noted of who was there when."""
+        for node in self.nodes.values():
+            node.ends()
+        self.merged_digest()
+        code, _, err = self.processes.run("replay", str(self.processes.folder / "merged"))
+        assert code == 0, err
+
     def merged_digest(self) -> str:
         """Of what the nodes have left, put together."""
         merged = self.processes.folder / "merged"

@@ -12,6 +12,7 @@ import resource
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -99,9 +100,7 @@ def test_accident_11_others_go_on_without_a_stopped_task_which_may_come_back(lay
         victim.signal(signal.SIGCONT)
         for name in watchers(cluster, victim.name):
             cluster[name].told.when("task-02 takes part again", since=at)
-        for node in cluster.nodes.values():
-            node.ends()
-        cluster.merged_digest()  # there is one whole run
+        cluster.replays()
 
 
 @BOTH
@@ -135,9 +134,7 @@ def test_accident_12_rounds_close_at_the_deadline_without_a_stopped_straggler(la
         so_far = cluster["task-01"].kept
         cluster["task-01"].wait_for_snapshot(so_far + 4)  # at one round each 0.2 s
         victim.signal(signal.SIGCONT)
-        for node in cluster.nodes.values():
-            node.ends()
-        cluster.merged_digest()
+        cluster.replays()
 
 
 @BOTH
@@ -174,12 +171,12 @@ def test_accident_14_a_node_that_is_killed_and_started_again_at_once_many_times(
         cluster = ByHand(processes, write_config(tmp_path, layout))
         cluster.start_to_the_middle()
         victim = cluster["task-02"]
-        for _ in range(6):
+        for _ in range(4):
             victim.kill()
             cluster.start(victim.name)
             victim.wait_for_snapshot(victim.kept + 1)
         cluster.finish()
-        assert json.loads((victim.folder / "life.json").read_text())["incarnation"] == 7
+        assert json.loads((victim.folder / "life.json").read_text())["incarnation"] == 5
 
 
 @BOTH
@@ -203,17 +200,9 @@ def test_accident_14_a_node_that_is_killed_while_it_starts_starts_by_the_same_co
     ("layout", "name", "why"),
     [
         ("star", "reducer", "task-01, task-02, task-03 did not join within 3 s"),  # they are of another run
-        (
-            "star",
-            "task-02",
-            "task-02 was here in its start 1, and this is its start 1: it can go on only in the folder",
-        ),
+        ("star", "task-02", "task-02 was here in its start 1, and this is its start 1: it can go on only"),
         ("ring", "task-01", "task-01 was started anew, and what it had is lost"),  # it lets nobody in
-        (
-            "ring",
-            "task-03",
-            "task-03 was here in its start 1, and this is its start 1: it can go on only in the folder",
-        ),
+        ("ring", "task-03", "task-03 was here in its start 1, and this is its start 1: it can go on only"),
     ],
 )
 def test_accident_28_without_its_folder_a_node_is_refused_and_with_it_goes_on(
@@ -232,6 +221,8 @@ def test_accident_28_without_its_folder_a_node_is_refused_and_with_it_goes_on(
         assert code in (3, 4)  # it was not let in, or it let nobody in
         assert why in err.splitlines()[-1]
         assert not (tmp_path / "elsewhere").exists()
+        if name == "reducer":  # accident 15: workers of one run at the reducer of another
+            assert all("it belongs to run" in cluster[other].ends(4) for other in cluster.names[1:])
         for other in cluster.names:  # who was told that the run is over has ended
             if cluster[other].process.poll() is not None:
                 cluster.start(other)
@@ -292,8 +283,10 @@ def digest_of_resumed(processes: Family, out: str) -> str:
     return str(json.loads(text)["digest"])
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize(("layout", "name"), [("star", "reducer"), ("star", "task-02"), ("ring", "task-02")])
+@pytest.mark.parametrize(
+    ("layout", "name", "number"),
+    [("star", "reducer", signal.SIGINT), ("star", "task-02", signal.SIGTERM), ("ring", "task-02", signal.SIGINT)],
+)
 def test_accident_38_a_node_that_is_ended_goes_on_by_the_same_command(
     layout: str, name: str, number: signal.Signals, tmp_path: Path
 ) -> None:
@@ -443,3 +436,30 @@ def test_accident_41_a_run_directory_that_vanishes_ends_the_run_and_is_named(tmp
         assert not processes.alive()
         (tmp_path / "elsewhere").rename(run)
         assert digest_of_resumed(processes, "run") == digest_of_loop(config)
+
+
+@BOTH
+def test_accident_42_a_machine_that_was_suspended_goes_on(layout: str, tmp_path: Path) -> None:
+    """All of its processes stand still for longer than any of their waits may last."""
+    config = write_config(tmp_path, layout, timeouts={"heartbeat_s": 0.3, "lost_s": 1.0})
+    with family(tmp_path) as processes:
+        cluster = ByHand(processes, config)
+        cluster.start_to_the_middle()
+        at = max(node.signal(signal.SIGSTOP) for node in cluster.nodes.values())
+        wait_until(lambda: time.monotonic() >= at + 3.0, "the end of the pause")
+        for node in cluster.nodes.values():
+            node.signal(signal.SIGCONT)
+        cluster.finish()
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "bind"), [("tcp://localhost:{}", "tcp://127.0.0.1:{}"), ("tcp://[::1]:{}", "tcp://[::1]:{}")]
+)
+def test_accident_19_localhost_and_ipv6(endpoint: str, bind: str, tmp_path: Path) -> None:
+    port = free_endpoint().rpartition(":")[2]
+    config = write_config(tmp_path, "star", examples=20, endpoints=[endpoint.format(port)])
+    config.write_text(config.read_text().replace("}\ndata:", f", bind: '{bind.format(port)}'}}\ndata:"))
+    with family(tmp_path) as processes:
+        code, out, err = processes.run("run", str(config), "--out", "run", "--json")
+        assert code == 0, err
+        assert json.loads(out)["digest"] == digest_of_loop(config)

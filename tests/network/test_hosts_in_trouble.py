@@ -131,6 +131,54 @@ def test_accident_27_a_partition_of_10_s(layout: str, netlab: ModuleType, tmp_pa
         hosts.cluster.finish()
 
 
+@BOTH
+def test_accident_27_a_link_that_is_dead_in_one_direction(
+    layout: str, netlab: ModuleType, tmp_path: Path, table: list
+) -> None:
+    """What task-02 says arrives nowhere, all that is said to it does arrive."""
+    with ExitStack() as stack:
+        hosts = Hosts(netlab, tmp_path, stack, layout, examples=600)
+        hosts.cluster.start_to_the_middle()
+        at = time.monotonic()
+        for other in hosts.neighbors("task-02"):
+            hosts.lab.link("task-02", other, both=False, blocked=True)
+        for other in hosts.neighbors("task-02"):
+            noticed = told_of_lost(hosts, other, "task-02", since=at) - at
+            table.append((f"{layout}: task-02 is heard no more", other, noticed, f"{BOUND_S:g} s"))
+            assert noticed <= 2 * BOUND_S
+        hosts.lab.heal()
+        hosts.cluster.finish()
+
+
+@BOTH
+def test_accident_26_a_network_that_comes_and_goes(layout: str, netlab: ModuleType, tmp_path: Path) -> None:
+    """Cut off for as long as it takes to be noticed, and again as soon as it is back."""
+    with ExitStack() as stack:
+        hosts = Hosts(netlab, tmp_path, stack, layout, examples=600, timeouts={"heartbeat_s": 0.3})
+        hosts.cluster.start_to_the_middle()
+        other = hosts.neighbors("task-02")[0]
+        for _ in range(4):
+            at = hosts.cut_off("task-02")
+            at = told_of_lost(hosts, other, "task-02", since=at)
+            hosts.lab.heal()
+            told_of_return(hosts, other, "task-02", since=at)
+        hosts.cluster.finish()
+
+
+def test_accident_18_and_21_a_name_that_nobody_knows_yet(netlab: ModuleType, tmp_path: Path) -> None:
+    """It has upper case and underscores, too; the reducer is there before its name is."""
+    with ExitStack() as stack:
+        hosts = Hosts(netlab, tmp_path, stack, "star", examples=150)
+        config = hosts.cluster.config
+        config.write_text(config.read_text().replace("tcp://reducer:", "tcp://The_Reducer.of-Site_01.internal:"))
+        hosts.cluster.start()
+        for name in hosts.names[1:]:
+            hosts.cluster[name].told.when("waiting for the reducer at tcp://The_Reducer.of-Site_01.internal:5571")
+        hosts.address["The_Reducer.of-Site_01.internal"] = hosts.lab.ip("reducer")
+        hosts.tell_addresses()
+        hosts.cluster.finish()
+
+
 @pytest.mark.parametrize(("layout", "name"), [("star", "task-02"), ("star", "reducer"), ("ring", "task-03")])
 def test_accident_20_and_27_a_host_vanishes_and_comes_back_with_another_address(
     layout: str, name: str, netlab: ModuleType, tmp_path: Path, table: list
