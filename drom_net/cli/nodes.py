@@ -226,7 +226,7 @@ def _claim(spec: NodeSpec) -> None:
     or a node that runs there, is never touched."""
     folder = Path(spec.out)
     out = folder.parent.parent
-    if (out / "summary.json").exists() or (out / "model.npz").exists():
+    if _has_finished(out):
         raise UsageError(f"{out} has the result of a run, which is not overwritten; choose another --out, or remove it")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -234,12 +234,24 @@ def _claim(spec: NodeSpec) -> None:
     except FileExistsError:
         if _is_unfinished(folder):
             CheckpointFolder(folder, node=spec.name, config_digest=spec.config_digest).close()  # nobody is in it
+            for stale in ("summary.json", "model.npz"):  # what `merge` made of it when it was stopped
+                (out / stale).unlink(missing_ok=True)
             return
         raise UsageError(
             f"{folder} exists already and is not overwritten; choose another --out, or remove it"
         ) from None
     except OSError as error:
         raise UsageError(f"cannot make the folder {folder}: {error.strerror}") from None
+
+
+def _has_finished(out: Path) -> bool:
+    """Whether there is the result of a run that came to its end; what `merge` made of one that was stopped is none."""
+    try:
+        return bool(json.loads((out / "summary.json").read_text())["status"] == "finished")
+    except FileNotFoundError:
+        return (out / "model.npz").exists()
+    except (OSError, ValueError, TypeError, KeyError):
+        return True
 
 
 def _is_unfinished(folder: Path) -> bool:
