@@ -82,7 +82,7 @@ def test_a_killed_launcher_leaves_no_orphans(tmp_path: Path) -> None:
         assert not list((tmp_path / "run").rglob("examples"))  # no copy of the data stays either
 
 
-def test_a_worker_that_fails_ends_the_run_and_is_named(tmp_path: Path) -> None:
+def test_accident_29_a_worker_that_fails_ends_the_run_and_is_named(tmp_path: Path) -> None:
     config = tmp_path / "diverges.yaml"
     config.write_text(
         "algorithm: {name: local, eta0: 1.0e+300, loss: squared_hinge}\n"

@@ -364,7 +364,7 @@ def test_a_folder_belongs_to_one_process_at_a_time(tmp_path: Path) -> None:
         pass
 
 
-def test_every_start_counts_and_the_run_id_is_kept(tmp_path: Path) -> None:
+def test_accident_23_every_start_counts_and_a_folder_of_another_run_is_refused(tmp_path: Path) -> None:
     with folder_of(tmp_path) as folder:
         assert folder.begin("") == (1, "")
         folder.adopt("run-7")

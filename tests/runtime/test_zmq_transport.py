@@ -375,7 +375,7 @@ def test_after_close_no_descriptor_is_left(bind: str, last: str) -> None:
     assert os.listdir("/proc/self/fd") == before
 
 
-def test_what_cannot_be_opened_is_one_clear_error_and_leaves_no_descriptor(bind: str, tmp_path: Path) -> None:
+def test_accident_22_what_cannot_be_opened_is_one_clear_error_and_leaves_no_descriptor(bind: str, tmp_path: Path) -> None:
     with listen(bind) as router:
         before = os.listdir("/proc/self/fd")
         if bind.startswith("tcp"):
@@ -433,7 +433,7 @@ def test_the_bytes_of_strangers_are_not_kept(bind: str) -> None:
         assert len(router.bytes_by_peer(lambda address: 0 if "member" in address else 1)) == 1
 
 
-def test_what_is_left_for_a_listener_that_has_gone_holds_up_no_close(
+def test_accident_37_what_is_left_for_a_listener_that_has_gone_holds_up_no_close(
     bind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """libzmq keeps it for an endpoint that one connects to, and would wait for it to come back."""
