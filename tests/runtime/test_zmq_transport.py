@@ -375,7 +375,7 @@ def test_after_close_no_descriptor_is_left(bind: str, last: str) -> None:
     assert os.listdir("/proc/self/fd") == before
 
 
-def test_accident_22_what_cannot_be_opened_is_one_clear_error_and_leaves_no_descriptor(bind: str, tmp_path: Path) -> None:
+def test_accident_22_what_cannot_be_opened_is_one_clear_error(bind: str, tmp_path: Path) -> None:
     with listen(bind) as router:
         before = os.listdir("/proc/self/fd")
         if bind.startswith("tcp"):
