@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 
 
 def main() -> None:
     """The command line, with its exit code."""
+    # The imports take a while; who has ended the command by then is spared their traceback.
+    former = {number: signal.signal(number, _end) for number in (signal.SIGINT, signal.SIGTERM)}
     from drom_net.blas import ONE_THREAD
 
     os.environ.update(ONE_THREAD)  # before NumPy is imported
     from drom_net.cli import main as command_line
 
+    for number, handler in former.items():
+        signal.signal(number, handler)
     sys.exit(command_line())
+
+
+def _end(number: int, _: object) -> None:
+    os._exit(128 + number)
 
 
 if __name__ == "__main__":

@@ -297,7 +297,7 @@ def test_accident_38_a_node_that_is_ended_goes_on_by_the_same_command(
         cluster.start(*(other for other in cluster.names if other != name))
         moments = {
             # Before it handles signals the system or Python ends it; at its end it may have finished.
-            (lambda: True): {-number, 128 + number},
+            (lambda: True): {1, -number, 128 + number},
             (node.folder / "life.json").exists: {128 + number},
             (lambda: node.kept >= 1): {128 + number},
             (lambda: node.kept == 300): {128 + number, 0},
@@ -325,7 +325,8 @@ def test_accident_38_a_launched_run_that_is_ended_goes_on_with_resume(
     run = tmp_path / "run"
     moments = {
         (run / "config.yaml").exists: {-number, 128 + number},
-        (lambda: len(list(run.glob("logs/*"))) > 1): {128 + number},
+        # There since the last time: it may still be Python's own start that is ended.
+        (lambda: len(list(run.glob("logs/*"))) > 1): {1, -number, 128 + number},
         (lambda: has_snapshots(run, layout)): {128 + number},
         (lambda: has_snapshots(run, layout, "snapshot-*300.drom") or not (run / "nodes").exists()): {128 + number, 0},
     }
@@ -340,7 +341,7 @@ def test_accident_38_a_launched_run_that_is_ended_goes_on_with_resume(
                 launcher.send_signal(number)
             launcher.wait(DEADLINE_S)
             assert launcher.returncode in codes, told.text
-            assert "Traceback" not in told.all_of_it()
+            assert launcher.returncode == 1 or "Traceback" not in told.all_of_it()
             assert not processes.alive()
         if launcher.returncode:
             launcher = processes.start(*command)
