@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as in a shell's background: processes of tests inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A busy machine is not an error: no test fails for the time that it takes.
 settings.register_profile("drom_net", deadline=None, print_blob=True)
