@@ -21,7 +21,7 @@ import pytest
 from by_hand import ByHand, digest_of_loop, free_endpoint, write_config
 from processes import DEADLINE_S, Family, family, kill, wait_until
 
-pytestmark = [pytest.mark.process, pytest.mark.slow]
+pytestmark = [pytest.mark.process, pytest.mark.campaign]
 
 BOTH = pytest.mark.parametrize("layout", ["star", "ring"])
 
