@@ -212,7 +212,7 @@ def test_accident_28_without_its_folder_a_node_is_refused_and_with_it_goes_on(
         cluster = ByHand(processes, write_config(tmp_path, layout, timeouts={"join_s": 3.0}))
         cluster.start()
         for node in cluster.nodes.values():
-            node.wait_for_snapshot(100)  # so far that what is gone cannot be made up for
+            node.wait_for_snapshot(200)  # so far that what is gone cannot be made up for
         node = cluster[name]
         at = node.kill()
         for other in watchers(cluster, name):
