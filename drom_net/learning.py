@@ -20,6 +20,7 @@ from drom_net.algorithms.base import (
     NO_REPLY,
     POSTPONED,
     Algorithm,
+    CentralInfo,
     Contribution,
     ContributionKind,
     Example,
@@ -238,8 +239,8 @@ class Centre:
             scales: What each of these vectors is multiplied by (S_ij / S_ii of a weighted graph); None is 1.
         """
         self.last_sigma = 0.0
-        self.last_replies = Replies({}, {}, {}, None)
-        """What the last central step answered."""
+        self._last: tuple[dict[int, Reply], CentralInfo] | None = None
+        """What the last central step answered, and saw."""
         self._row_of = {task: row for row, task in enumerate(tasks)}
         self._log = CentralLog()
         self._algorithm = algorithm
@@ -264,15 +265,20 @@ class Centre:
             contributions = {task: self._scaled(task, contributions[task]) for task in contributions}
         self._state, replies, info = self._algorithm.central_step(self._state, contributions, members)
         self.last_sigma = info.sigma
-        kinds = {task: reply.kind for task, reply in replies.items()}
+        self._last = replies, info
         came = [contribution.kind for contribution in contributions.values()]
-        self._log.add(t, info, came, list(kinds.values()), [self._row_of[task] for task in absent])
-        if info.u is None:
-            self.last_replies = Replies(kinds, {task: reply.vectors for task, reply in replies.items()}, {}, None)
-        else:
-            factors = {task: float(info.v[self._row_of[task]]) for task in replies}
-            self.last_replies = Replies(kinds, {}, factors, info.u)
+        went = [reply.kind for reply in replies.values()]
+        self._log.add(t, info, came, went, [self._row_of[task] for task in absent])
         return replies
+
+    def last_replies(self) -> Replies:
+        """What the last central step answered, in little room. There must have been one."""
+        assert self._last is not None
+        replies, info = self._last
+        kinds = {task: reply.kind for task, reply in replies.items()}
+        if info.u is None:
+            return Replies(kinds, {task: reply.vectors for task, reply in replies.items()}, {}, None)
+        return Replies(kinds, {}, {task: float(info.v[self._row_of[task]]) for task in replies}, info.u)
 
     def _scaled(self, task: int, contribution: Contribution) -> Contribution:
         scale = self._scales[task]

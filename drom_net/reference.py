@@ -22,7 +22,7 @@ AfterRound = Callable[[int, Sequence[TaskLearner], float | None], bool]
 class Journal:
     """What came about in a run and does not follow from its configuration: who was there when."""
 
-    absent: Sequence[Mapping[int, Collection[int]]]
+    absent: Sequence[Mapping[int, Collection[int]]] = ()
     """For the reducer, or each peer's own centre: by sync round, who was awaited and did not come
     (`records.absences_of`)."""
     rounds: Sequence[int] = ()
@@ -30,27 +30,34 @@ class Journal:
     stopped: Collection[tuple[int, int]] = ()
     """(task, sync round) of those that have recorded no reply: the task was stopped while it waited for it."""
 
-    def is_stopped(self, task: int, t: int) -> bool:
-        """Whether a task was stopped in the middle of round t."""
-        return (task, t) in self.stopped
+    def absent_in(self, centre: int, t: int) -> Collection[int]:
+        """Without whom a centre made its step of round t."""
+        return self.absent[centre].get(t, ()) if self.absent else ()
+
+    def received(self, task: int, t: int, reply: Reply) -> Reply:
+        """What a task has got of the reply of round t: none where it was stopped in the middle of it."""
+        return NO_REPLY if (task, t) in self.stopped else reply
+
+
+AS_CONFIGURED = Journal()
+"""Everybody was there all the time."""
 
 
 class _Results:
     """What the tasks end with: at the end, or after as many rounds as a journal says."""
 
-    def __init__(self, learners: Sequence[TaskLearner], journal: Journal | None) -> None:
-        self._learners, self._journal = learners, journal
+    def __init__(self, learners: Sequence[TaskLearner], journal: Journal) -> None:
+        self._learners, self._rounds = learners, journal.rounds
         self._at: dict[int, TaskResult] = {}
 
     def look(self, t: int) -> None:
         """Round t is closed."""
-        if self._journal is not None:
-            for task, rounds in enumerate(self._journal.rounds):
-                if rounds == t:
-                    result = self._learners[task].result()
-                    model = {name: vector.copy() for name, vector in result.model.items()}
-                    totals = dataclasses.replace(result.totals)
-                    self._at[task] = TaskResult(result.chain, totals, model)
+        for task, rounds in enumerate(self._rounds):
+            if rounds == t:
+                result = self._learners[task].result()
+                model = {name: vector.copy() for name, vector in result.model.items()}
+                totals = dataclasses.replace(result.totals)
+                self._at[task] = TaskResult(result.chain, totals, model)
 
     def take(self) -> tuple[TaskResult, ...]:
         return tuple(self._at.get(task) or learner.result() for task, learner in enumerate(self._learners))
@@ -80,7 +87,7 @@ def run_reference(
     seed: int,
     rounds: int | None = None,
     after_round: AfterRound | None = None,
-    journal: Journal | None = None,
+    journal: Journal = AS_CONFIGURED,
 ) -> ReferenceResult:
     """Run all tasks through all rounds.
 
@@ -103,18 +110,13 @@ def run_reference(
             live = {task: learner for task, learner in enumerate(learners) if t <= learner.last_round}
             contributions = {task: learner.begin(t) for task, learner in live.items()}
             sigma = None
-            if algorithm.is_sync(t) and journal is not None:
-                absent = journal.absent[0].get(t, ())
+            if algorithm.is_sync(t):
+                absent = journal.absent_in(0, t)
                 present = {task: contribution for task, contribution in contributions.items() if task not in absent}
                 replies = centre.reduce(t, present, absent=absent)
                 sigma = centre.last_sigma
                 for task, learner in live.items():
-                    learner.end(t, NO_REPLY if journal.is_stopped(task, t) else replies.get(task, KEEP))
-            elif algorithm.is_sync(t):
-                replies = centre.reduce(t, contributions)
-                sigma = centre.last_sigma
-                for task, learner in live.items():
-                    learner.end(t, replies[task])
+                    learner.end(t, journal.received(task, t, KEEP if task in absent else replies[task]))
             else:
                 for learner in live.values():
                     learner.end(t)
@@ -153,7 +155,7 @@ def run_reference_peers(
     delayed: bool = False,
     rounds: int | None = None,
     after_round: AfterRound | None = None,
-    journal: Journal | None = None,
+    journal: Journal = AS_CONFIGURED,
 ) -> PeersResult:
     """Run Algorithm 2: each task is the centre of its own neighborhood.
 
@@ -181,7 +183,7 @@ def run_reference_peers(
 
     def central_step(task: int, t: int) -> Reply:
         hood = neighborhoods[task]
-        absent: Collection[int] = () if journal is None else journal.absent[task].get(t, ())
+        absent = journal.absent_in(task, t)
         heard = {}
         for member in hood.members(t):
             if member in absent:  # nobody knew then whether its last word was behind
@@ -211,7 +213,7 @@ def run_reference_peers(
                     continue
                 wanted = learner.algorithm.sync.last(t - 1) if delayed else t
                 reply = central_step(task, wanted) if wanted else NO_REPLY
-                learner.end(t, NO_REPLY if journal is not None and journal.is_stopped(task, t) else reply)
+                learner.end(t, journal.received(task, t, reply))
             for task, said in enumerate(words):
                 for old in [s for s in said if s < t - 3 * longest and s != last_words[task]]:
                     del said[old]

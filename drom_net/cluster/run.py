@@ -28,7 +28,15 @@ from drom_net.errors import NodeFailedError, StoppedError, UsageError
 from drom_net.learning import TaskLearner
 from drom_net.metrics import Totals
 from drom_net.records import TASK_DTYPE, central_dtype
-from drom_net.reference import AfterRound, Journal, PeersResult, ReferenceResult, run_reference, run_reference_peers
+from drom_net.reference import (
+    AS_CONFIGURED,
+    AfterRound,
+    Journal,
+    PeersResult,
+    ReferenceResult,
+    run_reference,
+    run_reference_peers,
+)
 from drom_net.rundir import (
     LOGS,
     NODES,
@@ -194,7 +202,7 @@ def _run_as_loop(
 
 
 def run_loop(
-    prepared: Prepared, after_round: AfterRound | None = None, journal: Journal | None = None
+    prepared: Prepared, after_round: AfterRound | None = None, journal: Journal = AS_CONFIGURED
 ) -> ReferenceResult | PeersResult:
     """The plain loop of a configuration; with a graph that of peers; with a journal that of a run made again."""
     config, streams = prepared.config, prepared.streams

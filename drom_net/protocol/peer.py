@@ -38,6 +38,7 @@ from drom_net.protocol.messages import (
     Welcome,
 )
 from drom_net.protocol.node import (
+    NEAR,
     TIMES_DTYPE,
     Absent,
     Asking,
@@ -49,7 +50,7 @@ from drom_net.protocol.node import (
     Pace,
     Refused,
     Returned,
-    Rival,
+    Rivals,
     Snapshot,
     Stalled,
     Tray,
@@ -66,8 +67,6 @@ WORDS_KEPT = 4
 for the words of k - 1, and a neighbor that has its word of k may have said k + 2 already."""
 
 
-_NEAR = 3
-"""A neighbor that comes back after an absence is awaited again once it is so few of its sync rounds behind."""
 _ENDED = " ended the run: "
 _GONE = Contribution(ContributionKind.GONE)
 
@@ -104,8 +103,6 @@ class _Neighbor:
     """Its connection is lost now."""
     incarnation: int = 0
     """That of its Hello."""
-    rival: Rival | None = None
-    """Another process that says it is this neighbor."""
     round: int = 0
     """The latest that it is known to have begun."""
     durable: int = 0
@@ -214,11 +211,11 @@ class Peer(Tray):
         """That it was started anew in the middle of a run, and cannot go on; empty where it was not."""
         self._told_so: set[int] = set()
         """Neighbors that have been told so."""
-        self._deadline = self._rival_at = math.inf
+        self._deadline = math.inf
         self._restored = snapshot is not None
         self._redo_until = 0
         """Rounds that an earlier life may have closed."""
-        self._question = 0
+        self._rivals = Rivals(timeouts.duplicate_probe_s)
         self._due = False
         """A snapshot is to be taken, as soon as a round is closed."""
         self._between = True
@@ -350,7 +347,7 @@ class Peer(Tray):
             self._predicted = True
             self._idle_since = now
             return
-        if now >= self._rival_at:
+        if now >= self._rivals.due:
             self._let_rivals_in()
         if now >= self._give_up_at:
             self._give_up()
@@ -392,7 +389,7 @@ class Peer(Tray):
             if self.state is PeerState.STEPPING:
                 return math.inf if self._holds else ready
         waits = (self._asking.due, self._stall.due, self._give_up_at, self._first_lost_at)
-        return min(ready, *waits, self._deadline, self._rival_at)
+        return min(ready, *waits, self._deadline, self._rivals.due)
 
     def on_connection(self, address: str, connected: bool, now: float) -> None:
         task = self._task_at.get(address)
@@ -401,7 +398,7 @@ class Peer(Tray):
         neighbor = self._neighbors[task]
         neighbor.was_lost = neighbor.was_lost or not connected
         neighbor.down = not connected
-        if not connected and neighbor.rival is not None:
+        if not connected and task in self._rivals:
             self._let_rivals_in()
             return
         ours_done = self.state in (PeerState.FINISHING, PeerState.FINISHED)  # this wait has a bound of its own
@@ -534,16 +531,9 @@ class Peer(Tray):
                 self._cannot_go_on(hello.task, reason, ours=who == self._task)
             return
         if neighbor.address not in ("", sender) and not neighbor.down:
-            # Somebody is here already: is it alive? One question will do, however many want its place.
-            if neighbor.rival is not None and hello.incarnation > neighbor.rival.hello.incarnation:
-                neighbor.rival = neighbor.rival._replace(address=sender, hello=hello)
-            elif neighbor.rival is None:
-                self._question += 1
-                neighbor.rival = Rival(sender, hello, self._now + self._timeouts.duplicate_probe_s, self._question)
-                self._rival_at = min(self._rival_at, neighbor.rival.until)
-                self._say(hello.task, Introduce(self._question))
-            elif hello.incarnation > neighbor.rival.hello.incarnation:
-                neighbor.rival = neighbor.rival._replace(address=sender, hello=hello)
+            # Somebody is here already: is it alive?
+            if (question := self._rivals.add(sender, hello, self._now)) is not None:
+                self._say(hello.task, Introduce(question))
             return
         if neighbor.address not in ("", sender):  # the connection of an earlier incarnation
             del self._task_at[neighbor.address]
@@ -567,22 +557,16 @@ class Peer(Tray):
     def _on_alive(self, sender: str, question: int) -> None:
         """Who was here first is alive: the other one has to go."""
         task = self._task_at.get(sender)
-        rival = None if task is None else self._neighbors[task].rival
-        if task is not None and rival is not None and rival.question == question:
-            self._neighbors[task].rival = None
+        if task is not None and (rival := self._rivals.answered(task, question)) is not None:
             reason = f"{self.names[task]} is already here"
             self._outbox.append(Envelope(rival.address, Reject(reason)))
             self._events.append(Refused(rival.address, reason))
 
     def _let_rivals_in(self) -> None:
         """In the place of those who have not answered, or whose connection is lost."""
-        for neighbor in self._neighbors.values():
-            if neighbor.rival is not None and (neighbor.down or self._now >= neighbor.rival.until):
-                rival, neighbor.rival = neighbor.rival, None
-                neighbor.down = True
-                self._on_hello(rival.address, rival.hello)
-        rivals = [entry.rival.until for entry in self._neighbors.values() if entry.rival is not None]
-        self._rival_at = min(rivals, default=math.inf)
+        for rival in self._rivals.take_due(self._now, lambda task: self._neighbors[task].down):
+            self._neighbors[rival.hello.task].down = True
+            self._on_hello(rival.address, rival.hello)
 
     def _is_earlier(self, hello: Hello, neighbor: _Neighbor) -> bool:
         """Whether a neighbor that says hello from another address has no right to take over from who has joined."""
@@ -791,7 +775,7 @@ class Peer(Tray):
                 self._pass_over([task])
             return
         neighbor.round = max(neighbor.round, t)
-        if neighbor.absent and t + _NEAR * self.neighborhood.syncs[task].tau >= self.round:
+        if neighbor.absent and t + NEAR * self.neighborhood.syncs[task].tau >= self.round:
             neighbor.absent = False
             self._events.append(Returned(task, self.names[task], self.round))
         if t <= neighbor.used or t in neighbor.words:

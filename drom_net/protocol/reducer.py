@@ -30,6 +30,7 @@ from drom_net.protocol.messages import (
     Welcome,
 )
 from drom_net.protocol.node import (
+    NEAR,
     Absent,
     Asking,
     CaughtUp,
@@ -40,7 +41,7 @@ from drom_net.protocol.node import (
     Late,
     Refused,
     Returned,
-    Rival,
+    Rivals,
     Snapshot,
     Stalled,
     Tray,
@@ -52,8 +53,6 @@ from drom_net.protocol.settings import WAIT, Checkpoints, Policy, Timeouts
 from drom_net.records import central_dtype
 
 _ME = "the reducer"
-_NEAR = 3
-"""A task that comes back after an absence is awaited again once it is so few rounds behind."""
 
 
 class ReducerState(enum.Enum):
@@ -78,8 +77,6 @@ class _Member:
     """Up to which round it would be again after a crash."""
     durable_before: int = 0
     """The same, before it last said something new of that: it keeps two snapshots, and one may be damaged."""
-    rival: Rival | None = None
-    """Another process that says it is this task."""
     ended: Ended | None = None
     confirmed: bool = False
     """Its goodbye was answered."""
@@ -165,8 +162,7 @@ class Reducer(Tray):
         """Until then those that had ended before a crash may ask again for the answer to their goodbye."""
         self._unsure: set[int] = set()
         """Those of them that have not asked."""
-        self._rival_at = math.inf
-        self._question = 0
+        self._rivals = Rivals(timeouts.duplicate_probe_s)
         self._owed: list[int] = []
         """Tasks whose goodbye will be answered once it is kept."""
         self._owed_now: list[int] = []
@@ -252,7 +248,7 @@ class Reducer(Tray):
                 self._refuse(task, f"a {type(message).__name__} is nothing a worker says")
 
     def on_timer(self, now: float) -> None:
-        if now >= self._rival_at:
+        if now >= self._rivals.due:
             self._let_rivals_in(now)
         if now >= self._leave_at:
             self._leave_at = math.inf
@@ -285,7 +281,7 @@ class Reducer(Tray):
         pass
 
     def next_timer(self) -> float:
-        waits = (self._join_by, self._stall.due, self._deadline, self._leave_at, self._rival_at)
+        waits = (self._join_by, self._stall.due, self._deadline, self._leave_at, self._rivals.due)
         return min(*waits, *self._lost.values())
 
     def on_connection(self, address: str, connected: bool, now: float) -> None:
@@ -294,7 +290,7 @@ class Reducer(Tray):
             return
         member = self._members[task]
         member.down = not connected
-        if not connected and member.rival is not None:
+        if not connected and task in self._rivals:
             self._let_rivals_in(now)
             return
         if member.ended is not None or connected == (task not in self._lost):
@@ -379,16 +375,9 @@ class Reducer(Tray):
             return
         member = self._members[hello.task]
         if member.address not in ("", sender) and not member.down:
-            # Somebody is here already: is it alive? One question will do, however many want its place.
-            if member.rival is not None and hello.incarnation > member.rival.hello.incarnation:
-                member.rival = member.rival._replace(address=sender, hello=hello)
-            elif member.rival is None:
-                self._question += 1
-                member.rival = Rival(sender, hello, now + self._timeouts.duplicate_probe_s, self._question)
-                self._rival_at = min(self._rival_at, member.rival.until)
-                self._outbox.append(Envelope(member.address, Introduce(self._question)))
-            elif hello.incarnation > member.rival.hello.incarnation:
-                member.rival = member.rival._replace(address=sender, hello=hello)
+            # Somebody is here already: is it alive?
+            if (question := self._rivals.add(sender, hello, now)) is not None:
+                self._outbox.append(Envelope(member.address, Introduce(question)))
             return
         self._let_in(sender, hello, now)
 
@@ -428,21 +417,16 @@ class Reducer(Tray):
     def _on_alive(self, sender: str, question: int) -> None:
         """Who was here first is alive: the other one has to go."""
         task = self._task_at.get(sender)
-        rival = None if task is None else self._members[task].rival
-        if task is not None and rival is not None and rival.question == question:
-            self._members[task].rival = None
+        if task is not None and (rival := self._rivals.answered(task, question)) is not None:
             reason = f"{self.names[task]} is already here"
             self._outbox.append(Envelope(rival.address, Reject(reason)))
             self._events.append(Refused(rival.address, reason))
 
     def _let_rivals_in(self, now: float) -> None:
         """In the place of those who have not answered, or whose connection is lost."""
-        for member in self._members:
-            if member.rival is not None and (member.down or now >= member.rival.until):
-                rival, member.rival = member.rival, None
-                member.down = True
-                self._on_hello(rival.address, rival.hello, now)
-        self._rival_at = min((one.rival.until for one in self._members if one.rival is not None), default=math.inf)
+        for rival in self._rivals.take_due(now, lambda task: self._members[task].down):
+            self._members[rival.hello.task].down = True
+            self._on_hello(rival.address, rival.hello, now)
 
     def _why_not(self, sender: str, hello: Hello) -> tuple[str, str | None]:
         """(why a worker may not join; empty when it may, who of the two was started anew, if it is that)."""
@@ -552,7 +536,7 @@ class Reducer(Tray):
             self._hold_until = current.number
             self._due = True
         replies = self._centre.reduce(current.number, in_order, absent=absent)
-        self._history[current.number] = self._centre.last_replies
+        self._history[current.number] = self._centre.last_replies()
         if self._keeper.is_due(current.number, now):
             self._keeper.note_due(current.number, now)
             self._due = True
@@ -603,7 +587,7 @@ class Reducer(Tray):
         if self._policy.may_miss:  # the next in which it took part, or may still
             part = (s for s, known in self._history.items() if s > t and task in known.kinds)
             following = next(part, self._round.number)
-            if following == self._round.number and task in self._absent and following - t <= _NEAR:
+            if following == self._round.number and task in self._absent and following - t <= NEAR:
                 self._take_back(task)
         address = self._members[task].address
         self._outbox.append(Envelope(address, Pull(t, reply or KEEP, self._keeper.durable, following)))

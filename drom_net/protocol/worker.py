@@ -12,7 +12,7 @@ import math
 
 import numpy.typing as npt
 
-from drom_net.algorithms.base import KEEP, Contribution, ContributionKind, Reply
+from drom_net.algorithms.base import KEEP, NO_REPLY, Contribution, ContributionKind, Reply
 from drom_net.errors import ClusterError, RejectedError
 from drom_net.learning import TaskLearner, TaskResult
 from drom_net.metrics import Totals
@@ -324,18 +324,15 @@ class Worker(Tray):
             return
         self.round += 1
         contribution = self._learner.begin(self.round)
-        if not self._is_sync(self.round):
-            self._learner.end(self.round)
-            self._close_round(now)
-            self._go_on(now)
-        elif self.round <= self._alone_until:
-            self._learner.end(self.round, KEEP)
-            self._close_round(now)
-            self._go_on(now)
-        else:
+        syncs = self._is_sync(self.round)
+        if syncs and self.round > self._alone_until:
             push = Push(self.round, contribution, self._keeper.durable)
             self._history[self.round] = push
             self._wait(WorkerState.WAITING, push, now)
+        else:
+            self._learner.end(self.round, KEEP if syncs else NO_REPLY)
+            self._close_round(now)
+            self._go_on(now)
 
     def _say_goodbye(self, now: float) -> None:
         self.result = self._learner.result()

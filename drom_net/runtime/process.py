@@ -32,7 +32,7 @@ from drom_net.runtime.loop import drive, flush, let_all_pass
 from drom_net.runtime.metrics_page import serve_counts
 from drom_net.runtime.reports import Reporter, reporter_of
 from drom_net.runtime.spec import NodeSpec
-from drom_net.runtime.teller import Teller as _Teller
+from drom_net.runtime.teller import Teller
 from drom_net.runtime.zmq_transport import DealerTransport, RouterTransport
 from drom_net.summary import TaskFigures, summarize, write_json
 
@@ -139,7 +139,7 @@ def _close(file: IO[bytes]) -> None:
 class _Disk:
     """Sees to a node's snapshots: they are written beside its work, and it is told when they are safe."""
 
-    def __init__(self, node: Worker | Reducer | Peer, folder: CheckpointFolder, teller: _Teller) -> None:
+    def __init__(self, node: Worker | Reducer | Peer, folder: CheckpointFolder, teller: Teller) -> None:
         self._node = node
         self._teller = teller
         self._writer = Writer(folder)
@@ -200,7 +200,7 @@ def _run_worker(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkpo
         if not spec.parent:
             reporter.note(f"looking for the reducer at {spec.endpoint}", "looking", endpoint=spec.endpoint)
         saved = _rows_of(out, worker, life, files)
-        teller = _Teller(
+        teller = Teller(
             reporter, saved, stop, lambda: _worker_figures(worker), on_first_joined=lambda: folder.adopt(worker.run_id)
         )
         finished, error = _drive(worker, transport, teller, folder, dim=spec.dim)
@@ -246,7 +246,7 @@ def _run_peer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkpoin
         if not spec.parent:
             text = f"listening on {transport.endpoint}, for {len(neighbors)} neighbors"
             reporter.note(text, "listening", endpoint=transport.endpoint)
-        teller = _Teller(
+        teller = Teller(
             reporter,
             _rows_of(out, peer, life, files),
             stop,
@@ -370,7 +370,7 @@ def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkp
         transport.is_member = lambda address: reducer.task_at(address) is not None
         text = f"listening on {transport.endpoint} for {len(spec.tasks)} workers"
         reporter.note(text, "listening", endpoint=transport.endpoint)
-        teller = _Teller(
+        teller = Teller(
             reporter,
             _rows_of(out, reducer, life, files),
             stop,
@@ -425,7 +425,7 @@ def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkp
 def _drive(
     node: Worker | Reducer | Peer,
     transport: DealerTransport | RouterTransport,
-    teller: _Teller,
+    teller: Teller,
     folder: CheckpointFolder,
     *,
     dim: int,
