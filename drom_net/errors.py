@@ -5,7 +5,8 @@ Each class carries the exit code the command line ends with.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -29,6 +30,16 @@ def did_you_mean(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str
     """``did you mean "label"?`` for a near miss (of this similarity, up to 1), or an empty string."""
     near = get_close_matches(word, list(known), n=1, cutoff=cutoff)
     return f'did you mean "{near[0]}"?' if near else ""
+
+
+@contextlib.contextmanager
+def naming(path: object) -> Iterator[None]:
+    """Calls on open files fail without saying of which file: an OSError in here names this one."""
+    try:
+        yield
+    except OSError as error:
+        why = error.strerror or f"not all of it could be written ({error})"
+        raise OSError(error.errno, why, str(path)) from error
 
 
 class DromNetError(Exception):

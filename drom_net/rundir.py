@@ -38,7 +38,7 @@ from drom_net import __version__
 from drom_net.algorithms.base import ContributionKind, ReplyKind
 from drom_net.algorithms.features import Vector
 from drom_net.data.dataset import Dataset
-from drom_net.errors import UsageError
+from drom_net.errors import UsageError, naming
 from drom_net.metrics import Totals, total
 from drom_net.protocol.node import TIMES_DTYPE
 from drom_net.records import TASK_DTYPE, central_chain_of, central_dtype, peers_chain, run_digest, task_chain_of
@@ -226,7 +226,7 @@ def write_model(
     arrays["preprocessing"] = np.array(json.dumps(preprocessing))
     arrays["positive"] = np.array(positive)
     temporary = path.with_name(path.name + ".part")
-    with temporary.open("wb") as file:
+    with naming(path), temporary.open("wb") as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]  # its stub takes them for allow_pickle
     temporary.replace(path)
 
@@ -665,7 +665,7 @@ class _Table:
         if path.suffix == ".parquet":
             self._write_parquet(path)
             return
-        with path.open("w", newline="") as file:
+        with naming(path), path.open("w", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(self.columns)
             writer.writerows(self.rows)

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from drom_net.errors import naming
 from drom_net.metrics import Totals, macro, total
 
 
@@ -105,7 +106,7 @@ def write_json(path: Path, document: object) -> None:
 def write_text(path: Path, text: str) -> None:
     """Write a file as a whole or not at all; it is on the disk then."""
     temporary = path.with_name(path.name + ".part")
-    with temporary.open("w") as file:
+    with naming(path), temporary.open("w") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())

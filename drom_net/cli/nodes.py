@@ -7,7 +7,9 @@ import json
 import os
 import shutil
 import signal
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -15,14 +17,14 @@ from drom_net.blas import blas_kernel
 from drom_net.cli import options
 from drom_net.cli.output import log_as
 from drom_net.cli.run import warn_of_paper_parameters, warn_of_sharing
+from drom_net.cluster.deployment import missing, roster_names
 from drom_net.cluster.local import node_command, node_environment
 from drom_net.cluster.plan import Roster, about_run, node_specs, peer_graph, peer_specs
-from drom_net.config import ClusterConfig, config_digest, load_config, peer_endpoints, to_yaml
+from drom_net.config import ClusterConfig, SecuritySettings, config_digest, load_config, peer_endpoints, to_yaml
 from drom_net.data.dataset import Dataset
-from drom_net.data.datasets import known_dim, load_dataset, task_names
+from drom_net.data.datasets import known_dim, load_dataset
 from drom_net.data.prepare import make_stream
-from drom_net.data.settings import FileData
-from drom_net.errors import ConfigError, Problem, UsageError
+from drom_net.errors import ConfigError, Problem, UsageError, naming
 from drom_net.fields import Endpoint
 from drom_net.protocol.node import REDUCER
 from drom_net.rundir import node_folder, write_data_facts, write_environment
@@ -31,19 +33,51 @@ from drom_net.runtime.keys import read_keyring
 from drom_net.runtime.process import SIGNALS
 from drom_net.runtime.spec import NodeSpec
 
-out_option = click.option(
-    "--out", type=click.Path(path_type=Path), help="The run directory; by default runs/NAME, NAME being FILE's."
+Command = Callable[..., Any]
+
+_ENVIRONMENT = """\b
+Environment variables, in place of the options:
+  DROM_NET_CONFIG (FILE), DROM_NET_TASK, DROM_NET_BIND, DROM_NET_ENDPOINT, DROM_NET_OUT,
+  DROM_NET_KEYS, DROM_NET_INSECURE, DROM_NET_LOG_FORMAT, DROM_NET_METRICS;
+  DROM_NET_DATA: where data files are that are not beside FILE
+"""
+
+_out = click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    envvar="DROM_NET_OUT",
+    help="The run directory; by default runs/NAME, NAME being FILE's.",
+)
+_task = click.option(
+    "--task", "-k", required=True, envvar="DROM_NET_TASK", help="Which task: its number from 0, or its name."
 )
 
 
-@click.command()
+def _place_options(bind: str = "") -> Callable[[Command], Command]:
+    """What differs from place to place; each may be given by an environment variable as well.
+
+    Args:
+        bind: What --bind replaces; empty for a node that does not listen.
+    """
+    listen = click.option(
+        "--bind", metavar="ENDPOINT", envvar="DROM_NET_BIND", help=f"Where to listen, instead of {bind}."
+    )
+    chosen = (options.keys, options.insecure, options.log_format, options.metrics, _out)
+
+    def decorate(command: Command) -> Command:
+        for option in reversed((listen, *chosen) if bind else chosen):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+@click.command(epilog=_ENVIRONMENT)
 @options.config_file
-@click.option("--bind", metavar="ENDPOINT", help="Where to listen, instead of reducer.bind or reducer.endpoint.")
-@options.insecure
-@options.log_format
-@options.metrics
-@out_option
-def reducer(file: Path, bind: str | None, insecure: bool, log_format: str, metrics: str, out: Path | None) -> None:
+@_place_options("reducer.bind or reducer.endpoint")
+def reducer(
+    file: Path, bind: str | None, keys: Path | None, insecure: bool, log_format: str, metrics: str, out: Path | None
+) -> None:
     """Run the reducer of the cluster that FILE describes; its workers may come before or after it.
 
     \b
@@ -52,32 +86,41 @@ def reducer(file: Path, bind: str | None, insecure: bool, log_format: str, metri
     """
     log_as(log_format, "reducer")
     options.require_metrics(metrics, insecure=insecure)
-    config = _load_star(file)
+    config = _load_star(file, keys)
     warn_of_paper_parameters(config)
     listens = _endpoint("--bind", bind, listens=True) or config.reducer.listens_at
     if listens is None:
-        raise _missing(config, "reducer.endpoint", "an address where the reducer and its workers meet")
+        raise missing(config, "reducer.endpoint", "an address where the reducer and its workers meet")
     options.require_loopback(listens, config, insecure=insecure)
     _require_own_key(config, REDUCER)
-    names = _roster_names(config)
+    names = roster_names(config)
     dim = known_dim(config.data, config.base)
     if dim is None:
-        raise _missing(config, "data.dim", "the number of features (or data.features): a reducer reads no data")
+        raise missing(config, "data.dim", "the number of features (or data.features): a reducer reads no data")
     out = out or Path("runs") / config.name
     spec, *_ = _specs(config, Roster(names, dim, ""), out, endpoint=listens)
     _become(dataclasses.replace(spec, log_format=log_format, metrics=metrics), config)
 
 
-@click.command()
+@click.command(epilog=_ENVIRONMENT)
 @options.config_file
-@click.option("--task", "-k", required=True, envvar="DROM_NET_TASK", help="Which task: its number from 0, or its name.")
-@click.option("--endpoint", metavar="ENDPOINT", help="Where the reducer is, instead of FILE's reducer.endpoint.")
-@options.insecure
-@options.log_format
-@options.metrics
-@out_option
+@_task
+@click.option(
+    "--endpoint",
+    metavar="ENDPOINT",
+    envvar="DROM_NET_ENDPOINT",
+    help="Where the reducer is, instead of FILE's reducer.endpoint.",
+)
+@_place_options()
 def worker(
-    file: Path, task: str, endpoint: str | None, insecure: bool, log_format: str, metrics: str, out: Path | None
+    file: Path,
+    task: str,
+    endpoint: str | None,
+    keys: Path | None,
+    insecure: bool,
+    log_format: str,
+    metrics: str,
+    out: Path | None,
 ) -> None:
     """Run the worker of one task of the cluster that FILE describes; it reads that task's data only.
 
@@ -87,11 +130,11 @@ def worker(
     """
     log_as(log_format, task)
     options.require_metrics(metrics, insecure=insecure)
-    config = _load_star(file)
+    config = _load_star(file, keys)
     endpoint = _endpoint("--endpoint", endpoint, listens=False) or config.reducer.endpoint
     if endpoint is None:
-        raise _missing(config, "reducer.endpoint", "an address where the reducer and its workers meet")
-    names = _roster_names(config)
+        raise missing(config, "reducer.endpoint", "an address where the reducer and its workers meet")
+    names = roster_names(config)
     index = options.task_index(names, task)
     _require_own_key(config, names[index])
     dataset = load_dataset(config.data, base=config.base, only=index)
@@ -102,16 +145,19 @@ def worker(
     _become(dataclasses.replace(spec, log_format=log_format, metrics=metrics), config)
 
 
-@click.command()
+@click.command(epilog=_ENVIRONMENT)
 @options.config_file
-@click.option("--task", "-k", required=True, envvar="DROM_NET_TASK", help="Which task: its number from 0, or its name.")
-@click.option("--bind", metavar="ENDPOINT", help="Where to listen, instead of what FILE's peers section says.")
-@options.insecure
-@options.log_format
-@options.metrics
-@out_option
+@_task
+@_place_options("what FILE's peers section says")
 def peer(
-    file: Path, task: str, bind: str | None, insecure: bool, log_format: str, metrics: str, out: Path | None
+    file: Path,
+    task: str,
+    bind: str | None,
+    keys: Path | None,
+    insecure: bool,
+    log_format: str,
+    metrics: str,
+    out: Path | None,
 ) -> None:
     """Run the peer of one task of the graph that FILE describes; it reads that task's data only.
 
@@ -121,14 +167,14 @@ def peer(
     """
     log_as(log_format, task)
     options.require_metrics(metrics, insecure=insecure)
-    config = load_config(file)
+    config = _load(file, keys)
     warn_of_paper_parameters(config)
-    names = _roster_names(config)
+    names = roster_names(config)
     graph = peer_graph(config, names)
     endpoints = peer_endpoints(config, names)
     if graph is None or endpoints is None:
         key = "topology" if graph is None else "peers.endpoints"
-        raise _missing(config, key, "who talks to whom" if graph is None else "where each task's peer is reached")
+        raise missing(config, key, "who talks to whom" if graph is None else "where each task's peer is reached")
     index = options.task_index(names, task)
     listens = _endpoint("--bind", bind, listens=True) or (config.peers.listens_at or endpoints)[index]
     options.require_loopback(listens, config, insecure=insecure)
@@ -161,8 +207,13 @@ def _prepare_examples(spec: NodeSpec, config: ClusterConfig, dataset: Dataset, r
     write_data_facts(Path(spec.out), dataset)
 
 
-def _load_star(file: Path) -> ClusterConfig:
+def _load(file: Path, keys: Path | None) -> ClusterConfig:
     config = load_config(file)
+    return config if keys is None else dataclasses.replace(config, security=SecuritySettings(str(keys.absolute())))
+
+
+def _load_star(file: Path, keys: Path | None) -> ClusterConfig:
+    config = _load(file, keys)
     if config.topology is not None:
         raise UsageError(f"{file} describes peers without a reducer; start each with `drom-net peer`")
     warn_of_sharing(config)
@@ -188,19 +239,6 @@ def _endpoint(option: str, text: str | None, *, listens: bool) -> str | None:
         return spec.parse(text)
     except ValueError as error:
         raise ConfigError([Problem(option, spec.expected(), f'"{text}"', str(error))]) from None
-
-
-def _roster_names(config: ClusterConfig) -> tuple[str, ...]:
-    """The roster, from FILE alone: no node sees all data."""
-    if isinstance(config.data, FileData) and config.data.tasks is None:
-        raise _missing(config, "data.tasks", "the names of all tasks, for no node sees the others' files")
-    if config.data.alignment == "spread" and config.rounds is None:
-        raise _missing(config, "rounds", "a number of rounds, for no node knows how long the others' streams are")
-    return task_names(config.data, config.base)
-
-
-def _missing(config: ClusterConfig, key: str, expected: str) -> ConfigError:
-    return ConfigError([Problem(f"{config.path}: {key}", expected, "nothing")])
 
 
 def _specs(config: ClusterConfig, roster: Roster, out: Path, *, endpoint: str) -> list[NodeSpec]:
@@ -272,7 +310,8 @@ def _become(spec: NodeSpec, config: ClusterConfig) -> None:
     folder = Path(spec.out)
     if spec.role == "reducer":
         _claim(spec)
-    (folder / "config.yaml").write_text(to_yaml(config))
+    with naming(folder / "config.yaml"):
+        (folder / "config.yaml").write_text(to_yaml(config))
     write_environment(folder / "environment.json", blas=blas_kernel())
     path = folder / "spec.json"
     spec.write(path)

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from drom_net.algorithms.features import Features, Matrix, SparseVector, Vector
+from drom_net.errors import naming
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,9 @@ class TaskStream:
         else:
             arrays = {"rows": self.rows}
         for name, array in {**arrays, "labels": self.labels, "clean": self.clean}.items():
-            np.save(directory / f"{name}.npy", array, allow_pickle=False)
+            path = directory / f"{name}.npy"
+            with naming(path):
+                np.save(path, array, allow_pickle=False)
 
     @classmethod
     def load(cls, directory: Path, *, spread_over: int | None = None) -> TaskStream:

@@ -498,7 +498,9 @@ class Peer(Tray):
         for task, (words, used, heard, last, done, absent) in snapshot["neighbors"].items():
             entry = self._neighbors[task]
             entry.words, entry.used, entry.heard, entry.last = dict(words), used, heard, last
-            entry.done = entry.confirmed = entry.is_kept = done
+            entry.done = entry.is_kept = done
+            # At our own end it may not know yet that it has all of our words: it is told once more.
+            entry.confirmed = done and self.round < self._learner.last_round
             entry.absent = absent
         self._forgotten = min(self._said, default=self.round + 1) - 1
 

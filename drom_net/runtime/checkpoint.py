@@ -29,7 +29,7 @@ import msgpack
 import numpy as np
 import numpy.typing as npt
 
-from drom_net.errors import CheckpointError, UsageError
+from drom_net.errors import CheckpointError, UsageError, naming
 
 Part = bytes | memoryview
 """A piece of a file; a memoryview is of bytes."""
@@ -605,15 +605,6 @@ def _write_atomically(path: Path, parts: Iterable[Part]) -> None:
             os.fsync(folder)  # the name, too
         finally:
             os.close(folder)
-
-
-@contextlib.contextmanager
-def naming(path: object) -> Iterator[None]:
-    """Calls on file descriptors fail without saying of which file."""
-    try:
-        yield
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def cut_back(path: Path, dtype: npt.DTypeLike, round: int, *, expect_round: int | None = None) -> int:

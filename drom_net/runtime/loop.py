@@ -25,6 +25,9 @@ class Transport(Protocol):
     def receive(self, timeout_s: float) -> tuple[str, list[bytes]] | None: ...
     def connection_changes(self) -> list[tuple[str, bool]]: ...
     def take_warnings(self) -> list[str]: ...
+    @property
+    def unsettled(self) -> bool:
+        """Whether the message that came last may be from one whose connection was told as lost, and is up again."""
 
 
 def let_all_pass(sender: str, message: Message) -> str:
@@ -99,8 +102,9 @@ def drive(
                 if isinstance(message, Hello):
                     transport.send(sender, encode(Reject(why_not)))
                 continue
-            if isinstance(message, Hello):
-                # It may come from who takes the place of another: that one's connection was lost before.
+            if isinstance(message, Hello) or transport.unsettled:
+                # A Hello may come from who takes the place of another: that one's connection was lost before. And who
+                # speaks again must not be given up because nobody has told yet that it is there.
                 _tell_connections(node, transport, on_event, now)
             node.receive(sender, message, now)
             due = -math.inf

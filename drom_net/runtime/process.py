@@ -16,7 +16,7 @@ from typing import IO, Any
 import numpy as np
 
 from drom_net.data.stream import TaskStream
-from drom_net.errors import ClusterError, DivergedError, DromNetError, RejectedError, UsageError
+from drom_net.errors import ClusterError, DivergedError, DromNetError, RejectedError, UsageError, naming
 from drom_net.learning import TaskResult
 from drom_net.protocol.messages import Message
 from drom_net.protocol.node import REDUCER, TIMES_DTYPE, Ended, named
@@ -25,7 +25,7 @@ from drom_net.protocol.reducer import Reducer
 from drom_net.protocol.worker import Worker, WorkerState
 from drom_net.records import run_digest
 from drom_net.runtime.build import Life, build_peer, build_reducer, build_worker
-from drom_net.runtime.checkpoint import CheckpointFolder, Writer, cut_back, encode_snapshot, naming, snapshot_classes
+from drom_net.runtime.checkpoint import CheckpointFolder, Writer, cut_back, encode_snapshot, snapshot_classes
 from drom_net.runtime.curve import key_gate
 from drom_net.runtime.keys import PUBLIC_LIST, Keyring, read_keyring
 from drom_net.runtime.loop import drive, flush, let_all_pass
@@ -284,6 +284,7 @@ def _run_peer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkpoin
 
 def _note_end(reporter: Reporter, finished: bool, t: int, where: str) -> None:
     how = "finished" if finished else "stopped"
+    where += "" if finished else "; the same command goes on"
     reporter.note(f"{how} after round {t}; {where}", how, round=t)
 
 
@@ -312,7 +313,9 @@ def _write_task_result(
     """What a task leaves in its folder: its vectors, and all else in result.json."""
     out = Path(spec.out)
     for name, vector in result.model.items():
-        np.save(out / f"{name}.npy", vector, allow_pickle=False)
+        path = out / f"{name}.npy"
+        with naming(path):
+            np.save(path, vector, allow_pickle=False)
     document = {
         "task": spec.task,
         "name": spec.name,

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import IO, Any, Protocol
 
+from drom_net.errors import naming
 from drom_net.protocol.node import (
     Absent,
     CaughtUp,
@@ -23,7 +24,6 @@ from drom_net.protocol.node import (
 from drom_net.protocol.peer import Peer
 from drom_net.protocol.reducer import Reducer
 from drom_net.protocol.worker import Worker
-from drom_net.runtime.checkpoint import naming
 from drom_net.runtime.loop import Transport
 from drom_net.runtime.reports import Counts, Reporter
 

@@ -14,9 +14,10 @@ import secrets
 import socket
 import struct
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 import zmq
 
@@ -257,6 +258,10 @@ class DealerTransport(_Transport):
         self._endpoint = endpoint
         self._name = _routing_id(name)
         self._connections = 0
+        self.unsettled = False
+        """The connection is down, as far as it was told."""
+        self._unread: deque[list[bytes]] = deque()
+        """What came on a connection that was lost since."""
         if "[" in endpoint:
             self._socket.setsockopt(zmq.IPV6, 1)
         if keys is not None:
@@ -275,26 +280,37 @@ class DealerTransport(_Transport):
 
     def receive(self, timeout_s: float) -> tuple[str, list[bytes]] | None:
         """(who sent, frames), or None when nothing came in time (at most SLICE_S)."""
-        flags = self._wait(timeout_s)
+        frames = self._unread.popleft() if self._unread else self._read(self._wait(timeout_s))
+        if frames is None:
+            return None
+        self.bytes_received += _size(frames)
+        return REDUCER, frames
+
+    def _read(self, flags: int | None) -> list[bytes] | None:
         if flags is None:
             return None
         try:
             frame = self._socket.recv(flags, copy=False)
         except zmq.Again:
             return None
-        frames = [frame.bytes, *self._rest(frame)]
-        self.bytes_received += _size(frames)
-        return REDUCER, frames
+        return [frame.bytes, *self._rest(frame)]
 
     def connection_changes(self) -> list[tuple[str, bool]]:
         """(address, whether it is up now) for what changed since the last call."""
         events = [event for event, _, _ in self._monitor_events()]
         if zmq.EVENT_DISCONNECTED in events:
             self._connect_again()
+            self.unsettled = True
             return [(REDUCER, False)]
-        return [(REDUCER, True)] if zmq.EVENT_HANDSHAKE_SUCCEEDED in events else []
+        if zmq.EVENT_HANDSHAKE_SUCCEEDED not in events:
+            return []
+        self.unsettled = False
+        return [(REDUCER, True)]
 
     def _connect_again(self) -> None:
+        # What is not read yet would be gone with the old connection, such as the last word of a reducer that has ended.
+        while len(self._unread) < _RECEIVE_QUEUE and (frames := self._read(_NOBLOCK)) is not None:
+            self._unread.append(frames)
         with contextlib.suppress(zmq.ZMQError):
             self._socket.disconnect(self._endpoint)
         self._connect()
@@ -303,6 +319,17 @@ class DealerTransport(_Transport):
         self._connections += 1
         self._socket.setsockopt(zmq.ROUTING_ID, _numbered(self._name, self._connections))
         self._socket.connect(self._endpoint)
+
+
+class _Message(NamedTuple):
+    """As it was read from a ROUTER."""
+
+    routing_id: zmq.Frame
+    frames: list[bytes]
+    taken: int
+    """How many bytes it had on its connection."""
+    address: str | None
+    """Of whom this one has connected to; None of all others."""
 
 
 class RouterTransport(_Transport):
@@ -360,6 +387,8 @@ class RouterTransport(_Transport):
         """And back, of those that this one has connected to."""
         self._connected_at: dict[str, str] = {}
         """Their addresses by what the monitor calls the other end."""
+        self._unread: deque[_Message] = deque()
+        """What had come when a connection made from here was lost."""
         self._bytes: dict[str, list[int]] = {}
         self.is_member: Callable[[str], bool] = lambda _: True
         """Who is no stranger: those come and go without end, so little is kept of them and they get few answers."""
@@ -413,6 +442,10 @@ class RouterTransport(_Transport):
 
     def _connect_anew(self, address: str) -> None:
         endpoint, name = self._endpoint_of[address]
+        # What is not read yet would be gone with the old connection. It may be behind what others have said.
+        most = _RECEIVE_QUEUE * max(1, len(self._connected_fds))
+        while len(self._unread) < most and (message := self._read(_NOBLOCK)) is not None:
+            self._unread.append(message)
         with contextlib.suppress(zmq.ZMQError):
             self._socket.disconnect(endpoint)
         self.connect(address, endpoint, name)
@@ -452,16 +485,11 @@ class RouterTransport(_Transport):
 
     def receive(self, timeout_s: float) -> tuple[str, list[bytes]] | None:
         """(address of the sender, frames), or None when nothing came in time (at most SLICE_S)."""
-        flags = self._wait(timeout_s)
-        if flags is None:
+        message = self._unread.popleft() if self._unread else self._read(self._wait(timeout_s))
+        if message is None:
             return None
-        try:
-            routing_id = self._socket.recv(flags, copy=False)
-        except zmq.Again:
-            return None
-        frames = self._rest(routing_id)
+        routing_id, frames, taken, address = message
         wire = routing_id.bytes
-        address = self._address_at.get(wire)
         ours = address is not None
         if address is None:
             address = _name_of(wire).decode("utf-8", "surrogateescape")
@@ -475,8 +503,10 @@ class RouterTransport(_Transport):
         except zmq.ZMQError:  # a stranger that speaks ZMTP 1 has none
             fd = _NO_FD
         if fd in self._not_known:
-            self._read_at[fd] = self._read_at.get(fd, 0) + self._taken
-        if self._fd_of.get(address) != fd or self._wire_of[address] != wire:  # a descriptor is soon in use again
+            self._read_at[fd] = self._read_at.get(fd, 0) + taken
+        if ours and self._wire_of[address] != wire:
+            pass  # its connection was lost, and made anew, since it came
+        elif self._fd_of.get(address) != fd or self._wire_of[address] != wire:  # a descriptor is soon in use again
             if address in self._fd_of and _number_of(wire) < _number_of(self._wire_of[address]):
                 return None  # said on a connection that another has taken the place of
             self._met(address, fd, wire)
@@ -485,6 +515,16 @@ class RouterTransport(_Transport):
         if address in self._fd_of or self.is_member(address):  # what comes of a closed connection is soon forgotten
             self._bytes.setdefault(address, [0, 0])[0] += size
         return address, frames
+
+    def _read(self, flags: int | None) -> _Message | None:
+        if flags is None:
+            return None
+        try:
+            routing_id = self._socket.recv(flags, copy=False)
+        except zmq.Again:
+            return None
+        frames = self._rest(routing_id)
+        return _Message(routing_id, frames, self._taken, self._address_at.get(routing_id.bytes))
 
     def bytes_by_peer(self, task_at: Callable[[str], int | None]) -> dict[int, tuple[int, int]]:
         """For each task, the bytes that came from it and the bytes that went to it."""
@@ -499,6 +539,10 @@ class RouterTransport(_Transport):
             self._close_the_endless()
         taken, self._changes = self._changes, []
         return taken
+
+    @property
+    def unsettled(self) -> bool:
+        return bool(self._changes)
 
     def _met(self, address: str, fd: int, wire: bytes) -> None:
         """A first message on a connection."""

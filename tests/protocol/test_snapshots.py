@@ -630,6 +630,42 @@ def test_a_restored_peer_knows_whose_goodbye_has_come() -> None:
     assert again.central_chain == node.central_chain
 
 
+def test_restored_at_the_end_of_all_a_peer_tells_its_neighbors_once_more() -> None:
+    """They may be restored, too, from a snapshot without its goodbye: else they would wait for it until lost_s."""
+    party = Party("blocking")
+    party.run()
+    snapshot = party.on_disk[1][-1]
+    assert all(done for *_, done, _ in snapshot["neighbors"].values())
+    heard, alone = (peer(1, snapshot, incarnation=2) for _ in range(2))
+    for again in (heard, alone):
+        again.start(5.0)
+        assert again.state is PeerState.FINISHING
+        assert any(isinstance(said, Goodbye) for said in sent(again))
+    heard.receive(address_of(0), Farewell(), 5.1)
+    heard.receive(incoming(2), hello(2, incarnation=2), 5.1)
+    heard.receive(incoming(2), Farewell(), 5.1)
+    assert heard.finished
+    alone.on_timer(5.0 + PATIENT.linger_s)
+    assert alone.finished
+
+
+def test_restored_at_the_end_of_all_a_reducer_answers_goodbyes_once_more() -> None:
+    """Those that have had their farewell are gone: for them it waits for linger_s."""
+    party = Party(None)
+    party.run()
+    heard, alone = (reducer(party.on_disk[3][-1]) for _ in range(2))
+    for again in (heard, alone):
+        again.start(5.0)
+        assert not again.finished
+    for task in range(3):
+        heard.receive(f"w{task}", hello(task, incarnation=2, round=3), 5.1)
+        heard.receive(f"w{task}", Goodbye(3, bytes(32), Totals()), 5.1)
+    assert sent(heard).count(Farewell()) == 3
+    assert heard.finished
+    alone.on_timer(5.0 + PATIENT.linger_s)
+    assert alone.finished
+
+
 def test_a_goodbye_that_comes_while_a_snapshot_is_on_its_way_waits_for_the_next() -> None:
     """The one on its way does not know of it."""
     node = peer(0)

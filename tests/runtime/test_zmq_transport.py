@@ -207,6 +207,29 @@ def test_a_dealer_sees_the_router_go_and_another_come(bind: str) -> None:
         assert get(dealer) == (REDUCER, [b"again"])
 
 
+def test_accident_26_what_came_before_a_connection_broke_is_read_after_it(bind: str) -> None:
+    """Such as the last word of a reducer or a peer that has ended: else it is waited for until lost_s."""
+    with contextlib.ExitStack() as cleanup:
+        first = cleanup.enter_context(contextlib.ExitStack())
+        gone = first.enter_context(listen(bind))
+        dealer = cleanup.enter_context(connect(gone))
+        peer = cleanup.enter_context(listen("tcp://127.0.0.1:*"))
+        peer.connect("neighbor", gone.endpoint)
+        addresses = [met(gone, dealer)]
+        while (received := gone.receive(SLICE_S)) is None:
+            peer.send("neighbor", [b"hello"])  # it is dropped until the connection is there
+        addresses.append(received[0])
+        gone.send(received[0], [b"hello"])
+        assert get(peer) == ("neighbor", [b"hello"])
+        for address in addresses:
+            gone.send(address, [b"last"])
+            gone.send(address, [b"word"])
+        first.close()
+        for transport, who in ((dealer, REDUCER), (peer, "neighbor")):
+            until(lambda transport=transport, who=who: (who, False) in transport.connection_changes())  # type: ignore[misc]
+            assert [transport.receive(0.0) for _ in range(2)] == [(who, [b"last"]), (who, [b"word"])]
+
+
 def test_before_there_is_a_router_a_dealer_waits(tmp_path: Path) -> None:
     endpoint = f"ipc://{tmp_path}/later"
     with DealerTransport(endpoint, "early", dim=DIM, max_vectors=1, timeouts=TIMES) as dealer:

@@ -1,0 +1,57 @@
+"""The loop around a node: in which order it tells it what has happened."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+from drom_net.protocol.codec import encode
+from drom_net.protocol.messages import Farewell
+from drom_net.runtime.loop import drive
+
+
+def test_who_speaks_again_is_told_of_before_its_message() -> None:
+    """Else a node whose bound for a lost connection is over just then would give up one that is there."""
+    calls: list[str] = []
+
+    def note(what: str) -> Any:
+        return lambda *_: calls.append(what)
+
+    def receive(*_: Any) -> None:
+        calls.append("message")
+        node.finished = True
+
+    node: Any = SimpleNamespace(
+        finished=False,
+        start=note("start"),
+        receive=receive,
+        on_timer=note("timer"),
+        took_until=lambda now: None,
+        next_timer=lambda: math.inf,
+        on_connection=lambda address, connected, now: calls.append(f"{address} {connected}"),
+        take_outbox=list,
+        take_events=list,
+    )
+    changes: list[tuple[str, bool]] = []
+
+    def frames(_: float) -> tuple[str, list[bytes]]:
+        changes.append(("a", True))
+        return "a", [bytes(frame) for frame in encode(Farewell())]
+
+    class Transport:
+        bytes_sent = bytes_received = 0
+        receive = staticmethod(frames)
+        send = staticmethod(note("send"))
+        take_warnings = staticmethod(list)
+
+        @property
+        def unsettled(self) -> bool:
+            return bool(changes)
+
+        def connection_changes(self) -> list[tuple[str, bool]]:
+            taken, changes[:] = list(changes), []
+            return taken
+
+    assert drive(node, Transport(), dim=1, max_vectors=1, on_event=lambda event: None, look=lambda: False)
+    assert calls == ["start", "a True", "message"]
