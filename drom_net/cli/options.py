@@ -27,20 +27,31 @@ as_json = click.option("--json", "as_json", is_flag=True, help="One JSON documen
 run_dir = click.argument("run_dir", type=click.Path(path_type=Path))
 
 
+keys = click.option(
+    "--keys",
+    type=click.Path(path_type=Path),
+    envvar="DROM_NET_KEYS",
+    help="The folder of this node's key files, instead of security.keys.",
+)
 insecure = click.option(
-    "--insecure", is_flag=True, help="Listen beyond this machine without keys: nothing is encrypted or authenticated."
+    "--insecure",
+    is_flag=True,
+    envvar="DROM_NET_INSECURE",
+    help="Listen beyond this machine without keys: nothing is encrypted or authenticated.",
 )
 log_format = click.option(
     "--log-format",
     type=click.Choice(LOG_FORMATS),
     default="text",
     show_default=True,
+    envvar="DROM_NET_LOG_FORMAT",
     help="What is told on standard error: sentences, or one JSON object a line.",
 )
 metrics = click.option(
     "--metrics",
     metavar="HOST:PORT",
     default="",
+    envvar="DROM_NET_METRICS",
     callback=lambda _, __, value: _host_and_port(value),
     help="Serve metrics for Prometheus at http://HOST:PORT/metrics, such as 127.0.0.1:9100.",
 )
