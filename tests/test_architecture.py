@@ -254,4 +254,5 @@ def test_a_node_process_is_light(code: str) -> None:
     assert loaded & set(heavy) == set()
     ours = {name for name in loaded if name.startswith("drom_net.")}
     assert not any(name.startswith(("drom_net.cli", "drom_net.cluster", "drom_net.config")) for name in ours)
-    assert {name for name in ours if name.startswith("drom_net.data")} <= {"drom_net.data", "drom_net.data.stream"}
+    data = {"drom_net.data", "drom_net.data.live", "drom_net.data.stream"}
+    assert {name for name in ours if name.startswith("drom_net.data")} <= data
