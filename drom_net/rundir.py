@@ -237,7 +237,7 @@ def write_results(
     centrals: Sequence[CentralOutcome],
     *,
     data_facts: dict[str, Any],
-    about: dict[str, str],
+    about: dict[str, Any],
     driver: str,
     file_format: str,
 ) -> dict[str, Any]:
@@ -264,7 +264,7 @@ def write_results(
 
 
 def summary_of(
-    tasks: Sequence[TaskOutcome], centrals: Sequence[CentralOutcome], *, about: dict[str, str], driver: str
+    tasks: Sequence[TaskOutcome], centrals: Sequence[CentralOutcome], *, about: dict[str, Any], driver: str
 ) -> dict[str, Any]:
     """The summary of a run that has ended; arguments as for `write_results`."""
     central_chain = _central_chain([central.chain for central in centrals], peers=centrals[0].members is not None)

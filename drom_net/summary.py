@@ -34,7 +34,7 @@ class TaskFigures:
 def summarize(
     tasks: Sequence[TaskFigures],
     *,
-    about: dict[str, str],
+    about: dict[str, Any],
     driver: str,
     rounds: int,
     seconds: float,

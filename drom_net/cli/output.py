@@ -43,9 +43,9 @@ def fraction(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
 
 
-def count_of(number: int, noun: str) -> str:
-    """``1 task``, ``2 tasks``."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def count_of(number: int, noun: str, several: str = "") -> str:
+    """``1 task``, ``2 tasks``; ``several`` where an s is not enough."""
+    return f"{number} {noun}" if number == 1 else f"{number} {several or noun + 's'}"
 
 
 def duration(seconds: float) -> str:
@@ -303,8 +303,18 @@ def print_result(summary: dict[str, Any]) -> None:
         + (f" (+1 is {summary['positive']})" if "positive" in summary else "")
         + "\n"
         + (f"waited for others {100 * waiting:.1f} % of the time\n" if waiting is not None else "")
+        + _usage_line(summary)
         + f"digest {summary['digest']}"
     )
+
+
+def _usage_line(summary: dict[str, Any]) -> str:
+    used = summary.get("processes")
+    if used is None:  # of another driver, or of nodes that were started one by one
+        return ""
+    largest = used["largest_bytes"]
+    memory = "" if largest is None else f"; the largest had {size(largest)} of memory"
+    return f"processes: {used['processor_s']:.1f} s of processor time{memory}\n"
 
 
 def print_comparison(summaries: Sequence[dict[str, Any]], titles: Sequence[str]) -> None:

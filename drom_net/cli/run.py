@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import resource
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,8 @@ from drom_net.cli.output import (
     size,
     tell,
 )
-from drom_net.cluster.plan import ALMOST, check_sharing, cost, hiding_table
+from drom_net.cluster.machine import lacks, raise_file_descriptors, require_room, this_machine
+from drom_net.cluster.plan import ALMOST, Cost, check_sharing, cost, hiding_table
 from drom_net.cluster.prepare import Prepared, prepare
 from drom_net.cluster.run import require_resumable
 from drom_net.cluster.run import run as run_prepared
@@ -114,7 +114,8 @@ def run(
         for listens in (prepared.config.reducer.listens_at, *(prepared.config.peers.listens_at or ())):
             options.require_loopback(listens, prepared.config, insecure=insecure)
         options.require_keys(prepared.config, prepared.roster.tasks)
-        check_file_descriptors(prepared)
+        require_room(_cost(prepared), this_machine(), len(prepared.roster.tasks))
+        raise_file_descriptors()
     out = out or free_run_directory(prepared.config.name)
     progress = choose_progress(as_json=as_json, quiet=quiet)
     with progress if isinstance(progress, LiveProgress) else contextlib.nullcontext():
@@ -162,7 +163,7 @@ def check(file: Path, latency: float | None, round_s: float | None, overrides: t
     warn_of_sharing(prepared.config)
     options.require_keys(prepared.config, prepared.roster.tasks)
     config, roster = prepared.config, prepared.roster
-    costs = cost(config, roster, prepared.graph, last_rounds=prepared.last_rounds)
+    costs = _cost(prepared)
     counts = [stream.num_examples for stream in prepared.streams]
     addresses = _addresses(prepared)
     hiding = None if latency is None else _hiding(prepared, latency, round_s)
@@ -205,8 +206,13 @@ def check(file: Path, latency: float | None, round_s: float | None, overrides: t
         f"{count_of(prepared.rounds, 'round')}, {costs.sync_rounds} of them sync rounds\n"
         f"{each}; all together {size(costs.bytes_per_sync_round)}, at most {size(costs.bytes_in_all)} in all\n"
         f"file descriptors: {descriptors}, `drom-net run` {costs.launcher_file_descriptors}\n"
+        f"on one machine: {count_of(costs.processes, 'process', 'processes')}, "
+        f"{count_of(costs.connections, 'connection')}, at least {size(costs.memory_bytes)} of memory, "
+        f"about {costs.start_s:.0f} s of a processor to start\n"
         f"configuration digest {config_digest(config, roster.tasks)}"
     )
+    for lack in lacks(costs, this_machine()):
+        click.echo(f"this machine alone cannot run it: it needs {lack}")
     for line in hiding_lines(hiding or [], latency or 0.0, round_s or config.data.pace_s):
         click.echo(line)
     click.echo("nothing was started")
@@ -286,13 +292,5 @@ def warn_of_sharing(config: ClusterConfig) -> None:
         )
 
 
-def check_file_descriptors(prepared: Prepared) -> None:
-    """Refuse a run that would run out of file descriptors half-way."""
-    costs = cost(prepared.config, prepared.roster, prepared.graph, last_rounds=prepared.last_rounds)
-    needed = max(costs.reducer_file_descriptors, costs.launcher_file_descriptors, costs.worker_file_descriptors)
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if limit != resource.RLIM_INFINITY and needed > limit:
-        raise UsageError(
-            f"{len(prepared.roster.tasks)} tasks need about {needed} file descriptors in one process, "
-            f"the limit here is {limit}; raise it with `ulimit -n {needed}`"
-        )
+def _cost(prepared: Prepared) -> Cost:
+    return cost(prepared.config, prepared.roster, prepared.graph, last_rounds=prepared.last_rounds)

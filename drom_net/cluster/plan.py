@@ -23,8 +23,14 @@ from drom_net.runtime.spec import NodeSpec
 from drom_net.timeline import Lane, Rows, make_lanes, peer_words, star_words
 from drom_net.topology import Graph, GraphSchedule
 
-_NODE_FDS = 16  # standard streams, records, and libzmq's own: epoll, event and signal descriptors
+_NODE_FDS = 20  # standard streams, records, and libzmq's own: epoll, event and signal descriptors
 _LAUNCHER_FDS = 16
+_NODE_THREADS = 4  # its own, the writer of snapshots, and two of libzmq
+_NODE_BYTES = 22_000_000  # private memory of a node: measured with Python 3.11, NumPy 2.4, pyzmq 27
+_CONNECTION_BYTES = 27_000  # and of each end of a connection
+_NODE_VECTORS = 10  # w, a, the last reply, what is on its way
+START_S = 0.35
+"""Of a processor, until a node is ready: most of that is to import NumPy and pyzmq."""
 _LATE_ROUND = 10**9
 
 
@@ -247,6 +253,15 @@ class Cost:
     reducer_file_descriptors: int
     """0 where there is none."""
     launcher_file_descriptors: int
+    processes: int
+    """Nodes, where all run on one machine."""
+    connections: int
+    threads: int
+    """Of all nodes."""
+    memory_bytes: int
+    """At least, of all nodes together: what they do not share, without data and snapshots."""
+    start_s: float
+    """Of one processor, until all nodes are ready."""
 
 
 def cost(config: ClusterConfig, roster: Roster, graph: PeerGraph | None, *, last_rounds: Sequence[int]) -> Cost:
@@ -278,6 +293,11 @@ def cost(config: ClusterConfig, roster: Roster, graph: PeerGraph | None, *, last
             _words(hood, last, config.rounds) for hood, last in zip(graph.neighborhoods, last_rounds, strict=True)
         )
         most_neighbors = max(graph.union.degrees)
+    processes = num_tasks + (graph is None)
+    connections = num_tasks if graph is None else len(graph.union.edges)
+    stacked = num_tasks if graph is None else sum(graph.union.degrees) + num_tasks
+    vectors = 2 * stacked + _NODE_VECTORS * num_tasks
+    memory = processes * _NODE_BYTES + 2 * connections * _CONNECTION_BYTES + vectors * 8 * roster.dim
     return Cost(
         push_bytes=push,
         pull_bytes=pull,
@@ -287,6 +307,11 @@ def cost(config: ClusterConfig, roster: Roster, graph: PeerGraph | None, *, last
         worker_file_descriptors=_NODE_FDS + most_neighbors,
         reducer_file_descriptors=_NODE_FDS + num_tasks if graph is None else 0,
         launcher_file_descriptors=_LAUNCHER_FDS + num_tasks + 1,
+        processes=processes,
+        connections=connections,
+        threads=processes * _NODE_THREADS,
+        memory_bytes=memory,
+        start_s=processes * START_S,
     )
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import fcntl
+import json
+import math
 import os
+import resource
 import secrets
 import shutil
 import tempfile
@@ -19,7 +22,8 @@ import numpy as np
 
 from drom_net.blas import blas_kernel
 from drom_net.cluster.local import Interruption, run_children
-from drom_net.cluster.plan import about_run, algorithm_of, check_sharing, node_specs, peer_specs
+from drom_net.cluster.machine import this_machine
+from drom_net.cluster.plan import START_S, about_run, algorithm_of, check_sharing, node_specs, peer_specs
 from drom_net.cluster.prepare import Prepared
 from drom_net.cluster.progress import Progress
 from drom_net.cluster.simulate import Conditions, build_simulator, look_at, outcomes
@@ -62,6 +66,8 @@ from drom_net.simulation.simulator import Simulator
 from drom_net.summary import write_json, write_text
 from drom_net.topology import resolve
 
+_SAYINGS, _SAYINGS_EVERY_S = 20, 10.0
+"""So many lines of nodes are told in so many seconds."""
 _SOCKET_PATH_LIMIT = 100  # bytes; the system's own limit for a socket's path is 107
 
 
@@ -98,6 +104,7 @@ def run(
     conditions = (conditions or Conditions()) if driver == "simulation" else None
     if driver == "processes":
         check_sharing(prepared.config)
+    also: dict[str, Any] = {}
     with Interruption() as interruption:
         if not resume:
             begin_run_directory(prepared, out, conditions)
@@ -109,12 +116,13 @@ def run(
         else:
             watched = {"log_format": log_format, "metrics": metrics}
             try:
-                tasks, centrals = _run_as_processes(prepared, out, progress, interruption, resume=resume, **watched)
+                with _usage(also, out):
+                    tasks, centrals = _run_as_processes(prepared, out, progress, interruption, resume=resume, **watched)
             except NodeFailedError as error:
                 if error.was_killed:
                     progress.say(f"`drom-net run --resume {out}` goes on with what the nodes have kept")
                 raise
-    summary = end_run_directory(prepared, out, tasks, centrals, driver=driver, file_format=file_format)
+    summary = end_run_directory(prepared, out, tasks, centrals, driver=driver, file_format=file_format, also=also)
     del tasks, centrals  # their records are mapped, and not every file system lets go of mapped files
     if summary["status"] == "finished" or driver != "processes":  # else it may be resumed
         shutil.rmtree(out / NODES, ignore_errors=True)
@@ -148,17 +156,34 @@ def end_run_directory(
     *,
     driver: str,
     file_format: str = "csv",
+    also: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Write what came out of the run, and return the summary."""
+    """Write what came out of the run, and return the summary.
+
+    Args:
+        also: What the summary says besides.
+    """
     return write_results(
         out,
         tasks,
         centrals,
         data_facts=data_facts(prepared.dataset),
-        about=about_run(prepared.config),
+        about=about_run(prepared.config) | (also or {}),
         driver=driver,
         file_format=file_format,
     )
+
+
+@contextlib.contextmanager
+def _usage(also: dict[str, Any], out: Path) -> Iterator[None]:
+    """Note what the nodes that ended meanwhile have used."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    yield
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    results = [json.loads(path.read_text()) for path in (out / NODES).glob("*/result.json")]
+    peaks = [result["peak_bytes"] for result in results if result.get("peak_bytes") is not None]
+    also["processes"] = {"processor_s": round(seconds, 3), "largest_bytes": max(peaks, default=None)}
 
 
 def _run_as_simulation(
@@ -306,7 +331,14 @@ def _run_as_processes(
                 remove_if_orphaned=(*copies, *sockets),
                 **common,
             )
-        specs = [dataclasses.replace(spec, log_format=log_format, metrics=metrics) for spec in specs]
+        # All of them start together here, and each has to wait for the last.
+        start_s = START_S * len(specs) / this_machine().cores
+        join_s = max(prepared.config.timeouts.join_s, 3.0 * start_s)
+        watched = {"log_format": log_format, "metrics": metrics}
+        specs = [
+            dataclasses.replace(spec, timeouts=spec.timeouts | {"join_s": join_s}, **watched)  # type: ignore[arg-type]
+            for spec in specs
+        ]
         log = JsonLog("launcher") if log_format == "json" else None
         page = cleanup.enter_context(MetricsPage(metrics)) if metrics else None
         view = _View(progress, len(names), interruption, log=log, page=page)
@@ -420,6 +452,7 @@ class _View:
         elif page is not None:
             progress.say(f"metrics at {page.url}")
         self._interruption = interruption
+        self._said, self._quiet_until = 0, -math.inf
         self._totals = [Totals() for _ in range(num_tasks)]
         self._rounds = [0] * num_tasks
         self._sigma: float | None = None
@@ -435,7 +468,7 @@ class _View:
         elif "log" in line and self._log is not None:
             self._log.pass_on(line["log"])
         elif "say" in line and not self._interruption.exit_code:
-            self._progress.say(f"{spec.name}: {line['say']}")
+            self._say(f"{spec.name}: {line['say']}")
 
     def on_change(self, spec: NodeSpec, event: str, value: int) -> None:
         started = event != "node_ended"
@@ -444,6 +477,17 @@ class _View:
             self._log.note(f"{spec.name} was started as process {value}", event, name=spec.name, pid=value)
         elif self._log is not None:
             self._log.note(f"{spec.name} ended with exit code {value}", event, name=spec.name, exit_code=value)
+
+    def _say(self, text: str) -> None:
+        """Of many nodes in the same trouble the first ones tell enough."""
+        now = time.monotonic()
+        if now >= self._quiet_until:
+            self._quiet_until, self._said = now + _SAYINGS_EVERY_S, 0
+        self._said += 1
+        if self._said <= _SAYINGS:
+            self._progress.say(text)
+        elif self._said == _SAYINGS + 1:
+            self._progress.say(f"more such lines are left out for {_SAYINGS_EVERY_S:g} s (--log-format json has all)")
 
     def show(self) -> None:
         if self._page is not None:

@@ -326,8 +326,17 @@ def _write_task_result(
         "bytes_sent": moved[0],
         "bytes_received": moved[1],
         "seconds": seconds,
+        "peak_bytes": _peak_memory(),
     }
     write_json(out / "result.json", document | more)
+
+
+def _peak_memory() -> int | None:
+    """The most memory that this process has had (RSS); None where the system does not tell."""
+    with contextlib.suppress(OSError, ValueError, StopIteration):
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return 1024 * int(next(line.split()[1] for line in lines if line.startswith("VmHWM:")))
+    return None
 
 
 def write_result_of_lost(spec: NodeSpec) -> None:
@@ -397,6 +406,7 @@ def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkp
             "refused": teller.refused,
             "refused_handshakes": transport.refused_handshakes,
             "closed_strangers": transport.closed_strangers,
+            "peak_bytes": _peak_memory(),
             "run_id": run_id,
         },
     )
