@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cache
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -37,22 +39,37 @@ class Prediction(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SyncRounds:
-    """The rounds in which vectors travel: each tau-th; none for tau = 0."""
+    """The rounds in which vectors travel: each tau-th, or at growing intervals up to tau; none for tau = 0."""
 
     tau: int
+    growing: bool = False
+    """Whether they begin with every round, and the interval grows with a quarter of the time: 1, 2, .. 8, 10, 12, 15, ..
+    until it is tau."""
 
     def at(self, t: int) -> bool:
         """Whether round t is one."""
+        if self.growing:
+            return 0 < t == self.last(t)
         return self.tau > 0 and t % self.tau == 0
 
     def last(self, t: int) -> int:
         """The last one up to round t; 0 where there is none."""
+        if self.growing:
+            begin = _growing(self.tau)
+            if t < begin[-1]:
+                return begin[bisect_right(begin, t) - 1]
+            return t - (t - begin[-1]) % self.tau
         return t - t % self.tau if self.tau else 0
 
     def next(self, t: int) -> int:
         """The first one from round t on. Raises ValueError where there is none."""
         if not self.tau:
             raise ValueError("there are no sync rounds")
+        if self.growing:
+            begin = _growing(self.tau)
+            if t <= begin[-1]:
+                return begin[bisect_left(begin, max(t, 1))]
+            return t + (begin[-1] - t) % self.tau
         return t + -t % self.tau
 
     def last_word(self, last_round: int, limit: int | None) -> int | None:
@@ -65,7 +82,21 @@ class SyncRounds:
 
     def count(self, t: int) -> int:
         """How many there are up to round t."""
+        if self.growing:
+            begin = _growing(self.tau)
+            if t < begin[-1]:
+                return bisect_right(begin, t) - 1
+            return len(begin) - 1 + (t - begin[-1]) // self.tau
         return t // self.tau if self.tau else 0
+
+
+@cache
+def _growing(tau: int) -> list[int]:
+    """0 and the sync rounds until each interval is tau: t_(k+1) = t_k + max(1, min(tau, floor(t_k / 4)))."""
+    rounds = [0]
+    while max(1, rounds[-1] // 4) < tau:
+        rounds.append(rounds[-1] + max(1, rounds[-1] // 4))
+    return rounds
 
 
 class ContributionKind(IntEnum):

@@ -134,8 +134,9 @@ def checks_of(prepared: Prepared, *, sampled: bool = False) -> Callable[[Simulat
     """What must hold after every event; `sampled` where not every one is looked at."""
     in_step = not prepared.config.policy.may_miss
     if prepared.graph is None:
-        in_step = in_step and algorithm_of(prepared.config, 0).sync.tau > 0
-        return StarChecks(prepared.last_rounds, in_step=in_step, sampled=sampled)
+        sync = algorithm_of(prepared.config, 0).sync
+        syncs = {"sync": sync} if sync.tau else {"in_step": False}
+        return StarChecks(prepared.last_rounds, **{"in_step": in_step, "sampled": sampled, **syncs})
     delayed = prepared.config.algorithm.parameters.delayed
     return PeersChecks(prepared.graph.neighborhoods, delayed=delayed, in_step=in_step, sampled=sampled)
 

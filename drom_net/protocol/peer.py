@@ -194,7 +194,8 @@ class Peer(Tray):
         """Those that only we use ourselves."""
         self._closed = 0
         """The last sync round whose words were used."""
-        self._central_steps = 0
+        self.central_steps = 0
+        """How many it has made since it was started."""
         self._wanted = 0
         """The sync round whose words this state waits for."""
         self._counting: dict[int, int] = {}
@@ -249,11 +250,6 @@ class Peer(Tray):
     @property
     def max_vectors(self) -> int:
         return self._push_vectors
-
-    @property
-    def closed_rounds(self) -> int:
-        """How many central steps it has made since it was started."""
-        return self._central_steps
 
     @property
     def totals(self) -> Totals:
@@ -934,7 +930,7 @@ class Peer(Tray):
             heard[task] = neighbor.words.pop(s)
             neighbor.used = s
         self._closed = t
-        self._central_steps += 1
+        self.central_steps += 1
         absent, self._passed = sorted(self._passed), []
         if absent and self._keeper.active:
             self._hold_until = self.round

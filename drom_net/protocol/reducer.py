@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy.typing as npt
 
-from drom_net.algorithms.base import KEEP, Contribution, ContributionKind
+from drom_net.algorithms.base import KEEP, Contribution, ContributionKind, SyncRounds
 from drom_net.errors import ClusterError
 from drom_net.learning import Centre, Replies
 from drom_net.protocol.handshake import Identity
@@ -54,6 +54,7 @@ from drom_net.protocol.settings import WAIT, Checkpoints, Policy, Timeouts
 from drom_net.records import central_dtype
 
 _ME = "the reducer"
+_EACH = SyncRounds(1)
 
 
 class ReducerState(enum.Enum):
@@ -108,6 +109,7 @@ class Reducer(Tray):
         identity: Identity,
         *,
         push_vectors: int,
+        sync: SyncRounds = _EACH,
         timeouts: Timeouts,
         policy: Policy = WAIT,
         live: bool = False,
@@ -118,6 +120,7 @@ class Reducer(Tray):
         Args:
             names: The tasks' names, in task order.
             push_vectors: How many vectors a contribution carries.
+            sync: The rounds in which workers push; a round of the reducer is one of these.
             policy: What becomes of tasks that do not come.
             live: A round begins with the first task that has an example, and the others are told.
             checkpoints: When to take snapshots; None for never.
@@ -132,12 +135,15 @@ class Reducer(Tray):
         self._identity = identity
         self._feature_digest = identity.feature_digest
         self._push_vectors = push_vectors
+        self._sync = sync if push_vectors else _EACH
         self._timeouts = timeouts
         self._policy = policy
         self._live = live
         self._members = [_Member() for _ in names]
         self._task_at: dict[str, int] = {}
-        self._round = _Round(1, 0.0, set())
+        self._round = _Round(self._sync.next(1), 0.0, set())
+        self.central_steps = 0
+        """How many it has made since it was started."""
         self._stall = Asking(timeouts.stall_s, math.inf)
         self._join_by = math.inf
         self._lost_all = ""
@@ -192,7 +198,8 @@ class Reducer(Tray):
 
     @property
     def closed_rounds(self) -> int:
-        return self._round.number - 1
+        """The last round that is closed."""
+        return self._sync.last(self._round.number - 1)
 
     @property
     def central_chain(self) -> bytes:
@@ -355,7 +362,7 @@ class Reducer(Tray):
         return self._keeper.is_too_far(self.closed_rounds) or self._keeper.durable < self._hold_until
 
     def _restore(self, snapshot: Snapshot) -> None:
-        self._round.number = snapshot["round"] + 1
+        self._round.number = self._sync.next(snapshot["round"] + 1)
         self._centre.restore(snapshot["centre"])
         self._pushing = set(snapshot["pushing"])
         self._absent = set(snapshot["absent"])
@@ -557,14 +564,16 @@ class Reducer(Tray):
         if self._keeper.is_due(current.number, now):
             self._keeper.note_due(current.number, now)
             self._due = True
+        following = self._sync.next(current.number + 1)
+        self.central_steps += 1
         for task, reply in replies.items():
             member = self._members[task]
             if in_order[task].last:
                 self._pushing.discard(task)
             if member.round <= current.number:  # else it has this one
-                pull = Pull(current.number, reply, self._keeper.durable, current.number + 1)
+                pull = Pull(current.number, reply, self._keeper.durable, following)
                 self._outbox.append(Envelope(member.address, pull))
-        self._open_round(current.number + 1, now)
+        self._open_round(following, now)
         self._holds = self._must_hold()
         if self._behind_until:
             self._ask_those_ahead(now)
@@ -602,7 +611,7 @@ class Reducer(Tray):
         reply = None if replies is None else replies.to(task)
         if reply is None and not self._policy.may_miss:
             return
-        following = t + 1
+        following = self._sync.next(t + 1)
         if self._policy.may_miss:  # the next in which it took part, or may still
             part = (s for s, known in self._history.items() if s > t and task in known.kinds)
             following = next(part, self._round.number)
@@ -688,7 +697,7 @@ class Reducer(Tray):
             member.round = max(member.round, goodbye.rounds)
             self._is_behind(task, goodbye.rounds)
             if task not in self._round.awaited:  # it is to stay
-                self._outbox.append(Envelope(member.address, Resend(goodbye.rounds)))
+                self._outbox.append(Envelope(member.address, Resend(self._sync.last(goodbye.rounds))))
             return
         if member.ended is None:
             member.ended = Ended(goodbye.rounds, goodbye.chain, goodbye.totals)

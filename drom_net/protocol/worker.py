@@ -193,7 +193,7 @@ class Worker(Tray):
                 self._give_up_at = math.inf if down is None else down + self._timeouts.lost_s
                 self._events.append(Joined(self._hello.task))
                 self._note_times(self.round, now, now, now)
-                self._opened_until = max(self._opened_until, t - 1)
+                self._opened_until = max(self._opened_until, self._learner.algorithm.sync.last(t - 1))
                 self._go_on(now)
             case Welcome(round=t) if self.round < t and self.state in (WorkerState.WAITING, WorkerState.FINISHING):
                 # The reducer was started anew, and did not know who has asked.

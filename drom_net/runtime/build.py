@@ -80,6 +80,7 @@ def build_reducer(spec: NodeSpec, run_id: str, life: Life = ONLY_ONE) -> Reducer
         spec.tasks,
         _identity(spec, run_id),
         push_vectors=algorithm.push_vectors,
+        sync=algorithm.sync,
         timeouts=spec.build_timeouts(),
         policy=spec.build_policy(),
         live=spec.live,

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from drom_net.algorithms.base import SyncRounds
 from drom_net.neighborhood import Neighborhood
 from drom_net.protocol.peer import WORDS_KEPT, Peer, PeerState
 from drom_net.protocol.worker import Worker
@@ -21,14 +22,23 @@ class StarChecks:
     """Rounds close once and in order; no worker is ahead of the reducer, nor left behind by it; each side keeps what
     the other would need again after a crash."""
 
-    def __init__(self, last_rounds: Sequence[int], *, in_step: bool = True, sampled: bool = False) -> None:
+    def __init__(
+        self,
+        last_rounds: Sequence[int],
+        *,
+        sync: SyncRounds = SyncRounds(1),  # noqa: B008 - frozen
+        in_step: bool = True,
+        sampled: bool = False,
+    ) -> None:
         """
         Args:
             last_rounds: Each worker's.
+            sync: The rounds in which they push.
             in_step: Every round is a sync round, and is closed with all; else they look at each node for itself.
             sampled: They look at some events only, not at each.
         """
         self._in_step = in_step
+        self._sync = sync
         self._last_rounds = list(last_rounds)
         self._order = _Order(len(last_rounds) + 1, sampled)
 
@@ -36,7 +46,7 @@ class StarChecks:
         workers = len(self._last_rounds)
         node, reducer = simulator.node(index), simulator.node(workers)
         if index == workers:
-            if self._order.look(simulator, index, node.closed_rounds):
+            if self._order.look(simulator, index, self._sync.count(node.closed_rounds)):
                 for worker in range(workers):
                     self._look(simulator, worker)
         else:
@@ -51,14 +61,14 @@ class StarChecks:
             return
         closed = reducer.closed_rounds
         # Who comes back after a crash is in an earlier round: the others are ahead of it.
-        ahead = worker.round > closed + 1 and not simulator.totals_of(workers).crashes
+        ahead = worker.round > self._sync.next(closed + 1) and not simulator.totals_of(workers).crashes
         _must(not ahead, simulator, index, f"in round {worker.round}; {closed} are closed")
         ended = worker.round >= self._last_rounds[index]  # the reducer goes on without it
         behind = not ended and closed > worker.round and not simulator.totals_of(index).crashes
         _must(not behind, simulator, index, f"in round {worker.round}; {closed} are closed already")
         kept, gone = worker.durable_round, reducer._forgotten
         _must(gone <= kept or ended, simulator, index, f"{gone} rounds are forgotten; it has kept {kept}")
-        needed = reducer.durable_round + 1
+        needed = self._sync.next(reducer.durable_round + 1)
         missing = needed <= worker.round and needed not in worker._history
         _must(not missing, simulator, index, f"keeping no push of round {needed}")
 

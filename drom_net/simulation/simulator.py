@@ -95,7 +95,7 @@ class _Slot:
 
     index: int
     node: Any = None
-    """The node (of any kind: `round` and `closed_rounds` are looked up where they exist); None while it is down."""
+    """The node (of any kind: `round` and `central_steps` are looked up where they exist); None while it is down."""
     finished: bool = False
     incarnation: int = 0
     """Also counted up by a crash, so that what was on its way is not delivered."""
@@ -310,8 +310,8 @@ class Simulator:
         index, incarnation = slot.index, slot.incarnation
         node: Any = self._make(index, incarnation, slot.snapshot)
         slot.node = node
-        slot.counts_steps = hasattr(node, "closed_rounds")
-        slot.steps = node.closed_rounds if slot.counts_steps else 0
+        slot.counts_steps = hasattr(node, "central_steps")
+        slot.steps = node.central_steps if slot.counts_steps else 0
         mine = incoming(index, incarnation)
         for address, other in self._wiring[index].items():
             slot.routes[address] = (other, mine, -1)
@@ -364,7 +364,7 @@ class Simulator:
             self._check(self, slot.index)
         busy_s = 0.0
         if self._central_s is not None and slot.counts_steps:
-            closed = slot.node.closed_rounds - slot.steps
+            closed = slot.node.central_steps - slot.steps
             slot.steps += closed
             for _ in range(closed):
                 busy_s += self._central_s.draw(self._speed_rng)

@@ -103,6 +103,7 @@ def make_reducer(
         [f"site-{task}" for task in range(num_tasks)],
         Identity(RUN_ID, CONFIG, DIM, "2.0", "K", feature_digest),
         push_vectors=algorithm.push_vectors if push_vectors is None else push_vectors,
+        sync=algorithm.sync,
         timeouts=timeouts or Timeouts(),
         **life,
     )
