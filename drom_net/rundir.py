@@ -51,6 +51,9 @@ _TIMELINE = TIMES_DTYPE.names or ()
 _AT_ONCE = 10_000
 """Rows that are tuples at a time."""
 
+_ABOUT_MODEL = ("tasks", "features", "preprocessing", "positive")
+"""What is in model.npz beside the vectors."""
+
 
 @dataclass(frozen=True, slots=True)
 class TaskOutcome:
@@ -217,7 +220,8 @@ def write_model(
     preprocessing: dict[str, Any],
     positive: str,
 ) -> None:
-    """Write model.npz: W and A of shape (m, d), tasks, features (empty where unknown), preprocessing as JSON."""
+    """Write model.npz: the vectors of the model, one a row of a task, W of shape (m, d) first; the names of tasks and
+    features (empty where unknown); the preprocessing as JSON."""
     arrays: dict[str, npt.NDArray[Any]] = {
         name.upper(): np.stack([task.model[name] for task in tasks]) for name in tasks[0].model
     }
@@ -440,7 +444,7 @@ def recompute_digest(run_dir: Path, names: Sequence[str]) -> str:
     model = load_model(run_dir)
     chains = []
     for index, task_rows in enumerate(rows):
-        vectors = [np.ascontiguousarray(model[key][index]) for key in ("W", "A") if key in model]
+        vectors = [np.ascontiguousarray(model[key][index]) for key in model if key not in _ABOUT_MODEL]
         chains.append(task_chain_of(task_rows, vectors))
     return run_digest(chains, _central_chain([central_chain_of(central) for central in centrals], peers=peers))
 

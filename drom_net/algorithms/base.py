@@ -43,8 +43,8 @@ class SyncRounds:
 
     tau: int
     growing: bool = False
-    """Whether they begin with every round, and the interval grows with a quarter of the time: 1, 2, .. 8, 10, 12, 15, ..
-    until it is tau."""
+    """Whether they begin with every round, and the interval is a quarter of the time until it is tau: 1, 2, .. 8, 10,
+    12, 15, .."""
 
     def at(self, t: int) -> bool:
         """Whether round t is one."""
@@ -210,6 +210,8 @@ class Algorithm(NamedTuple):
     """How many d-vectors a contribution carries."""
     pull_vectors: Callable[[int], int]
     """How many d-vectors a reply carries in a run of so many tasks."""
+    score: Callable[[Mapping[str, Vector], Features], float] | None = None
+    """The score of x by the vectors of `model`; None is <w, x>."""
     receive: Callable[[LocalState, Reply, int], LocalState] | None = None
     """(state, reply, t): what a task does with the reply of round t before it predicts again, also where it was idle.
 

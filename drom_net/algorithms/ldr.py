@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -42,7 +43,9 @@ class LDRParameters:
 
     tau: int = option(Integer(0), 1, doc="The most rounds between two syncs; 0 for no bound: about 4.5 ln T in all.")
     robust: bool = option(
-        Flag(), False, doc="Whether one bad site is stood: sums are trimmed, long models scaled down; six tasks or more."
+        Flag(),
+        False,
+        doc="Whether one bad site is stood: sums are trimmed, long models scaled down; six tasks or more.",
     )
 
 
@@ -112,23 +115,11 @@ def ldr(parameters: LDRParameters | None = None) -> Algorithm:
 
     def scores(state: LDRState, x: Features) -> tuple[Vector, list[float]]:
         """(h: own and the others' models on x, z of the five experts)."""
-        at: slice | np.ndarray
-        if isinstance(x, SparseVector):
-            at, values = x.indices, x.values
-            h = np.concatenate([[state.W[at] @ values], state.U[:, at] @ values])
-        else:
-            at, values = slice(None), x
-            h = np.concatenate([[state.W @ values], state.U @ values])
-        S = -ETA * (state.Z[at] + state.kappa * state.P[at])
-        S = S / np.sqrt(state.Q[at] + state.kappa * state.q[at] + DELTA)
-        z2 = float(S @ values)
-        z3 = z2 + float(state.V[at] @ values)
+        at, values = support(x)
+        h = np.concatenate([[state.W[at] @ values], state.U[:, at] @ values])
+        z2 = float(shared(state, at) @ values)
         z4 = float(state.a @ h)
-        z5 = z4 + float(state.VR[at] @ values)
-        return h, [float(h[0]), z2, z3, z4, z5]
-
-    def probability(state: LDRState, z: list[float]) -> float:
-        return float(np.dot(state.w, [floored(one) for one in z]))
+        return h, [float(h[0]), z2, z2 + float(state.V[at] @ values), z4, z4 + float(state.VR[at] @ values)]
 
     def ada(w: Vector, G: Vector, c: float, x: Features) -> None:
         if isinstance(x, SparseVector):
@@ -143,7 +134,7 @@ def ldr(parameters: LDRParameters | None = None) -> Algorithm:
     def primal_step(state: LDRState, example: Example, t: int) -> tuple[LDRState, Prediction]:
         x, y = example
         h, z = scores(state, x)
-        score = probability(state, z) - 0.5
+        score = mixed(state.w, z)
         c = [floored_slope(one, y) for one in z]
         ada(state.W, state.GW, c[0], x)
         if isinstance(x, SparseVector):
@@ -213,12 +204,46 @@ def ldr(parameters: LDRParameters | None = None) -> Algorithm:
         init_central=init_central,
         central_step=central_step,
         sync=sync,
-        predict=lambda state, x: probability(state, scores(state, x)[1]) - 0.5,
-        model=lambda state: {"W": state.W, "V": state.V, "VR": state.VR, "w": state.w, "a": state.a},
+        predict=lambda state, x: mixed(state.w, scores(state, x)[1]),
+        model=lambda state: {
+            "w": state.W,
+            "shared": shared(state, slice(None)),
+            "offset": state.V,
+            "relation": state.a[0] * state.W + state.a[1:] @ state.U,
+            "relation_offset": state.VR,
+            "mixture": state.w,
+        },
         push_vectors=3,
         pull_vectors=lambda num_tasks: 1 + num_tasks,
+        score=score_of_model,
         receive=receive,
     )
+
+
+def support(x: Features) -> tuple[Any, Vector]:
+    """(where x is not zero, as an index of vectors; its values there)."""
+    return (x.indices, x.values) if isinstance(x, SparseVector) else (slice(None), x)
+
+
+def shared(state: LDRState, at: Any) -> Vector:
+    """S, the shared model, at some features."""
+    step = -ETA * (state.Z[at] + state.kappa * state.P[at])
+    result: Vector = step / np.sqrt(state.Q[at] + state.kappa * state.q[at] + DELTA)
+    return result
+
+
+def mixed(w: Vector, z: list[float]) -> float:
+    """p - 1/2 of the mixture: its sign is the prediction."""
+    return float(np.dot(w, [floored(one) for one in z])) - 0.5
+
+
+def score_of_model(model: Mapping[str, Vector], x: Features) -> float:
+    """The same by what is left of a task at its end."""
+    at, values = support(x)
+    own, both, offset, relation, relation_offset = (
+        float(model[name][at] @ values) for name in ("w", "shared", "offset", "relation", "relation_offset")
+    )
+    return mixed(model["mixture"], [own, both, both + offset, relation, relation + relation_offset])
 
 
 def totals(P: Matrix, Q: Matrix, W: Matrix, *, robust: bool) -> tuple[Vector, Vector, Matrix]:

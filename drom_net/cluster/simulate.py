@@ -135,8 +135,7 @@ def checks_of(prepared: Prepared, *, sampled: bool = False) -> Callable[[Simulat
     in_step = not prepared.config.policy.may_miss
     if prepared.graph is None:
         sync = algorithm_of(prepared.config, 0).sync
-        syncs = {"sync": sync} if sync.tau else {"in_step": False}
-        return StarChecks(prepared.last_rounds, **{"in_step": in_step, "sampled": sampled, **syncs})
+        return StarChecks(prepared.last_rounds, sync=sync, in_step=in_step and sync.tau > 0, sampled=sampled)
     delayed = prepared.config.algorithm.parameters.delayed
     return PeersChecks(prepared.graph.neighborhoods, delayed=delayed, in_step=in_step, sampled=sampled)
 
