@@ -142,11 +142,12 @@ def read_task_outcome(folder: Path) -> TaskOutcome:
         "rounds",
         "chain",
         "totals",
+        "vectors",
         "bytes_sent",
         "bytes_received",
         "run_id",
     )
-    names = [name for name in ("w", "a") if (folder / f"{name}.npy").exists()]
+    names = result["vectors"]
     return TaskOutcome(
         result["name"],
         result["finished"],

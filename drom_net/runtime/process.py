@@ -323,6 +323,7 @@ def _write_task_result(
         "rounds": rounds,
         "chain": result.chain.hex(),
         "totals": result.totals.to_list(),
+        "vectors": list(result.model),
         "bytes_sent": moved[0],
         "bytes_received": moved[1],
         "seconds": seconds,
