@@ -529,12 +529,18 @@ def to_mapping(config: ClusterConfig) -> dict[str, Any]:
     return mapping
 
 
-def to_yaml(config: ClusterConfig) -> str:
-    """The configuration with every value written out, as YAML that loads again to an equal one."""
-    return (
-        "# The configuration as it was run, with every default written out. It can be run again.\n"
-        f"{write_yaml(_explicit(config))}"
-    )
+_AS_RUN = "The configuration as it was run, with every default written out. It can be run again."
+
+
+def to_yaml(config: ClusterConfig, *, head: str = _AS_RUN, without: Collection[str] = ()) -> str:
+    """The configuration with every value written out, as YAML that loads again to an equal one.
+
+    Args:
+        head: A comment for its first line.
+        without: Sections to leave out, for somebody who adds them later.
+    """
+    written = {key: value for key, value in _explicit(config).items() if key not in without}
+    return f"# {head}\n{write_yaml(written)}"
 
 
 def graph_schedule(config: ClusterConfig, tasks: Sequence[str]) -> GraphSchedule | None:

@@ -209,7 +209,7 @@ def _prepare_examples(spec: NodeSpec, config: ClusterConfig, dataset: Dataset, r
 
 def _load(file: Path, keys: Path | None) -> ClusterConfig:
     config = load_config(file)
-    return config if keys is None else dataclasses.replace(config, security=SecuritySettings(str(keys.absolute())))
+    return config if keys is None else dataclasses.replace(config, security=SecuritySettings(keys=str(keys.absolute())))
 
 
 def _load_star(file: Path, keys: Path | None) -> ClusterConfig:

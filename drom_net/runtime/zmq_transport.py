@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
 import resource
 import secrets
@@ -262,8 +263,7 @@ class DealerTransport(_Transport):
         """The connection is down, as far as it was told."""
         self._unread: deque[list[bytes]] = deque()
         """What came on a connection that was lost since."""
-        if "[" in endpoint:
-            self._socket.setsockopt(zmq.IPV6, 1)
+        self._socket.setsockopt(zmq.IPV6, _may_be_ipv6(endpoint))
         if keys is not None:
             curve.connect(self._socket, keys, REDUCER)
         try:
@@ -416,8 +416,7 @@ class RouterTransport(_Transport):
         Raises:
             ClusterError: The endpoint is none.
         """
-        if "[" in endpoint:
-            self._socket.setsockopt(zmq.IPV6, 1)
+        self._socket.setsockopt(zmq.IPV6, _may_be_ipv6(endpoint))
         # Not the address itself: whoever can guess a routing id can take it over.
         wire = _routing_id(address)
         self._connections += 1
@@ -705,6 +704,23 @@ def _property(frame: zmq.Frame, name: str) -> str:
         return str(frame.get(name))
     except zmq.ZMQError:
         return ""
+
+
+@functools.cache
+def _may_be_ipv6(endpoint: str) -> int:
+    """Whether libzmq may look an endpoint up as IPv6, as its option wants it: 1 or 0.
+
+    Where it may, it takes no IPv4 address of a name that has both, and most listen at 0.0.0.0 alone. So a name that
+    has one is an IPv4 name; one that has none, or is not known yet, may be either. Names are asked for once: the
+    network may be down when a connection is made again, and a node has other things to do than to wait for an answer.
+    """
+    host, _, port = endpoint.removeprefix("tcp://").rpartition(":")
+    if "[" in host or not endpoint.startswith("tcp://"):
+        return int("[" in host)
+    try:
+        return int(not socket.getaddrinfo(host, port, socket.AF_INET, socket.SOCK_STREAM))
+    except OSError:
+        return 1
 
 
 def _refuse_ipc_in_use(endpoint: str) -> None:

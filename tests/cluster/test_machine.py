@@ -97,5 +97,3 @@ class _Calm:
 class _Named:
     def __init__(self, name: str) -> None:
         self.name = name
-
-
