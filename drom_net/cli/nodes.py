@@ -73,7 +73,7 @@ def _place_options(bind: str = "") -> Callable[[Command], Command]:
 
 
 @click.command(epilog=_ENVIRONMENT)
-@options.config_file
+@options.config_file_of_node
 @_place_options("reducer.bind or reducer.endpoint")
 def reducer(
     file: Path, bind: str | None, keys: Path | None, insecure: bool, log_format: str, metrics: str, out: Path | None
@@ -103,7 +103,7 @@ def reducer(
 
 
 @click.command(epilog=_ENVIRONMENT)
-@options.config_file
+@options.config_file_of_node
 @_task
 @click.option(
     "--endpoint",
@@ -146,7 +146,7 @@ def worker(
 
 
 @click.command(epilog=_ENVIRONMENT)
-@options.config_file
+@options.config_file_of_node
 @_task
 @_place_options("what FILE's peers section says")
 def peer(
