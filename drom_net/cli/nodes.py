@@ -286,7 +286,7 @@ def _has_finished(out: Path) -> bool:
     """Whether there is the result of a run that came to its end; what `merge` made of one that was stopped is none."""
     try:
         return bool(json.loads((out / "summary.json").read_text())["status"] == "finished")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return (out / "model.npz").exists()
     except (OSError, ValueError, TypeError, KeyError):
         return True
