@@ -28,6 +28,7 @@ from drom_net.algorithms.base import (
     ReplyKind,
 )
 from drom_net.algorithms.features import Features, Vector
+from drom_net.data.live import LiveStream
 from drom_net.data.stream import TaskStream
 from drom_net.errors import DivergedError
 from drom_net.metrics import Totals
@@ -37,7 +38,7 @@ from drom_net.seeding import stream as random_stream
 _IDLE_ROUND = (0.0, 0.0, 0.0, 0.0, 0.0)
 _KEPT = (
     *("_state", "_reply", "_active", "_row_active", "_seen", "_row", "_kind"),
-    *("_vectors", "_since", "_unsent_examples", "_round"),
+    *("_vectors", "_since", "_unsent_examples", "_round", "_taken"),
 )
 """What changes in a `TaskLearner`, but for its log."""
 
@@ -90,10 +91,15 @@ class Replies(NamedTuple):
 class TaskLearner:
     """One task going through its rounds: `begin(t)`, then `end(t, reply)`, for t = 1, 2, .. `last_round`."""
 
-    def __init__(self, algorithm: Algorithm, stream: TaskStream, *, rounds: int | None = None) -> None:
+    def __init__(self, algorithm: Algorithm, stream: TaskStream | LiveStream, *, rounds: int | None = None) -> None:
         self.algorithm = algorithm
-        self.last_round = stream.last_round() if rounds is None else min(stream.last_round(), rounds)
+        self.is_live = isinstance(stream, LiveStream)
+        """Whether a round can begin only once there is an example, or others have opened it."""
+        self.last_round = 0
+        """Of a live stream: as far as `is_ready` has seen."""
+        self._rounds = rounds
         self._stream = stream
+        self._look_for_end()
         self._state = algorithm.init_local(stream.dim)
         self._log = TaskLog()
         self._reply = NO_REPLY
@@ -108,6 +114,19 @@ class TaskLearner:
         self._unsent_examples = 0
         """So many were seen since a word had vectors."""
         self._round = 0
+        self._taken = 0
+        """So many examples were learned."""
+
+    def is_ready(self, t: int) -> bool:
+        """Whether round t can begin by itself: a live stream may have no example yet."""
+        if not isinstance(self._stream, LiveStream):
+            return True
+        self._look_for_end()
+        return self._stream.is_ready(t)
+
+    def _look_for_end(self) -> None:
+        last = self._stream.last_round()
+        self.last_round = last if self._rounds is None else min(last, self._rounds)
 
     def begin(self, t: int) -> Contribution:
         """Predict and learn from the example of round t, with the reply of the last sync round.
@@ -120,13 +139,16 @@ class TaskLearner:
 
     def predict_first(self, t: int) -> None:
         """The half of `begin` that needs no reply: round t - 1 may still be open."""
+        if self.is_live:
+            self._look_for_end()
         self._round = t
         index = self._stream.index_at(t)
         if index is None:
             self._seen = _IDLE_ROUND
             self._active = False
             return
-        label, clean = float(self._stream.labels[index]), float(self._stream.clean[index])
+        self._taken += 1
+        label, clean = self._stream.label(index), self._stream.true_label(index)
         example = Example(self._stream.features(index), label)
         self._state, prediction = self.algorithm.primal_step(self._state, example, t)
         score, loss, gamma = prediction
@@ -183,6 +205,9 @@ class TaskLearner:
         for name in _KEPT:
             setattr(self, name, copy.deepcopy(snapshot[name]))
         self._log.go_on_from(snapshot["chain"], snapshot["totals"])
+        if isinstance(self._stream, LiveStream):
+            self._stream.seek(self._taken, self._round)
+        self._look_for_end()
 
     @property
     def totals(self) -> Totals:

@@ -78,9 +78,18 @@ class LiveStream:
         self._examples.append((features, label))
 
     def end(self) -> None:
-        """No more will come."""
+        """No more will come: the round behind the last example's, without one, will say so.
+
+        To be called once its learner has gone on from where an earlier life was.
+        """
         if self._last_round is None:
-            self._last_round = self._begun + max(1, self.backlog)
+            t = self._begun
+            for _ in range(self.backlog):
+                t += 1
+                while t in self._idle:
+                    t += 1
+            # An earlier life may have begun all of these, and said of none that it was the last.
+            self._last_round = max(t, self._settled) + 1
 
     def seek(self, taken: int, t: int) -> None:
         """Go on behind round t, up to which so many examples were taken."""
@@ -124,6 +133,8 @@ class LiveStream:
     def label(self, index: int) -> float:
         """-1.0 or +1.0."""
         return self._examples[index - self._first][1]
+
+    true_label = label
 
     def take_decided(self) -> Decided | None:
         """What was decided since the last call; None for nothing."""

@@ -78,6 +78,14 @@ class TaskStream:
         """The round of the last example; 0 for an empty stream."""
         return self.num_examples if self.spread_over is None or not self.num_examples else self.spread_over
 
+    def label(self, index: int) -> float:
+        """What the learner sees, -1.0 or +1.0."""
+        return float(self.labels[index])
+
+    def true_label(self, index: int) -> float:
+        """The same before label noise."""
+        return float(self.clean[index])
+
     def features(self, index: int) -> Features:
         return self.rows.row(index) if isinstance(self.rows, SparseRows) else self.rows[index]
 

@@ -25,6 +25,7 @@ from drom_net.protocol.messages import (
     Hello,
     Introduce,
     Message,
+    Open,
     Pull,
     Push,
     Reject,
@@ -40,7 +41,7 @@ _FLOAT64 = np.dtype("<f8")
 _packb: Callable[[Sequence[object]], bytes] = msgpack.Packer().pack
 _NUM_TOTALS = len(Totals().to_list())
 
-_HELLO, _WELCOME, _REJECT, _PUSH, _PULL, _RESEND, _GOODBYE, _FAREWELL, _INTRODUCE = range(9)
+_HELLO, _WELCOME, _REJECT, _PUSH, _PULL, _RESEND, _GOODBYE, _FAREWELL, _INTRODUCE, _OPEN = range(10)
 
 Frames = Sequence[bytes | memoryview]
 
@@ -73,6 +74,8 @@ def encode(message: Message) -> list[bytes | memoryview]:
             return [_packb([_FAREWELL])]
         case Introduce(question=question):
             return [_packb([_INTRODUCE, question])]
+        case Open(round=t):
+            return [_packb([_OPEN, t])]
 
 
 def decode(frames: Frames, *, dim: int, max_vectors: int) -> Message:
@@ -189,6 +192,12 @@ def _decode_introduce(fields: list[Any], frames: Frames, dim: int) -> Introduce:
     return Introduce(_natural(question, "question"))
 
 
+def _decode_open(fields: list[Any], frames: Frames, dim: int) -> Open:
+    (t,) = _exactly(fields, 1, "open")
+    _no_vectors(frames)
+    return Open(_round(t))
+
+
 def _decode_farewell(fields: list[Any], frames: Frames, dim: int) -> Farewell:
     _exactly(fields, 0, "farewell")
     _no_vectors(frames)
@@ -205,6 +214,7 @@ _DECODERS: tuple[Callable[[list[Any], Frames, int], Message], ...] = (
     _decode_goodbye,
     _decode_farewell,
     _decode_introduce,
+    _decode_open,
 )
 _CONTRIBUTION_KINDS = {int(kind): kind for kind in ContributionKind if kind is not ContributionKind.NONE}
 _REPLY_KINDS = {int(kind): kind for kind in ReplyKind if kind is not ReplyKind.NONE}

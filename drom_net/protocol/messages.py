@@ -8,7 +8,7 @@ from typing import NamedTuple
 from drom_net.algorithms.base import Contribution, Reply
 from drom_net.metrics import Totals
 
-PROTOCOL_VERSION = 3
+PROTOCOL_VERSION = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +90,13 @@ class Resend:
 
 
 @dataclass(frozen=True, slots=True)
+class Open:
+    """The reducer: some task has an example in this round; whoever has none is idle in it. Of live streams only."""
+
+    round: int
+
+
+@dataclass(frozen=True, slots=True)
 class Goodbye:
     """A worker is done: its closed chain and its counts."""
 
@@ -103,4 +110,4 @@ class Farewell:
     """A goodbye has been noted."""
 
 
-Message = Hello | Welcome | Introduce | Reject | Push | Pull | Resend | Goodbye | Farewell
+Message = Hello | Welcome | Introduce | Reject | Push | Pull | Resend | Open | Goodbye | Farewell

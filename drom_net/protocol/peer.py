@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 import numpy.typing as npt
 
 from drom_net.algorithms.base import IDLE, NO_REPLY, Contribution, ContributionKind, Reply
+from drom_net.algorithms.features import Features
 from drom_net.errors import ClusterError, RejectedError
 from drom_net.learning import Centre, TaskLearner, TaskResult, Word
 from drom_net.metrics import Totals
@@ -178,6 +179,7 @@ class Peer(Tray):
         self._exchange = exchange
         self.neighborhood = neighborhood
         self._sync = learner.algorithm.sync
+        self._rounds = rounds
         self._last_word = self._sync.last_word(learner.last_round, rounds)
         self._timeouts = timeouts
         self._policy = policy
@@ -236,6 +238,8 @@ class Peer(Tray):
         """Our latest word that is not kept any more."""
         self._forget_at = 2 * WORDS_KEPT
         """How many may be kept before all of them are looked through."""
+        self._opened_until = 0
+        """Rounds that neighbors have opened: a live stream without an example is idle in them."""
         if snapshot is not None:
             self._restore(snapshot)
 
@@ -256,6 +260,10 @@ class Peer(Tray):
     def totals(self) -> Totals:
         """The counts over all rounds closed so far."""
         return self._learner.totals
+
+    def predict(self, x: Features) -> float:
+        """The score of x by the model as it is now."""
+        return self._learner.predict(x)
 
     @property
     def num_connected(self) -> int:
@@ -315,6 +323,8 @@ class Peer(Tray):
             case Push():
                 self._on_push(task, message)
             case Resend(round=t):
+                if self._learner.is_live:
+                    self._open(t)
                 self._say_again(task, t)
                 if self.state is PeerState.FINISHING:  # it is there, and not done: it will need more
                     self._give_up_at = now + self._linger_s
@@ -338,7 +348,7 @@ class Peer(Tray):
 
     def on_timer(self, now: float) -> None:
         self._now = now
-        if self.state is PeerState.STEPPING:
+        if self.state is PeerState.STEPPING and self._begins_at < math.inf:
             self._step(now)
             return
         if self._may_go_ahead() and now >= self._next_example_at:
@@ -368,6 +378,8 @@ class Peer(Tray):
             self._events.append(Late(self.round, named(self.names, self._missing)))
             self._pass_over(list(self._missing))
             return
+        if self.state is PeerState.STEPPING:
+            return
         if self._asking.ask(now):
             self._ask()
             self.resends += 1
@@ -383,11 +395,14 @@ class Peer(Tray):
         self._now = now
 
     def next_timer(self) -> float:
-        ready = math.inf
-        if self.state is PeerState.STEPPING or self._may_go_ahead():
-            ready = max(self._now, self._next_example_at)
-            if self.state is PeerState.STEPPING:
-                return math.inf if self._holds else ready
+        if self.state is PeerState.STEPPING:
+            if self._holds:
+                return math.inf
+            begins_at = self._begins_at
+            if begins_at < math.inf:
+                return max(self._now, begins_at)
+            return min(self._give_up_at, self._first_lost_at, self._rivals.due)
+        ready = max(self._now, self._next_example_at) if self._may_go_ahead() else math.inf
         waits = (self._asking.due, self._stall.due, self._give_up_at, self._first_lost_at)
         return min(ready, *waits, self._deadline, self._rivals.due)
 
@@ -615,7 +630,7 @@ class Peer(Tray):
         none."""
         neighbor = self._neighbors[task]
         t = self._sync.next(self._closed + 1)
-        while t <= self._sync.next(self._learner.last_round):
+        while t <= self._learner.last_round:
             s = self._counts(task, t, neighbor.last)
             if s and s not in neighbor.words:
                 return s
@@ -671,6 +686,8 @@ class Peer(Tray):
         if not self._predicted:
             self._learner.predict_first(self.round)
         self._predicted = False
+        if self._learner.is_live:  # it may have come to its end
+            self._last_word = self._sync.last_word(self._learner.last_round, self._rounds)
         contribution = self._learner.then_update(self.round)
         if not self._sync.at(self.round):
             self._learner.end(self.round)
@@ -690,6 +707,23 @@ class Peer(Tray):
             if self._may_go_ahead():
                 self._idle_since = math.inf
         self._close_round_if_complete()
+
+    @property
+    def _begins_at(self) -> float:
+        """When the next round, or the goodbye, may begin; infinite where a live stream has no example yet."""
+        t = self.round + 1
+        if t <= self._opened_until:
+            return -math.inf
+        if self._learner.is_ready(t) or self._predicted or self.round == self._learner.last_round:
+            return self._next_example_at
+        return math.inf
+
+    def _open(self, t: int) -> None:
+        """A neighbor is in round t: whoever has no example is idle until then."""
+        # Neighbors are a sync round apart at the most, but for one that was done without.
+        apart = 4 * max(sync.tau for sync in self.neighborhood.syncs.values())
+        if self._policy.may_miss or t <= self.round + apart:
+            self._opened_until = max(self._opened_until, t)
 
     def _await_example(self) -> None:
         """From now on the next one may come."""
@@ -798,6 +832,8 @@ class Peer(Tray):
             return
         neighbor.words[t] = contribution
         neighbor.heard = max(neighbor.heard, t)
+        if self._learner.is_live:
+            self._open(t)
         if contribution.last:
             neighbor.last = t
             self._look_for_words()
@@ -934,6 +970,7 @@ class Peer(Tray):
             self.state is PeerState.WAITING
             and self._exchange == "overlap"
             and not self._predicted
+            and self._learner.is_ready(self.round + 1)
             and self.round < self._learner.last_round
         )
 

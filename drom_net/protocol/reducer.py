@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy.typing as npt
@@ -23,6 +23,7 @@ from drom_net.protocol.messages import (
     Hello,
     Introduce,
     Message,
+    Open,
     Pull,
     Push,
     Reject,
@@ -109,6 +110,7 @@ class Reducer(Tray):
         push_vectors: int,
         timeouts: Timeouts,
         policy: Policy = WAIT,
+        live: bool = False,
         checkpoints: Checkpoints | None = None,
         snapshot: Snapshot | None = None,
     ) -> None:
@@ -117,6 +119,7 @@ class Reducer(Tray):
             names: The tasks' names, in task order.
             push_vectors: How many vectors a contribution carries.
             policy: What becomes of tasks that do not come.
+            live: A round begins with the first task that has an example, and the others are told.
             checkpoints: When to take snapshots; None for never.
             snapshot: What an earlier incarnation has left, to go on from.
         """
@@ -131,6 +134,7 @@ class Reducer(Tray):
         self._push_vectors = push_vectors
         self._timeouts = timeouts
         self._policy = policy
+        self._live = live
         self._members = [_Member() for _ in names]
         self._task_at: dict[str, int] = {}
         self._round = _Round(1, 0.0, set())
@@ -404,6 +408,7 @@ class Reducer(Tray):
             self._events.append(Warned(difference))
         if math.isfinite(self._join_by) and not self._not_joined():
             self._all_are_here(now)
+        self._tell_open([hello.task])
         if hello.round >= self._round.number:
             self._is_behind(hello.task, hello.round)
 
@@ -509,12 +514,24 @@ class Reducer(Tray):
             return
         if task in self._absent:
             self._take_back(task)
-        if not current.contributions and not current.went_without:
+        is_first = not current.contributions
+        if is_first and not current.went_without:
             self._set_deadline(now)
         current.contributions[task] = contribution
         current.awaited.discard(task)
         if current.is_complete:
             self._close_round(now)
+        elif is_first and self._live:
+            current.opened_at = now
+            self._stall.start(now)
+            self._tell_open(current.awaited)
+
+    def _tell_open(self, tasks: Iterable[int]) -> None:
+        """A live stream without an example waits until it knows that others have one in this round."""
+        if self._live and self._round.contributions:
+            for task in sorted(self._round.awaited.intersection(tasks)):
+                if address := self._members[task].address:
+                    self._outbox.append(Envelope(address, Open(self._round.number)))
 
     def _on_gone(self, task: int, t: int, now: float) -> None:
         """A task that was asked for a push went through that round alone: before a crash of ours it was closed so."""
@@ -569,11 +586,13 @@ class Reducer(Tray):
         member.round = max(member.round, t)
         if t < self._round.number:
             self._answer_again(task, t)
+            self._tell_open([task])
         elif t > self._round.number:
             self._is_behind(task, t)
         elif task not in self._round.contributions:
             self._outbox.append(Envelope(member.address, Resend(t)))
-        # Otherwise we wait for others.
+        else:  # we wait for others
+            self._tell_open(self._round.awaited)
 
     def _answer_again(self, task: int, t: int) -> None:
         """What was answered to a task in a round that is closed, or that it was closed without it."""
@@ -657,6 +676,7 @@ class Reducer(Tray):
         self._absent.discard(task)
         if task not in self._round.contributions:  # else it was here in this round before it went
             self._round.awaited.add(task)
+        self._tell_open([task])
         self._events.append(Returned(task, self.names[task], self._round.number))
 
     # Finishing
@@ -723,8 +743,9 @@ class Reducer(Tray):
 
     @property
     def _waits(self) -> bool:
-        # Tasks that never push (Local) keep nobody waiting while they learn.
-        return math.isfinite(self._join_by) or bool(self._push_vectors)
+        # Tasks that never push (Local) keep nobody waiting while they learn, nor does one before any has an example.
+        begun = bool(self._round.contributions) or not self._live
+        return math.isfinite(self._join_by) or (bool(self._push_vectors) and begun)
 
     def _waiting_for(self) -> str:
         tasks, what = self._awaited()

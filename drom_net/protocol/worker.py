@@ -13,6 +13,7 @@ import math
 import numpy.typing as npt
 
 from drom_net.algorithms.base import KEEP, NO_REPLY, Contribution, ContributionKind, Reply
+from drom_net.algorithms.features import Features
 from drom_net.errors import ClusterError, RejectedError
 from drom_net.learning import TaskLearner, TaskResult
 from drom_net.metrics import Totals
@@ -22,6 +23,7 @@ from drom_net.protocol.messages import (
     Hello,
     Introduce,
     Message,
+    Open,
     Pull,
     Push,
     Reject,
@@ -123,6 +125,8 @@ class Worker(Tray):
         """Rounds that it makes up for."""
         self._alone_until = 0
         """Rounds that were closed without it: it goes through them by itself, its correction unchanged."""
+        self._opened_until = 0
+        """Rounds that others have opened: a live stream without an example is idle in them."""
         if snapshot is not None:
             self.round = snapshot["round"]
             learner.restore(snapshot["learner"])
@@ -142,6 +146,10 @@ class Worker(Tray):
     def totals(self) -> Totals:
         """The counts over all rounds closed so far."""
         return self._learner.totals
+
+    def predict(self, x: Features) -> float:
+        """The score of x by the model as it is now."""
+        return self._learner.predict(x)
 
     @property
     def num_connected(self) -> int:
@@ -190,10 +198,13 @@ class Worker(Tray):
                 self._give_up_at = math.inf if down is None else down + self._timeouts.lost_s
                 self._events.append(Joined(self._hello.task))
                 self._note_times(self.round, now, now, now)
+                self._opened_until = max(self._opened_until, t - 1)
                 self._go_on(now)
             case Welcome(round=t) if self.round < t and self.state in (WorkerState.WAITING, WorkerState.FINISHING):
                 # The reducer was started anew, and did not know who has asked.
                 self._ask()
+            case Open(round=t):
+                self._opened_until = max(self._opened_until, t)
             case Farewell() if self.state is WorkerState.FINISHING:
                 self._finish()
             case Reject(reason=reason):
@@ -205,11 +216,13 @@ class Worker(Tray):
 
     def on_timer(self, now: float) -> None:
         self._now = now
-        if self.state is WorkerState.STEPPING:
+        if self.state is WorkerState.STEPPING and self._begins_at < math.inf:
             self._step(now)
             return
         if now >= self._give_up_at:
             self._give_up()
+            return
+        if self.state is WorkerState.STEPPING:
             return
         if self._asking.ask(now):
             self.resends += 1
@@ -224,7 +237,10 @@ class Worker(Tray):
 
     def next_timer(self) -> float:
         if self.state is WorkerState.STEPPING:
-            return math.inf if self._holds else max(self._now, self._next_example_at)
+            if self._holds:
+                return math.inf
+            begins_at = self._begins_at
+            return max(self._now, begins_at) if begins_at < math.inf else self._give_up_at
         return min(self._asking.due, self._stall.due, self._give_up_at)
 
     def on_connection(self, address: str, connected: bool, now: float) -> None:
@@ -287,6 +303,16 @@ class Worker(Tray):
         kept = {s: push for s, push in self._history.items() if self._reducer_durable_before < s <= t}
         durable = (self._reducer_durable, self._reducer_durable_before)
         return taken | {"history": kept, "reducer_durable": durable}
+
+    @property
+    def _begins_at(self) -> float:
+        """When the next round, or the goodbye, may begin; infinite where a live stream has no example yet."""
+        t = self.round + 1
+        if t <= max(self._opened_until, self._alone_until):
+            return -math.inf
+        if self._learner.is_ready(t) or self.round == self._learner.last_round:
+            return self._next_example_at
+        return math.inf
 
     def _close_round(self, now: float) -> None:
         """The round is closed: from here one may go on after a crash."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from drom_net.blas import blas_kernel
+from drom_net.data.live import LiveStream
 from drom_net.data.stream import TaskStream
 from drom_net.learning import Centre, TaskLearner
 from drom_net.protocol.handshake import Identity
@@ -36,7 +37,7 @@ class Life:
 ONLY_ONE = Life()
 
 
-def build_worker(spec: NodeSpec, stream: TaskStream, life: Life = ONLY_ONE) -> Worker:
+def build_worker(spec: NodeSpec, stream: TaskStream | LiveStream, life: Life = ONLY_ONE) -> Worker:
     """The worker of a task."""
     algorithm = spec.build_algorithm()
     return Worker(
@@ -50,7 +51,7 @@ def build_worker(spec: NodeSpec, stream: TaskStream, life: Life = ONLY_ONE) -> W
     )
 
 
-def build_peer(spec: NodeSpec, stream: TaskStream, life: Life = ONLY_ONE) -> Peer:
+def build_peer(spec: NodeSpec, stream: TaskStream | LiveStream, life: Life = ONLY_ONE) -> Peer:
     """The peer of a task."""
     algorithm, hood = spec.build_algorithm(), spec.build_neighborhood()
     run_id = spec.run_id or spec.config_digest[:16]  # without a launcher and a centre, the configuration is the run
@@ -81,6 +82,7 @@ def build_reducer(spec: NodeSpec, run_id: str, life: Life = ONLY_ONE) -> Reducer
         push_vectors=algorithm.push_vectors,
         timeouts=spec.build_timeouts(),
         policy=spec.build_policy(),
+        live=spec.live,
         **_common(spec, life),
     )
 

@@ -246,6 +246,16 @@ class Simulator:
             raise type(error)(f"node {self._touched} at {self.now:.6g} s: {error}") from error
         return not self._stopped
 
+    def call_at(self, at: float, action: Callable[[], None]) -> None:
+        """Something outside the network happens at a time."""
+        self._at(at, action)
+
+    def wake(self, index: int) -> None:
+        """Let a node look at what has happened outside the network, such as an example that has come."""
+        slot = self._slots[index]
+        if not slot.finished and not slot.occupied and slot.node is not None:
+            self._go_on(slot)
+
     def _stop(self) -> None:
         """End all nodes as they are; one that is down comes back for that from its snapshot."""
         self._stopped = True

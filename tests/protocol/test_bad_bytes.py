@@ -22,7 +22,7 @@ from drom_net.algorithms.base import Contribution, ContributionKind, Reply, Repl
 from drom_net.errors import RemoteError
 from drom_net.metrics import Totals
 from drom_net.protocol.codec import HEADER_LIMIT_BYTES, decode, encode
-from drom_net.protocol.messages import Farewell, Goodbye, Introduce, Message, Pull, Push, Reject, Resend, Welcome
+from drom_net.protocol.messages import Farewell, Goodbye, Introduce, Message, Open, Pull, Push, Reject, Resend, Welcome
 
 DIM = 3
 VECTORS = (np.array([1.0, -2.0, 3.0]),)
@@ -38,6 +38,7 @@ MESSAGES: dict[str, Message] = {
     "goodbye": Goodbye(9, bytes(range(32)), Totals(*range(9))),
     "farewell": Farewell(),
     "introduce": Introduce(4),
+    "open": Open(7),
 }
 
 

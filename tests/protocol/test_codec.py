@@ -185,14 +185,14 @@ def test_vectors_that_were_decoded_are_read_only_float64_in_c_order() -> None:
 
 def test_the_layout_of_a_push_is_this() -> None:
     """The bytes are the protocol: whoever changes them changes PROTOCOL_VERSION."""
-    assert PROTOCOL_VERSION == 3
+    assert PROTOCOL_VERSION == 4
     assert wire(EXAMPLES["push"]) == [
         b"\x96\x03\x07\x01\xc3\x05\x01",
         np.array([1.0, -2.0, 3.0], dtype="<f8").tobytes(),
     ]
     assert wire(EXAMPLES["zero"]) == [b"\x96\x04\x07\x02\x00\x00\x00"]
     assert wire(EXAMPLES["farewell"]) == [b"\x91\x07"]
-    assert wire(EXAMPLES["hello"])[0][:3] == b"\x9d\x00\x03"
+    assert wire(EXAMPLES["hello"])[0][:3] == b"\x9d\x00\x04"
 
 
 # Versions
@@ -269,7 +269,7 @@ def test_a_header_over_the_limit_is_refused_unread() -> None:
     refused(b"\xc1" * (HEADER_LIMIT_BYTES + 1), match="at most 4096")
 
 
-@pytest.mark.parametrize("kind", [-1, 9, 255, 2**63, True, False, 3.0, "push", None, b"\x03", [3]])
+@pytest.mark.parametrize("kind", [-1, 10, 255, 2**63, True, False, 3.0, "push", None, b"\x03", [3]])
 def test_an_unknown_kind_is_refused(kind: object) -> None:
     refused(header(kind, 1), match="unknown kind")
 

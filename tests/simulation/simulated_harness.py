@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,10 @@ PATIENT = Timeouts(join_s=1000.0, linger_s=1000.0)
 BAD = NetworkSettings(Distribution.parse("0..400ms"), loss=0.2, duplicate=0.2, reorder=0.2)
 
 
+Prepare = Callable[[int, Callable[[Any], Any]], Any]
+"""(task, how its node is made of a stream) -> the node."""
+
+
 def central() -> Algorithm:
     return drom(DromParameters(eta0=3.0, lam=0.2, rho=0.3, xi=1.0, p=0.9))
 
@@ -35,8 +40,10 @@ def coupled(tau: int = 1) -> Algorithm:
 
 def star(
     algorithm: Algorithm,
-    streams: Sequence[TaskStream],
+    streams: Sequence[Any],
     *,
+    prepare: Prepare | None = None,
+    live: bool = False,
     timeouts: Timeouts = PATIENT,
     worker_timeouts: Timeouts | None = None,
     paces: Sequence[Pace] | None = None,
@@ -51,25 +58,27 @@ def star(
     def make(index: int, incarnation: int, snapshot: Any) -> Any:
         life = {"checkpoints": kept, "snapshot": snapshot}
         if index == workers:
-            return make_reducer(algorithm, workers, timeouts=timeouts, policy=policy, **life)
-        return make_worker(
+            return make_reducer(algorithm, workers, timeouts=timeouts, policy=policy, live=live, **life)
+        one = partial(
+            make_worker,
             algorithm,
-            streams[index],
             task=index,
             timeouts=worker_timeouts or timeouts,
             incarnation=1 + incarnation,
             pace=paces[index] if paces else at_once,
             **life,
         )
+        return prepare(index, one) if prepare else one(streams[index])
 
     return Simulator(make, star_wiring(workers), dim=DIM, **{"seed": 0, **options})
 
 
 def peers(
     algorithm: Algorithm,
-    streams: Sequence[TaskStream],
+    streams: Sequence[Any],
     graph: Graph,
     *,
+    prepare: Prepare | None = None,
     exchange: str = "blocking",
     timeouts: Timeouts = PATIENT,
     paces: Sequence[Pace] | None = None,
@@ -81,10 +90,10 @@ def peers(
     kept = checkpoints if crashes(options) else None
 
     def make(index: int, incarnation: int, snapshot: Any) -> Any:
-        return make_peer(
+        one = partial(
+            make_peer,
             algorithm,
-            streams[index],
-            hoods[index],
+            hood=hoods[index],
             num_tasks=len(streams),
             exchange=exchange,
             timeouts=timeouts,
@@ -94,6 +103,7 @@ def peers(
             checkpoints=kept,
             snapshot=snapshot,
         )
+        return prepare(index, one) if prepare else one(streams[index])
 
     return Simulator(make, peers_wiring(graph.neighbors), dim=DIM, **{"seed": 0, **options})
 
