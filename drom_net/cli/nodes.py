@@ -141,7 +141,7 @@ def worker(
     roster = Roster(names, dataset.dim, dataset.feature_digest)
     out = out or Path("runs") / config.name
     spec = _specs(config, roster, out, endpoint=endpoint)[1 + index]
-    _prepare_examples(spec, config, dataset, roster)
+    _prepare_examples(spec, config, dataset, roster, insecure=insecure)
     _become(dataclasses.replace(spec, log_format=log_format, metrics=metrics), config)
 
 
@@ -192,18 +192,23 @@ def peer(
         parent=0,
         folder_of={name: str(node_folder(out, name)) for name in names},
     )[index]
-    _prepare_examples(spec, config, dataset, roster)
+    _prepare_examples(spec, config, dataset, roster, insecure=insecure)
     _become(dataclasses.replace(spec, log_format=log_format, metrics=metrics), config)
 
 
-def _prepare_examples(spec: NodeSpec, config: ClusterConfig, dataset: Dataset, roster: Roster) -> None:
-    stream = make_stream(
-        dataset.tasks[0], config.data, seed=config.seed, index=spec.task, spread_over=roster.spread_over(config)
-    )
+def _prepare_examples(
+    spec: NodeSpec, config: ClusterConfig, dataset: Dataset, roster: Roster, *, insecure: bool
+) -> None:
+    options.require_local_source(spec.source.get("bind"), insecure=insecure)
+    stream = None
+    if not spec.source:
+        spread_over = roster.spread_over(config)
+        stream = make_stream(dataset.tasks[0], config.data, seed=config.seed, index=spec.task, spread_over=spread_over)
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # from here on the node itself cleans up
     _claim(spec)
-    shutil.rmtree(spec.examples, ignore_errors=True)  # of an earlier start
-    stream.save(Path(spec.examples))
+    if stream is not None:
+        shutil.rmtree(spec.examples, ignore_errors=True)  # of an earlier start
+        stream.save(Path(spec.examples))
     write_data_facts(Path(spec.out), dataset)
 
 

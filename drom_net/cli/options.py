@@ -119,6 +119,19 @@ def require_loopback(listens: str | None, config: ClusterConfig, *, insecure: bo
     )
 
 
+def require_local_source(endpoint: str | None, *, insecure: bool) -> None:
+    """Refuse to take examples from other machines, unless it was asked for: there are no keys on that socket.
+
+    Raises:
+        UsageError: The endpoint is not of this machine alone.
+    """
+    if endpoint is not None and not insecure and not is_loopback(endpoint):
+        raise UsageError(
+            f"source.bind: whoever reaches {endpoint} could teach this site and ask its model, for there are no keys "
+            "on it; --insecure allows it"
+        )
+
+
 def require_keys(config: ClusterConfig, names: Sequence[str]) -> None:
     """Where the configuration has keys, those of all nodes must be there.
 

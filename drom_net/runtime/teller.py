@@ -6,7 +6,7 @@ import dataclasses
 import re
 import time
 from collections.abc import Callable, Sequence
-from typing import IO, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from drom_net.errors import naming
 from drom_net.protocol.node import (
@@ -26,6 +26,9 @@ from drom_net.protocol.reducer import Reducer
 from drom_net.protocol.worker import Worker
 from drom_net.runtime.loop import Transport
 from drom_net.runtime.reports import Counts, Reporter
+
+if TYPE_CHECKING:
+    from drom_net.runtime.sources import Intake
 
 _REFUSALS_TOLD = 10
 _REFUSALS_TOLD_EVERY_S = 60.0
@@ -78,10 +81,12 @@ class Teller:
         self._checkpoint_bytes = 0
         self._next_report = self._next_counts = self._next_refusal = self._next_checkpoint = 0.0
         self._watched: tuple[Worker | Peer | Reducer, Transport] | None = None
+        self._intake: Intake | None = None
 
-    def watch(self, node: Worker | Peer | Reducer, transport: Transport) -> None:
+    def watch(self, node: Worker | Peer | Reducer, transport: Transport, intake: Intake | None = None) -> None:
         """Also count what these have counted."""
         self._watched = (node, transport)
+        self._intake = intake
 
     @property
     def files(self) -> list[IO[bytes]]:
@@ -178,7 +183,7 @@ class Teller:
         counts["drom_net_resends_total"] = node.resends
         counts["drom_net_connected_peers"] = node.num_connected
         counts["drom_net_overdue_peers"] = node.num_overdue
-        return counts
+        return counts | (self._intake.counts if self._intake is not None else {})
 
     def _fields(self, event: Event) -> dict[str, Any]:
         """The event's own fields, the round where it has none, and the name of the task that it is about."""

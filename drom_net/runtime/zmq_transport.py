@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import math
 import os
 import resource
 import secrets
@@ -18,7 +19,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from types import TracebackType
-from typing import NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import zmq
 
@@ -82,6 +83,8 @@ class _Transport:
         """Why the last attempt to connect has failed; empty where it did not."""
         self.rejected_by = ""
         """Where somebody listens who does not accept our key; empty where nobody does that."""
+        self.also_waits_for: Callable[[], zmq.Socket[bytes] | int | None] = lambda: None
+        """What ends a wait as well: a socket or descriptor with something to be read."""
         self._taken = 0
         """How long the frames of the last message were on the wire."""
         self._keys = keys
@@ -164,7 +167,13 @@ class _Transport:
             self._warnings.append(text + detail)
 
     def _wait(self, timeout_s: float) -> int | None:
-        """Flags for a receive that waits so long, or None when nothing came in a wait too short to block in."""
+        """Flags for a receive that waits so long, or None when nothing came in a wait too short to block in, or
+        something came elsewhere."""
+        if (other := self.also_waits_for()) is not None:
+            milliseconds = min(max(0.0, timeout_s), SLICE_S) * 1000
+            both = [(self._socket, zmq.POLLIN), (other, zmq.POLLIN)]
+            ready: list[tuple[Any, int]] = zmq.zmq_poll(both, math.ceil(milliseconds))
+            return _NOBLOCK if any(one is self._socket for one, _ in ready) else None
         if timeout_s >= SLICE_S:
             return 0
         if timeout_s > 0.0 and not self._socket.poll(max(1, round(timeout_s * 1000))):
@@ -393,7 +402,7 @@ class RouterTransport(_Transport):
         self.is_member: Callable[[str], bool] = lambda _: True
         """Who is no stranger: those come and go without end, so little is kept of them and they get few answers."""
         try:
-            _refuse_ipc_in_use(bind)
+            refuse_ipc_in_use(bind)
             if keys is not None:
                 self._doorkeeper = curve.Doorkeeper(self._context, keys, members)
                 curve.listen(self._socket, keys)
@@ -723,7 +732,7 @@ def _may_be_ipv6(endpoint: str) -> int:
         return 1
 
 
-def _refuse_ipc_in_use(endpoint: str) -> None:
+def refuse_ipc_in_use(endpoint: str) -> None:
     """libzmq takes over a path that another process listens on; here that is an error, as it is for a port.
 
     Raises:
