@@ -34,7 +34,11 @@ def test_accident_39_no_context_outlives_a_fork() -> None:
     started anew; nobody forks, and nobody shares the global one."""
     text = {path: path.read_text() for path in SOURCES}
     makes = {path.name for path, source in text.items() if "zmq.Context()" in source}
-    assert makes == {"zmq_transport.py", "sources.py", "client.py"}  # the last is the application's: a Site each process
+    assert makes == {
+        "zmq_transport.py",
+        "sources.py",
+        "client.py",
+    }  # the last is the application's: a Site each process
     for path, source in text.items():
         assert "Context.instance" not in source, path
         assert "os.fork" not in source, path

@@ -15,7 +15,7 @@ import click
 
 from drom_net.blas import blas_kernel
 from drom_net.cli import options
-from drom_net.cli.output import log_as
+from drom_net.cli.output import log_as, tell
 from drom_net.cli.run import warn_of_paper_parameters, warn_of_sharing
 from drom_net.cluster.deployment import missing, roster_names
 from drom_net.cluster.local import node_command, node_environment
@@ -266,9 +266,14 @@ _PREPARED = {"config.yaml", "data.json", "environment.json", "examples", "lock",
 
 def _claim(spec: NodeSpec) -> None:
     """Make the node's own folder, or go on in one whose node has not come to its end; what another run has left there,
-    or a node that runs there, is never touched."""
+    or a node that runs there, is never touched. Where the node itself has come to its end the command ends with 0:
+    whatever starts commands again may start all of them."""
     folder = Path(spec.out)
     out = folder.parent.parent
+    if _has_ended_before(spec):
+        text = f"{spec.name} has finished before, with results in {folder}; another run needs another --out"
+        tell(text, "finished_before", level="info")
+        raise click.exceptions.Exit(0)
     if _has_finished(out):
         raise UsageError(f"{out} has the result of a run, which is not overwritten; choose another --out, or remove it")
     try:
@@ -285,6 +290,17 @@ def _claim(spec: NodeSpec) -> None:
         ) from None
     except OSError as error:
         raise UsageError(f"cannot make the folder {folder}: {error.strerror}") from None
+
+
+def _has_ended_before(spec: NodeSpec) -> bool:
+    """Whether this node of this very configuration has come to its end in its folder."""
+    folder = Path(spec.out)
+    try:
+        former = json.loads((folder / "spec.json").read_text())
+        result = json.loads((folder / "result.json").read_text())
+        return bool(former["config_digest"] == spec.config_digest and result["finished"] is True)
+    except (OSError, ValueError, TypeError, KeyError):
+        return False
 
 
 def _has_finished(out: Path) -> bool:
@@ -314,6 +330,7 @@ def _become(spec: NodeSpec, config: ClusterConfig) -> None:
     """Turn this process into the node: all that was needed to read FILE and data is let go of."""
     folder = Path(spec.out)
     if spec.role == "reducer":
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # as above
         _claim(spec)
     with naming(folder / "config.yaml"):
         (folder / "config.yaml").write_text(to_yaml(config))

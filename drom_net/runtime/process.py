@@ -476,6 +476,7 @@ def _drive(
     def look() -> bool:
         if transport.rejected_by and node.state in (WorkerState.JOINING, PeerState.JOINING):
             raise RejectedError(transport.trouble)
+        folder.show_life()
         return teller.look()
 
     gate: Callable[[str, Message], str] = let_all_pass
