@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from drom_net import __version__
-from drom_net.cluster.deployment import Deployment, host_names, plan_deployment
-from drom_net.config import ClusterConfig, load_config, to_yaml
+from drom_net.cluster.deployment import PORT, Deployment, host_names, plan_deployment
+from drom_net.cluster.portable import CLUSTER, WEIGHTS, at_places, portable_files
+from drom_net.config import ClusterConfig, PeerSettings, ReducerSettings, load_config
 from drom_net.data.datasets import known_dim
 from drom_net.data.public.catalog import PUBLIC_SETS
 from drom_net.data.settings import FileData, Synthetic
@@ -27,6 +28,8 @@ _YAML_WORDS = ("yes", "no", "on", "off", "true", "false", "null", "y", "n")
 _CHECKS_A_SECOND = 4
 """Health checks of all nodes together, at the most: each starts two processes in its container."""
 _MIB = 2**20
+_APPLICATIONS = "ipc:///node/app.sock"
+"""Where a live task serves applications: other containers that have its volume."""
 
 _SHARED = """\
 x-service: &service
@@ -118,7 +121,7 @@ class _Cluster:
 
 def render(deployment: Deployment) -> Mapping[str, str]:
     """docker-compose.yml, and the topology file that its containers read."""
-    cluster = _Cluster(deployment, "cluster.yaml")
+    cluster = _Cluster(deployment, CLUSTER)
     image = f"drom-net:{__version__}"
     extras = ",".join(("metrics", *deployment.extras))
     build = f"--build-arg EXTRAS={extras} " if deployment.extras else ""
@@ -128,7 +131,7 @@ def render(deployment: Deployment) -> Mapping[str, str]:
         f"docker compose up                {'':{len(build)}}         a run, which ends by itself: see ./runs\n"
         f"docker compose down -v           {'':{len(build)}}         forget it all, but for ./runs"
     )
-    return {FILE: _compose_file(head, [cluster]), "cluster.yaml": _topology_file(cluster)}
+    return {FILE: _compose_file(head, [cluster]), **_portable_files(cluster)}
 
 
 def render_checkout(star: Deployment, peers: Deployment) -> Mapping[str, str]:
@@ -145,7 +148,7 @@ def render_checkout(star: Deployment, peers: Deployment) -> Mapping[str, str]:
         "Which profile is meant where none is named is said in .env. Written by `python -m drom_net.cluster.compose`."
     )
     files = {FILE: _compose_file(head, clusters, build="."), ".env": "COMPOSE_PROFILES=drom\n"}
-    return files | {cluster.file: _topology_file(cluster) for cluster in clusters}
+    return files | {cluster.file: _portable_files(cluster)[CLUSTER] for cluster in clusters}
 
 
 def _about(deployment: Deployment) -> str:
@@ -208,10 +211,20 @@ def _services(cluster: _Cluster, build: str) -> list[str]:
 # Files of the user --------------------------------------------------------------------------------
 
 
-def _topology_file(cluster: _Cluster) -> str:
-    """As `_shared_files` and `_own_files` put things into the containers."""
-    deployment = cluster.deployment
-    config = deployment.placed(cluster.services, keys="/keys")
+def _portable_files(cluster: _Cluster) -> Mapping[str, str]:
+    """The topology file, as `_shared_files` and `_own_files` put things into the containers, and what it names."""
+    deployment, hosts = cluster.deployment, cluster.services
+    if deployment.graph is None:
+        meet = ReducerSettings(endpoint=f"tcp://{hosts[0]}:{PORT}", bind=f"tcp://0.0.0.0:{PORT}")
+        config = at_places(deployment.config, reducer=meet, bind=_APPLICATIONS, follows_files=True)
+    else:
+        endpoints = tuple(f"tcp://{host}:{PORT}" for host in hosts)
+        binds = (f"tcp://0.0.0.0:{PORT}",) * len(hosts)
+        meet_each_other = PeerSettings(endpoints=endpoints, bind=binds)
+        config = at_places(deployment.config, peers=meet_each_other, bind=_APPLICATIONS, follows_files=True)
+    if config.source is not None and config.source.file is not None:
+        file = f"/data/{{task}}/{PurePath(config.source.file).name}"
+        config = dataclasses.replace(config, source=dataclasses.replace(config.source, file=file))
     data = config.data
     if isinstance(data, FileData):
         features = _inside(data.features) if isinstance(data.features, str) else data.features
@@ -219,15 +232,11 @@ def _topology_file(cluster: _Cluster) -> str:
             config,
             data=dataclasses.replace(data, directory="/data", files=_inside(data.files), features=features),
         )
-    if config.topology is not None and config.topology.file is not None:
-        config = dataclasses.replace(
-            config, topology=dataclasses.replace(config.topology, file=_inside(config.topology.file, "/data/graph"))
-        )
     # Many containers take a while to start.
     join_s = max(config.timeouts.join_s, 60.0 + 0.5 * len(deployment.nodes))
     config = dataclasses.replace(config, timeouts=dataclasses.replace(config.timeouts, join_s=join_s))
-    text = to_yaml(config).partition("\n")[2]
-    return f"# {_about(deployment)}, as its containers see it: see {FILE}. Written by drom_net.\n{text}"
+    head = f"{_about(deployment)}, as its containers see it: see {FILE}. Written by drom_net."
+    return portable_files(deployment, config, head=head)
 
 
 def _shared_files(cluster: _Cluster) -> list[str]:
@@ -236,8 +245,8 @@ def _shared_files(cluster: _Cluster) -> list[str]:
     mounts = [_mount(f"./{cluster.file}", "/cluster.yaml")]
     if isinstance(config.data, FileData) and isinstance(config.data.features, str):
         mounts.append(_data_mount(config, config.data.features))
-    if config.topology is not None and config.topology.file is not None:
-        mounts.append(_mount(config.topology.file, _inside(config.topology.file, "/data/graph")))
+    if WEIGHTS in _portable_files(cluster):
+        mounts.append(_mount(f"./{PurePath(cluster.file).with_name(WEIGHTS)}", f"/{WEIGHTS}"))
     return mounts
 
 
@@ -247,6 +256,10 @@ def _own_files(config: ClusterConfig, task: str) -> list[str]:
         return []
     if isinstance(config.data, FileData):
         return [_data_mount(config, config.data.files.replace("{task}", task))]
+    if config.source is not None and config.source.file is not None:
+        # The folder: a file that is moved away for a new one would stay the same in the container.
+        folder = str(PurePath(config.source.file).parent).replace("{task}", task).replace("$", "$$")
+        return [_mount(folder, f"/data/{task}")]
     if config.data.dataset in PUBLIC_SETS:
         return [_mount("${DROM_NET_DATA:?the folder of the public data sets}", "/data")]
     return []
@@ -259,10 +272,9 @@ def _data_mount(config: ClusterConfig, file: str) -> str:
     return _mount(source, f"/data/{_inside(file)}".replace("$", "$$"))
 
 
-def _inside(file: str, folder: str = "") -> str:
+def _inside(file: str) -> str:
     """Where a file of the host is in a container, below a folder."""
-    inner = "/".join(part for part in PurePath(file).parts if part not in ("/", ".."))
-    return f"{folder}/{inner}" if folder else inner
+    return "/".join(part for part in PurePath(file).parts if part not in ("/", ".."))
 
 
 def _mount(source: str, target: str) -> str:

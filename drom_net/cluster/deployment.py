@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from drom_net.cluster.plan import PeerGraph, node_names, peer_graph
-from drom_net.config import ClusterConfig, PeerSettings, ReducerSettings, SecuritySettings
+from drom_net.config import ClusterConfig
 from drom_net.data.datasets import known_dim, task_names
 from drom_net.data.faults import Faults
 from drom_net.data.files import check_settings
 from drom_net.data.public.catalog import PUBLIC_SETS
 from drom_net.data.settings import DigitsSites, FileData
 from drom_net.errors import ConfigError, Problem
-from drom_net.topology import resolve
 
 PORT = 5571
 """Where whoever listens does so, on a host of its own."""
@@ -50,25 +48,6 @@ class Deployment:
         else:
             needed = "data" if isinstance(data, DigitsSites) or data.dataset in PUBLIC_SETS else ""
         return (needed,) if needed else ()
-
-    def placed(self, hosts: Sequence[str], *, port: int = PORT, keys: str) -> ClusterConfig:
-        """The configuration with an address for whoever listens, keys on, and a drawn graph written out.
-
-        Args:
-            hosts: The name of each node's host, in the order of `nodes`.
-            keys: The folder of the keys, as the nodes see it.
-        """
-        config = dataclasses.replace(self.config, security=SecuritySettings(keys=keys))
-        if self.graph is None:
-            meet = ReducerSettings(endpoint=f"tcp://{hosts[0]}:{port}", bind=f"tcp://0.0.0.0:{port}")
-            return dataclasses.replace(config, reducer=meet)
-        assert config.topology is not None
-        endpoints = tuple(f"tcp://{host}:{port}" for host in hosts)
-        return dataclasses.replace(
-            config,
-            peers=PeerSettings(endpoints=endpoints, bind=(f"tcp://0.0.0.0:{port}",) * len(hosts)),
-            topology=resolve(config.topology, self.graph.union),
-        )
 
 
 Render = Callable[[Deployment], Mapping[str, str]]

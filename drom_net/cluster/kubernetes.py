@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from drom_net import __version__
-from drom_net.cluster.deployment import Deployment
+from drom_net.cluster.deployment import PORT, Deployment
 from drom_net.cluster.plan import algorithm_of
 from drom_net.cluster.portable import (
     CLUSTER,
@@ -34,16 +34,19 @@ from drom_net.data.settings import Synthetic
 from drom_net.errors import ConfigError, Problem
 from drom_net.yamlfile import write_yaml
 
-PORT = 5571
 HOME = "/srv/drom-net"
 USER = 10001
 INDEX = "batch.kubernetes.io/job-completion-index"
 """The label (and annotation) with which a Job tells its pods apart."""
+_APPLICATIONS = "tcp://127.0.0.1:5601"
+"""Where a live task serves the other containers of its own pod."""
 PATIENCE_S = 600.0
 """How long pods wait for each other at the least: one that is made again pulls an image, and may be put off."""
 RETRIES = 6
 """How often the pod of one index may fail."""
 _HEAD = "The cluster as its pods read it; `drom-net keys create` and `drom-net check` take it, too."
+_ALIVE = f"find {HOME}/run/nodes -name lock -newermt '60 seconds ago' | grep -q ."
+"""A node touches its lock every five seconds as long as it does its work, be it learning or waiting."""
 _LONGEST_NAME = 40  # NAME-reducer-999 is a label of a host name, of 63 at the most
 
 Manifest = dict[str, Any]
@@ -58,10 +61,11 @@ def render(deployment: Deployment) -> Mapping[str, str]:
     config, star = deployment.config, deployment.graph is None
     name = host_name(config.name, longest=_LONGEST_NAME)
     if star:
-        places = at_places(config, reducer=ReducerSettings(endpoint=f"tcp://{name}-reducer-0.{name}:{PORT}"))
+        meet = ReducerSettings(endpoint=f"tcp://{name}-reducer-0.{name}:{PORT}")
+        places = at_places(config, reducer=meet, bind=_APPLICATIONS)
     else:
         endpoints = tuple(f"tcp://{name}-peer-{task}.{name}:{PORT}" for task in range(len(deployment.tasks)))
-        places = at_places(config, peers=PeerSettings(endpoints=endpoints))
+        places = at_places(config, peers=PeerSettings(endpoints=endpoints), bind=_APPLICATIONS)
     if not config.policy.proceeds:
         waits = {key: max(PATIENCE_S, getattr(config.timeouts, key)) for key in ("join_s", "lost_s")}
         places = dataclasses.replace(places, timeouts=dataclasses.replace(config.timeouts, **waits))
@@ -193,7 +197,7 @@ def _pod(name: str, role: str, deployment: Deployment) -> Manifest:
     index = {"name": "INDEX", "valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{INDEX}']"}}}
     # It is there once the node has read its file, its keys and its data, and has its folder; where the volume is gone
     # it cannot be seen any more. A node that waits for others is well, so nothing that moves is looked at.
-    alive: Manifest = {"exec": {"command": ["sh", "-c", f"test -s {HOME}/run/nodes/*/life.json"]}}
+    alive: Manifest = {"exec": {"command": ["sh", "-c", _ALIVE]}}
     return {
         "restartPolicy": "Never",
         "subdomain": name,

@@ -46,15 +46,38 @@ def portable_files(
 
 
 def at_places(
-    config: ClusterConfig, *, reducer: ReducerSettings | None = None, peers: PeerSettings | None = None
+    config: ClusterConfig,
+    *,
+    reducer: ReducerSettings | None = None,
+    peers: PeerSettings | None = None,
+    bind: str = "",
+    follows_files: bool = False,
 ) -> ClusterConfig:
-    """The configuration with these endpoints; keys and data are beside the file, or where DROM_NET_... says."""
+    """The configuration with these endpoints; keys and data are beside the file, or where DROM_NET_... says.
+
+    Args:
+        bind: Where the applications of a live task find it there; empty where they cannot.
+        follows_files: Whether a live task's file can be seen there.
+
+    Raises:
+        ConfigError: Live examples cannot come there as the configuration says.
+    """
+    source = config.source
+    if source is not None:
+        possible = [key for key, possible in (("bind", bind), ("file", follows_files)) if possible]
+        given = "bind" if source.bind is not None else "file" if source.file is not None else "stdin"
+        if given not in possible:
+            expected = " or ".join(f"source.{key}" for key in possible) or "examples that are there before"
+            raise ConfigError([Problem(f"{config.path}: source", f"{expected} in this export", f"source.{given}")])
+        if given == "bind":
+            source = dataclasses.replace(source, bind=bind)
     data = config.data
     if isinstance(data, FileData):
         data = dataclasses.replace(data, directory=None)
     return dataclasses.replace(
         config,
         data=data,
+        source=source,
         reducer=reducer or ReducerSettings(),
         peers=peers or PeerSettings(),
         security=SecuritySettings(keys=KEYS),

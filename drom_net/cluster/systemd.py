@@ -21,7 +21,8 @@ def render(deployment: Deployment) -> Mapping[str, str]:
         raise missing(config, "reducer.endpoint", "an address where the reducer and its workers meet")
     if not star and config.peers.endpoints is None:
         raise missing(config, "peers.endpoints", "where each task's peer is reached")
-    places = at_places(config, reducer=config.reducer, peers=config.peers)
+    bind = "ipc:///run/drom-net/{task}/app.sock"  # in the unit's RuntimeDirectory
+    places = at_places(config, reducer=config.reducer, peers=config.peers, bind=bind, follows_files=True)
     files = portable_files(deployment, places, head=_HEAD)
     roles = ["reducer", "worker"] if star else ["peer"]
     install = _INSTALL.replace("@ROLE@", roles[-1]).replace("@FILES@", " ".join(files)).replace("@NAME@", config.name)
@@ -73,6 +74,8 @@ TimeoutStopSec=60
 SuccessExitStatus=143
 StateDirectory=drom-net/@NODE@
 StateDirectoryMode=0700
+RuntimeDirectory=drom-net/@NODE@
+RuntimeDirectoryMode=0700
 UMask=0077
 # Not LoadCredential for the key: some versions of systemd give it a mode that the group may read, which we refuse.
 NoNewPrivileges=yes

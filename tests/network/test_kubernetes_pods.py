@@ -120,8 +120,9 @@ def test_pods_by_the_manifests(layout: str, netlab: ModuleType, tmp_path: Path) 
         (volume,) = [each["metadata"]["name"] for each in of_kind(tmp_path / "deploy", "PersistentVolumeClaim")]
         folder = tmp_path / volume / f"{role}-{cluster.pods[victim]['index']}"
         probe = cluster.pods[victim]["spec"]["containers"][0]["startupProbe"]["exec"]["command"]
-        assert probe[-1] == "test -s /srv/drom-net/run/nodes/*/life.json"
-        wait_until(lambda: list(folder.glob("nodes/*/life.json")), "what the probe looks for")
+        assert probe[-1] == "find /srv/drom-net/run/nodes -name lock -newermt '60 seconds ago' | grep -q ."
+        here = probe[-1].replace("/srv/drom-net/run", str(folder))
+        wait_until(lambda: subprocess.run(["sh", "-c", here]).returncode == 0, "what the probe looks for")
         wait_until(lambda: list(folder.glob("nodes/*/snapshot-*.drom")), "a snapshot of the victim")
         started[victim][0].kill()
         started[victim][0].wait(DEADLINE_S)
