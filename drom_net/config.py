@@ -130,6 +130,12 @@ class ClusterConfig:
     """Without effect where there are peers."""
     peers: PeerSettings = PeerSettings()
     """Without effect where there is a reducer."""
+    keep_records: bool = option(
+        Flag(),
+        True,
+        doc="Whether processes keep a row for each round. Without them the disk does not fill up in a run of weeks, "
+        "but the run has no records and no timeline, and can be neither verified nor replayed.",
+    )
     restart: int = option(
         Integer(0),
         0,
@@ -188,7 +194,7 @@ SECTIONS = (
 )
 TOP_LEVEL = (
     *("name", "algorithm", "topology", "data", "source", "rounds", "seed", "allow_sharing_examples"),
-    *("restart", "reducer", "peers", "policy", "checkpoint", "timeouts", "security"),
+    *("keep_records", "restart", "reducer", "peers", "policy", "checkpoint", "timeouts", "security"),
 )
 """All keys at the top, in the order in which they are written."""
 PEERS = ("drom-d",)
@@ -687,6 +693,7 @@ def _explicit(config: ClusterConfig) -> dict[str, object]:
         "rounds": config.rounds,
         "seed": config.seed,
         "allow_sharing_examples": config.allow_sharing_examples,
+        "keep_records": config.keep_records,
         "restart": config.restart,
         "reducer": _values(config.reducer),
         "peers": _values(config.peers),

@@ -223,6 +223,7 @@ def _common(
         "live": config.source is not None,
         "pace_s": config.data.pace_s if config.source is None else config.source.round_every_s,
         "keys": config.security.keys or "",
+        "keep_records": config.keep_records,
         "parent": parent,
         "about": about,
     }

@@ -115,17 +115,20 @@ def _life(spec: NodeSpec, folder: CheckpointFolder, reporter: Reporter) -> Life:
 
 
 def _rows_of(
-    out: Path, node: Worker | Reducer | Peer, life: Life, files: contextlib.ExitStack
-) -> list[tuple[IO[bytes], Callable[[], bytes]]]:
-    """The node's files of rows, cut back to where it goes on, each with where its rows come from."""
+    spec: NodeSpec, node: Worker | Reducer | Peer, life: Life, files: contextlib.ExitStack
+) -> list[tuple[IO[bytes] | None, Callable[[], bytes]]]:
+    """The node's files of rows, cut back to where it goes on, each with where its rows come from; None for rows that
+    are not kept."""
     takes = {"records": node.take_records}
     if isinstance(node, Worker | Peer):
         takes["times"] = _wall(node)
     if isinstance(node, Peer):
         takes["central"] = node.take_central_records
-    saved: list[tuple[IO[bytes], Callable[[], bytes]]] = []
+    saved: list[tuple[IO[bytes] | None, Callable[[], bytes]]] = []
+    if not spec.keep_records:
+        return [(None, take) for take in takes.values()]
     for name, types in node.row_types.items():
-        path = out / f"{name}.bin"
+        path = Path(spec.out) / f"{name}.bin"
         if life.snapshot is not None:
             t = node.recorded[name]
             cut_back(path, types, t, expect_round=t if name != "times" and t else None)
@@ -226,7 +229,7 @@ def _run_worker(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkpo
     ):
         if not spec.parent:
             reporter.note(f"looking for the reducer at {spec.endpoint}", "looking", endpoint=spec.endpoint)
-        saved = _rows_of(out, worker, life, files)
+        saved = _rows_of(spec, worker, life, files)
         teller = Teller(
             reporter, saved, stop, lambda: _worker_figures(worker), on_first_joined=lambda: folder.adopt(worker.run_id)
         )
@@ -275,7 +278,7 @@ def _run_peer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkpoin
             reporter.note(text, "listening", endpoint=transport.endpoint)
         teller = Teller(
             reporter,
-            _rows_of(out, peer, life, files),
+            _rows_of(spec, peer, life, files),
             stop,
             lambda: _worker_figures(peer),
             names=spec.tasks,
@@ -354,6 +357,7 @@ def _write_task_result(
         "bytes_received": moved[1],
         "seconds": seconds,
         "peak_bytes": _peak_memory(),
+        "keep_records": spec.keep_records,
     }
     write_json(out / "result.json", document | more)
 
@@ -379,7 +383,7 @@ def write_result_of_lost(spec: NodeSpec) -> None:
         life = _life(spec, folder, reporter)
         stream, _ = _stream_of(spec, life, reporter)
         node = build_peer(spec, stream, life) if spec.role == "peer" else build_worker(spec, stream, life)
-        _rows_of(out, node, life, files)
+        _rows_of(spec, node, life, files)
     node.stop()
     assert node.result is not None
     more: dict[str, object] = {"run_id": spec.run_id, "lost": True}
@@ -411,7 +415,7 @@ def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkp
         reporter.note(text, "listening", endpoint=transport.endpoint)
         teller = Teller(
             reporter,
-            _rows_of(out, reducer, life, files),
+            _rows_of(spec, reducer, life, files),
             stop,
             lambda: {"round": reducer.closed_rounds, "sigma_1": reducer.last_sigma},
             names=spec.tasks,
@@ -434,6 +438,7 @@ def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkp
             "refused_handshakes": transport.refused_handshakes,
             "closed_strangers": transport.closed_strangers,
             "peak_bytes": _peak_memory(),
+            "keep_records": spec.keep_records,
             "run_id": run_id,
         },
     )

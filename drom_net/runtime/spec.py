@@ -72,6 +72,8 @@ class NodeSpec:
     """As protocol.settings.Policy."""
     checkpoints: dict[str, Any] = dataclasses.field(default_factory=dict)
     """As protocol.settings.Checkpoints."""
+    keep_records: bool = True
+    """Whether it writes a row for each round."""
     keys: str = ""
     """The folder of key files, of which the node reads the list and its own secret key; empty for no keys."""
     summary: str = ""

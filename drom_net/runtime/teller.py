@@ -48,7 +48,7 @@ class Teller:
     def __init__(
         self,
         reporter: Reporter,
-        saved: Sequence[tuple[IO[bytes], Callable[[], bytes]]],
+        saved: Sequence[tuple[IO[bytes] | None, Callable[[], bytes]]],
         stop: _Stop,
         figures: Callable[[], dict[str, Any]],
         *,
@@ -58,7 +58,7 @@ class Teller:
     ) -> None:
         """
         Args:
-            saved: Files, and what takes the bytes that are to be written to each.
+            saved: Files, and what takes the bytes that are to be written to each; None for bytes that nobody wants.
             figures: The node's progress: `round`, with `totals` of a task or `sigma_1` of a reducer.
             names: All tasks' names in order; none for a worker, which meets only the reducer.
             expected: How many are to join.
@@ -91,16 +91,17 @@ class Teller:
     @property
     def files(self) -> list[IO[bytes]]:
         """Those that `save` writes."""
-        return [file for file, _ in self._saved]
+        return [file for file, _ in self._saved if file is not None]
 
     def save(self) -> bool:
         """Write what has been recorded; whether there was anything."""
         news = False
         for file, take in self._saved:
             rows = take()
-            with naming(file.name):
-                file.write(rows)
             news = news or bool(rows)
+            if file is not None:
+                with naming(file.name):
+                    file.write(rows)
         return news
 
     def look(self) -> bool:
