@@ -16,6 +16,8 @@ def main() -> None:
     os.environ.update(ONE_THREAD)  # before NumPy is imported
     from drom_net.cli import main as command_line
 
+    if os.getpid() == 1:  # the first process of a container gets no signal that it does not handle
+        del former[signal.SIGTERM]
     for number, handler in former.items():
         signal.signal(number, handler)
     sys.exit(command_line())

@@ -21,8 +21,18 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from drom_net.algorithms import PARAMETERS, PRESETS
+from drom_net.data.files import with_names
+from drom_net.data.incoming import LINE_FORMATS
 from drom_net.data.public.places import DATA_FOLDER_VARIABLE
-from drom_net.data.settings import DATA_SECTIONS, NAME, FileData, StreamSettings
+from drom_net.data.settings import (
+    DATA_SECTIONS,
+    NAME,
+    FileData,
+    LiveData,
+    RowSettings,
+    SourceSettings,
+    StreamSettings,
+)
 from drom_net.errors import ConfigError, Problem, did_you_mean
 from drom_net.fields import REQUIRED, Choice, Endpoint, Endpoints, Flag, Integer, Setting, Text, option, settings_of
 from drom_net.protocol.settings import DEFAULT_CHECKPOINTS, WAIT, Checkpoints, Policy, Timeouts
@@ -105,6 +115,8 @@ class ClusterConfig:
     """The graph of peers, for the learners in `PEERS`; None for others."""
     data: StreamSettings
     """An instance of one of `DATA_SECTIONS`."""
+    source: SourceSettings | None = None
+    """Of live data; None for all other."""
     rounds: int | None = option(
         Integer(1), None, doc="At most so many rounds; by default until the longest stream ends."
     )
@@ -118,6 +130,12 @@ class ClusterConfig:
     """Without effect where there are peers."""
     peers: PeerSettings = PeerSettings()
     """Without effect where there is a reducer."""
+    keep_records: bool = option(
+        Flag(),
+        True,
+        doc="Whether processes keep a row for each round. Without them the disk does not fill up in a run of weeks, "
+        "but the run has no records and no timeline, and can be neither verified nor replayed.",
+    )
     restart: int = option(
         Integer(0),
         0,
@@ -170,10 +188,13 @@ _DATASET = Setting(
     REQUIRED,
     "The kind of data; it may be left out where `files` is given.",
 )
-SECTIONS = ("algorithm", "topology", "data", "reducer", "peers", "policy", "checkpoint", "timeouts", "security")
+SECTIONS = (
+    *("algorithm", "topology", "data", "source", "reducer", "peers"),
+    *("policy", "checkpoint", "timeouts", "security"),
+)
 TOP_LEVEL = (
-    *("name", "algorithm", "topology", "data", "rounds", "seed", "allow_sharing_examples"),
-    *("restart", "reducer", "peers", "policy", "checkpoint", "timeouts", "security"),
+    *("name", "algorithm", "topology", "data", "source", "rounds", "seed", "allow_sharing_examples"),
+    *("keep_records", "restart", "reducer", "peers", "policy", "checkpoint", "timeouts", "security"),
 )
 """All keys at the top, in the order in which they are written."""
 PEERS = ("drom-d",)
@@ -193,6 +214,7 @@ def _homes() -> Iterator[tuple[str, str, Collection[str]]]:
         yield "algorithm", name, algorithm_settings(name)
     for dataset in DATA_SECTIONS:
         yield "data", dataset, data_settings(dataset)
+    yield "source", "", settings_of(SourceSettings)
     yield "topology", "", settings_of(TopologySettings)
     yield "reducer", "", settings_of(ReducerSettings)
     yield "peers", "", settings_of(PeerSettings)
@@ -225,6 +247,7 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> ClusterConfig:
         top.values["name"] = re.sub("[^A-Za-z0-9._-]+", "-", path.stem).strip("-._")[:64] or "cluster"
     name, algorithm = _read_algorithm(problems, root.value.get("algorithm"))
     dataset, data = _read_data(problems, root.value.get("data"))
+    source = _read_source(problems, root.value.get("source"), dataset, data)
     reducer = _section(problems, "reducer", root.value.get("reducer"), settings_of(ReducerSettings))
     _check_bind(reducer, "endpoint", "for the workers", "only where the reducer listens")
     peers = _section(problems, "peers", root.value.get("peers"), settings_of(PeerSettings))
@@ -248,10 +271,15 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> ClusterConfig:
         base = _folder_of_files(base / (settings.directory or ""), settings.files).absolute()
         # Written out, so that the configuration as run finds its data from anywhere.
         settings = dataclasses.replace(settings, directory=str(base))
+    if isinstance(settings, LiveData):
+        settings = with_names(settings, base)
+    if source is not None and source.file is not None:
+        source = dataclasses.replace(source, file=str(base / source.file))
     return ClusterConfig(
         algorithm=AlgorithmChoice(name, PARAMETERS[name](**algorithm.values)),
         topology=topology,
         data=settings,
+        source=source,
         reducer=ReducerSettings(**reducer.values),
         peers=PeerSettings(**peers.values),
         policy=Policy(**policy.values),
@@ -383,6 +411,45 @@ def _read_topology(problems: Problems, item: Item | None) -> TopologySettings | 
     return settings
 
 
+def _read_source(problems: Problems, item: Item | None, dataset: str, data: Section) -> SourceSettings | None:
+    """Where live examples come from; None for other data, or where an error has been noted."""
+    if dataset and dataset != LiveData.dataset:
+        if item is not None and item.value is not None:
+            problems.add(item.mark, "source", expected=f"no such section with dataset {dataset}", got=str(item))
+        return None
+    known = settings_of(SourceSettings)
+    section = _section(problems, "source", item, known)
+    if not dataset or section.values.keys() != {setting.field for setting in known.values()}:
+        return None
+    settings = SourceSettings(**section.values)
+    kinds = [kind for kind in ("bind", "file", "stdin") if section[kind]]
+    if len(kinds) != 1:
+        expected = "one of source.bind, source.file and source.stdin"
+        section.complain(kinds[-1] if kinds else "bind", expected=expected, got=" and ".join(kinds) or "none")
+        return None
+    tasks = data.values.get("tasks") or ()
+    for key in ("bind", "file"):
+        if isinstance(section[key], str) and (odd := _odd_braces(section[key])):
+            hint = did_you_mean(odd[:80], ["{task}"])
+            section.complain(key, expected="no braces but {task}", hint=hint)
+    if isinstance(settings.bind, tuple) and tasks and len(settings.bind) != len(tasks):
+        expected = f"{len(tasks)} endpoints, as there are so many tasks"
+        section.complain("bind", expected=expected, got=str(len(settings.bind)))
+    if settings.file is not None and len(tasks) > 1 and "{task}" not in settings.file:
+        section.complain("file", expected=f"a name with {{task}}, for {len(tasks)} tasks")
+    if settings.file is not None and settings.format is None and PurePath(settings.file).suffix not in LINE_FORMATS:
+        expected = f"a name that ends in {', '.join(LINE_FORMATS)}, or source.format"
+        section.complain("file", expected=expected)
+    if settings.bind is not None and settings.format is not None:
+        section.complain("format", expected="none beside source.bind")
+    return settings
+
+
+def _odd_braces(pattern: str) -> str:
+    """The first braces in a pattern that are not {task}; empty for none."""
+    return next((word for word in re.findall(r"\{.*?\}", pattern) if word != "{task}"), "")
+
+
 def _kind(item: Item | None, key: str) -> str:
     """What a section says it is; empty where it does not say it in a text."""
     kind = item.value.get(key) if item and isinstance(item.value, dict) else None
@@ -431,9 +498,8 @@ def _check_file_names(section: Section) -> None:
     if not section.given("files"):
         return
     files = section["files"]
-    odd = [word for word in re.findall(r"\{.*?\}", files) if word != "{task}"]
-    if odd:
-        section.complain("files", expected="no braces but {task}", hint=did_you_mean(odd[0][:80], ["{task}"]))
+    if odd := _odd_braces(files):
+        section.complain("files", expected="no braces but {task}", hint=did_you_mean(odd[:80], ["{task}"]))
     elif "{task}" in files and section.given("task_column"):
         section.complain("task_column", expected="either {task} in data.files or a task column", got="both")
     elif "{task}" not in files and section.given("tasks") and "task_column" in section.values:
@@ -512,10 +578,22 @@ def _check_timeouts(section: Section) -> None:
         section.complain(key, expected="resend_cap_s of at least resend_after_s", got=f"{cap:g} and {after:g}")
 
 
+def _check_live(section: Section) -> None:
+    keys = ("features", "dim", "hash")
+    if all(section.values.get(key, "") is None for key in keys):
+        expected = "data.features, data.dim or data.hash: nothing is there yet that would tell it"
+        section.complain("dim", expected=expected, got="none of them")
+    if section.given("hash", "center"):
+        section.complain("center", expected="either data.hash or data.center: folded rows are sparse", got="both")
+    if section.values.get("tasks") == ():
+        section.complain("tasks", expected="at least one name", got="none")
+
+
 CHECKS: dict[str, tuple[Callable[[Section], None], ...]] = {
     "drom": (_check_drom,),
     "drom-d": (_check_drom,),
     "files": (_check_file_names, _check_columns, _check_task_names),
+    "live": (_check_live, _check_columns, _check_task_names),
 }
 """The checks across the keys of a section, by its kind."""
 
@@ -529,12 +607,18 @@ def to_mapping(config: ClusterConfig) -> dict[str, Any]:
     return mapping
 
 
-def to_yaml(config: ClusterConfig) -> str:
-    """The configuration with every value written out, as YAML that loads again to an equal one."""
-    return (
-        "# The configuration as it was run, with every default written out. It can be run again.\n"
-        f"{write_yaml(_explicit(config))}"
-    )
+_AS_RUN = "The configuration as it was run, with every default written out. It can be run again."
+
+
+def to_yaml(config: ClusterConfig, *, head: str = _AS_RUN, without: Collection[str] = ()) -> str:
+    """The configuration with every value written out, as YAML that loads again to an equal one.
+
+    Args:
+        head: A comment for its first line.
+        without: Sections to leave out, for somebody who adds them later.
+    """
+    written = {key: value for key, value in _explicit(config).items() if key not in without}
+    return f"# {head}\n{write_yaml(written)}"
 
 
 def graph_schedule(config: ClusterConfig, tasks: Sequence[str]) -> GraphSchedule | None:
@@ -584,6 +668,7 @@ def config_digest(config: ClusterConfig, tasks: Sequence[str]) -> str:
     data = {key: value for key, value in written["data"].items() if key not in ("directory", "pace_s")}
     if isinstance(config.data, FileData):
         data["files"] = PurePath(config.data.files).name
+    if isinstance(config.data, RowSettings):
         del data["tasks"]
         if isinstance(config.data.features, str):
             data["features"] = PurePath(config.data.features).name
@@ -604,9 +689,11 @@ def _explicit(config: ClusterConfig) -> dict[str, object]:
         # Keys without a value are not for this graph.
         "topology": {key: value for key, value in _values(config.topology).items() if value is not None},
         "data": kind | _values(config.data),
+        "source": _values(config.source),
         "rounds": config.rounds,
         "seed": config.seed,
         "allow_sharing_examples": config.allow_sharing_examples,
+        "keep_records": config.keep_records,
         "restart": config.restart,
         "reducer": _values(config.reducer),
         "peers": _values(config.peers),
@@ -615,7 +702,7 @@ def _explicit(config: ClusterConfig) -> dict[str, object]:
         "timeouts": _values(config.timeouts),
         "security": _values(config.security),
     }
-    foreign = foreign_sections(config.algorithm.name)
+    foreign = [*foreign_sections(config.algorithm.name), *(["source"] if config.source is None else [])]
     return {key: value for key, value in written.items() if key not in foreign}
 
 

@@ -369,6 +369,25 @@ class Endpoints(Spec):
         return array if self.item.listens else array | {"uniqueItems": True}
 
 
+@dataclass(frozen=True, slots=True)
+class EndpointsOf(Spec):
+    """Where each task listens: one endpoint for all, with {task} for the task's name, or a list."""
+
+    item: Endpoint
+
+    def expected(self) -> str:
+        return f"{self.item.expected()}, with {{task}} for the task's name, or a list of endpoints, one a task"
+
+    def parse(self, value: object) -> str | tuple[str, ...]:
+        if isinstance(value, str):
+            self.item.parse(value.replace("{task}", "task"))
+            return value
+        return Endpoints(self.item).parse(value)
+
+    def schema(self) -> dict[str, object]:
+        return {"anyOf": [self.item.schema(), Endpoints(self.item).schema()]}
+
+
 def option(spec: Spec, default: Any = REQUIRED, *, doc: str, key: str = "") -> Any:
     """A dataclass field with its spec.
 

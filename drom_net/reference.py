@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from drom_net.algorithms.base import IDLE, KEEP, NO_REPLY, Algorithm, Reply
+from drom_net.data.live import LiveStream
 from drom_net.data.stream import TaskStream
 from drom_net.learning import Centre, TaskLearner, TaskResult, Word
 from drom_net.neighborhood import Neighborhood
@@ -82,7 +83,7 @@ class ReferenceResult:
 
 def run_reference(
     algorithm: Algorithm,
-    streams: Sequence[TaskStream],
+    streams: Sequence[TaskStream | LiveStream],
     *,
     seed: int,
     rounds: int | None = None,
@@ -148,7 +149,7 @@ class PeersResult:
 
 def run_reference_peers(
     algorithms: Sequence[Algorithm],
-    streams: Sequence[TaskStream],
+    streams: Sequence[TaskStream | LiveStream],
     neighborhoods: Sequence[Neighborhood],
     *,
     seed: int,

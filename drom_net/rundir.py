@@ -155,7 +155,7 @@ def read_task_outcome(folder: Path) -> TaskOutcome:
         bytes.fromhex(result["chain"]),
         Totals(*result["totals"]),
         {name: np.load(folder / f"{name}.npy", allow_pickle=False) for name in names},
-        _read_rows(folder, TASK_DTYPE),
+        _rows_of_node(folder, result, TASK_DTYPE),
         result["bytes_sent"],
         result["bytes_received"],
         result["run_id"],
@@ -171,7 +171,7 @@ def read_central_outcome(folder: Path, num_tasks: int) -> CentralOutcome:
         UsageError: The folder does not hold a reducer's result.
     """
     result = _read_json(folder / "result.json", "finished", "chain", "seconds", "run_id")
-    rows = _read_rows(folder, central_dtype(num_tasks))
+    rows = _rows_of_node(folder, result, central_dtype(num_tasks))
     return CentralOutcome(result["finished"], bytes.fromhex(result["chain"]), rows, result["seconds"], result["run_id"])
 
 
@@ -192,7 +192,7 @@ def read_peer_central_outcome(folder: Path) -> CentralOutcome:
     """
     result = _read_json(folder / "result.json", "finished", "central_chain", "members", "seconds", "run_id")
     members = tuple(result["members"])
-    rows = _read_rows(folder, central_dtype(len(members)), "central.bin")
+    rows = _rows_of_node(folder, result, central_dtype(len(members)), "central.bin")
     chain = bytes.fromhex(result["central_chain"])
     return CentralOutcome(
         result["finished"] or result.get("lost", False), chain, rows, result["seconds"], result["run_id"], members
@@ -274,6 +274,8 @@ def summary_of(
     """The summary of a run that has ended; arguments as for `write_results`."""
     central_chain = _central_chain([central.chain for central in centrals], peers=centrals[0].members is not None)
     finished = all(task.finished or task.lost for task in tasks) and all(central.finished for central in centrals)
+    if any(task.rounds and not len(task.rows) for task in tasks):
+        about = about | {"keep_records": False}
     return summarize(
         [_figures(task) for task in tasks],
         about=about,
@@ -496,6 +498,16 @@ def load_model(run_dir: Path) -> dict[str, npt.NDArray[Any]]:
     return model
 
 
+def require_records(run_dir: Path, summary: dict[str, Any]) -> None:
+    """Refuse to compare a run that was to keep no rows.
+
+    Raises:
+        UsageError: It has none.
+    """
+    if summary.get("keep_records") is False:
+        raise UsageError(f"{run_dir} has no records to compare with: its file says keep_records: false")
+
+
 def load_summary(run_dir: Path) -> dict[str, Any]:
     """summary.json.
 
@@ -644,6 +656,11 @@ def _read_json(path: Path, *keys: str, missing: str = "that node has not ended i
     if not isinstance(found, dict) or not set(keys) <= found.keys():
         raise UsageError(f"{path} is damaged: expected an object with {', '.join(keys)}")
     return found
+
+
+def _rows_of_node(folder: Path, result: dict[str, Any], dtype: npt.DTypeLike, name: str = "records.bin") -> Rows:
+    """The rows that a node has left; none where it was to keep none."""
+    return np.zeros(0, dtype) if result.get("keep_records") is False else _read_rows(folder, dtype, name)
 
 
 def _read_rows(folder: Path, dtype: npt.DTypeLike, name: str = "records.bin") -> Rows:

@@ -25,7 +25,7 @@ from drom_net.config import (
     data_settings,
     foreign_sections,
 )
-from drom_net.data.settings import DATA_SECTIONS
+from drom_net.data.settings import DATA_SECTIONS, LiveData, SourceSettings
 from drom_net.fields import REQUIRED, Setting, settings_of
 from drom_net.protocol.settings import Checkpoints, Policy, Timeouts
 from drom_net.topology import TopologySettings
@@ -39,6 +39,7 @@ def json_schema() -> dict[str, Any]:
     top = {key: _property(setting) for key, setting in settings_of(ClusterConfig).items()}
     top["algorithm"] = _one_of_kinds("algorithm", "name", list(PARAMETERS), algorithm_settings)
     top["data"] = _one_of_kinds("data", "dataset", list(DATA_SECTIONS), data_settings)
+    top["source"] = _optional_section(SourceSettings)
     top["topology"] = _optional_section(TopologySettings)
     top["reducer"] = _optional_section(ReducerSettings)
     top["peers"] = _optional_section(PeerSettings)
@@ -53,7 +54,7 @@ def json_schema() -> dict[str, Any]:
         "properties": {key: top[key] for key in TOP_LEVEL},
         "required": ["algorithm", "data"],
         "additionalProperties": False,
-        "allOf": [_sections_of(name) for name in PARAMETERS],
+        "allOf": [*(_sections_of(name) for name in PARAMETERS), _source_of_live_data()],
     }
 
 
@@ -65,6 +66,16 @@ def _sections_of(algorithm: str) -> dict[str, Any]:
         then["properties"]["topology"] = {"type": "object"}
         then["required"] = ["topology"]
     return {"if": {"properties": {"algorithm": chosen}, "required": ["algorithm"]}, "then": then}
+
+
+def _source_of_live_data() -> dict[str, Any]:
+    """Live data has a source, and no other has."""
+    live = {"properties": {"dataset": {"const": LiveData.dataset}}, "required": ["dataset"]}
+    return {
+        "if": {"properties": {"data": live}, "required": ["data"]},
+        "then": {"properties": {"source": {"type": "object"}}, "required": ["source"]},
+        "else": {"properties": {"source": {"type": "null"}}},
+    }
 
 
 def _one_of_kinds(
@@ -119,6 +130,7 @@ def reference_tables() -> str:
     for dataset, section in DATA_SECTIONS.items():
         about = inspect.getdoc(section) or ""
         parts.append(_table(f"`data`, with `dataset: {dataset}`", about, data_settings(dataset)))
+    parts.append(_table("`source`", inspect.getdoc(SourceSettings) or "", settings_of(SourceSettings)))
     about = (inspect.getdoc(TopologySettings) or "") + " Only with `drom-d`, which needs it."
     parts.append(_table("`topology`", about, settings_of(TopologySettings)))
     parts.append(_table("`reducer`", inspect.getdoc(ReducerSettings) or "", settings_of(ReducerSettings)))

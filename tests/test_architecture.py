@@ -118,9 +118,9 @@ def test_the_protocol_performs_no_io_and_reads_no_clock() -> None:
 
 
 def test_only_the_runtime_imports_zmq() -> None:
-    """architecture.md: "Only `runtime` and `monitor` import `zmq`"; rundir.py names its version, when it is asked."""
+    """architecture.md: "Only `runtime` and the client of its sources import `zmq`"; rundir.py names its version."""
     others = {name for name in importers("zmq") if not name.startswith("runtime/")}
-    assert others <= {"rundir.py"}
+    assert others <= {"client.py", "rundir.py"}
     for node in tree_of(ROOT / "rundir.py").body:
         assert not (isinstance(node, ast.Import) and any(alias.name == "zmq" for alias in node.names))
     assert "runtime/zmq_transport.py" in importers("zmq")
@@ -158,9 +158,10 @@ def test_only_the_metrics_page_imports_prometheus_and_only_to_serve() -> None:
     assert "prometheus_client" not in imported_at_once(ROOT / "runtime" / "metrics_page.py")
 
 
-def test_only_the_codec_and_checkpoints_import_msgpack() -> None:
-    """codec.py: "the only module that knows the byte layout"; rundir.py names its version."""
-    assert importers("msgpack") <= {"protocol/codec.py", "runtime/checkpoint.py", "rundir.py"}
+def test_only_what_knows_a_layout_of_bytes_imports_msgpack() -> None:
+    """codec.py: "the only module that knows the byte layout" of messages; rundir.py names its version."""
+    live = {"runtime/spool.py", "runtime/sources.py", "client.py"}
+    assert importers("msgpack") <= {"protocol/codec.py", "runtime/checkpoint.py", "rundir.py"} | live
 
 
 LAYERS: dict[str, tuple[str, ...]] = {
@@ -240,6 +241,7 @@ def test_nothing_is_unpickled_or_evaluated(path: Path) -> None:
     "code",
     [
         "import drom_net.runtime.process",
+        "import drom_net.runtime.process, drom_net.runtime.sources",
         "import drom_net.runtime.process, drom_net.runtime.spec; drom_net.runtime.spec.NodeSpec",
     ],
 )
@@ -253,6 +255,8 @@ def test_a_node_process_is_light(code: str) -> None:
     assert {"numpy", "zmq", "msgpack"} <= loaded
     assert loaded & set(heavy) == set()
     ours = {name for name in loaded if name.startswith("drom_net.")}
-    assert not any(name.startswith(("drom_net.cli", "drom_net.cluster", "drom_net.config")) for name in ours)
+    assert not any(f"{name}.".startswith(("drom_net.cli.", "drom_net.cluster.", "drom_net.config.")) for name in ours)
     data = {"drom_net.data", "drom_net.data.live", "drom_net.data.stream"}
+    if "drom_net.runtime.sources" in ours:
+        data |= {f"drom_net.data.{name}" for name in ("faults", "incoming", "preprocessing", "readers", "settings")}
     assert {name for name in ours if name.startswith("drom_net.data")} <= data

@@ -29,3 +29,14 @@ def test_a_cluster_is_measured_beside_bare_ones(name: str, tmp_path: Path) -> No
     found = [row["contestant"] for row in rows]
     assert found[: len(CONTESTANTS[name])] == CONTESTANTS[name]
     assert all(row["rounds"] == 100 for row in rows)
+
+
+def test_live_sources_are_put_under_load_and_what_was_accepted_is_checked(tmp_path: Path) -> None:
+    script = Path(__file__).parents[1] / "scripts" / "live.py"
+    arguments = ["--tasks", "2", "--rate", "100", "--seconds", "2", "--layout", "star", "--kill"]
+    done = subprocess.run(
+        [sys.executable, str(script), *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert "no accepted example was lost or doubled" in done.stdout
+    assert "latency of a prediction: median" in done.stdout

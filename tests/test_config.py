@@ -35,8 +35,8 @@ from drom_net.config import (
     to_mapping,
     to_yaml,
 )
-from drom_net.data.settings import DATA_SECTIONS, DigitsSites, FileData
-from drom_net.errors import ConfigError, InputError, UsageError
+from drom_net.data.settings import DATA_SECTIONS, DigitsSites, FileData, LiveData
+from drom_net.errors import ConfigError, DataError, InputError, UsageError
 from drom_net.fields import settings_of
 from drom_net.protocol.settings import Timeouts
 from drom_net.schema import SCHEMA_FILE, json_schema, reference_tables
@@ -48,6 +48,10 @@ LEARNERS = ", ".join(PARAMETERS)
 DROM = "algorithm: {name: drom}\n"
 DIGITS = "data: {dataset: digits-sites}\n"
 GOOD = DROM + DIGITS
+LIVE = (
+    DROM + "data: {dataset: live, tasks: [a, b], features: [age, dose], bias: 1}\n"
+    "source: {bind: 'tcp://127.0.0.1:5601', unlabelled: 7, keep: all}\n"
+)
 DROM_D = "algorithm: {name: drom-d}\n"
 RING = DROM_D + DIGITS + "topology: {graph: ring}\n"
 TOP_KEYS = "one of the keys " + ", ".join(TOP_LEVEL)
@@ -271,7 +275,7 @@ BAD: dict[str, tuple[str | bytes, list[str]]] = {
             'c.yaml:1: algorithm.rho: expected one of the keys name, preset, eta0, loss, got "rho"; '
             "it belongs to algorithm drom, drom-d and d-admm",
             'c.yaml:2: data.zero_based: expected a key of data (synthetic), got "zero_based"; '
-            "it belongs to dataset files",
+            "it belongs to dataset files and live",
         ],
     ),
     "bad numbers": (
@@ -710,7 +714,7 @@ def test_there_are_as_many_endpoints_as_tasks(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [GOOD, FULL, "algorithm: {name: local}\ndata: {dataset: synthetic}\n", RING, PEERS_FULL, MATRIX]
+    "text", [GOOD, FULL, "algorithm: {name: local}\ndata: {dataset: synthetic}\n", RING, PEERS_FULL, MATRIX, LIVE]
 )
 def test_what_is_written_loads_again_to_an_equal_configuration(tmp_path: Path, text: str) -> None:
     config = load(tmp_path, text)
@@ -724,7 +728,7 @@ def test_what_is_written_loads_again_to_an_equal_configuration(tmp_path: Path, t
 
 def test_every_value_is_written_out(tmp_path: Path) -> None:
     written = to_mapping(load(tmp_path, GOOD))
-    assert list(written) == [key for key in TOP_LEVEL if key not in ("topology", "peers")]
+    assert list(written) == [key for key in TOP_LEVEL if key not in ("topology", "peers", "source")]
     assert written["algorithm"] == {"name": "drom", "eta0": 10.0, "lambda": 0.003, "rho": 0.1, "p": 0.9} | {
         "xi": ".inf",
         "kappa": 2.0,
@@ -787,7 +791,7 @@ def test_the_stored_schema_and_the_tables_are_in_step() -> None:
     """``python -m drom_net.config`` writes both."""
     assert json.loads(SCHEMA_FILE.read_text()) == json_schema()
     assert reference_tables() in (ROOT / "docs" / "configuration.md").read_text()
-    assert len(PARAMETERS) + len(DATA_SECTIONS) + 8 == reference_tables().count("### ")
+    assert len(PARAMETERS) + len(DATA_SECTIONS) + 9 == reference_tables().count("### ")
 
 
 def valid(document: object) -> bool:
@@ -859,11 +863,68 @@ def test_quickstart_names_its_algorithm_and_no_endpoint() -> None:
         {"algorithm": {"name": "drom-d"}, "data": {"files": "a"}, "topology": {"graph": "ring"}, "reducer": {}},
         {"algorithm": {"name": "local"}, "data": {"files": "a"}, "topology": {"graph": "ring"}},
         {"algorithm": {"name": "drom"}, "data": {"files": "a"}, "peers": {}},
+        {"algorithm": {"name": "drom"}, "data": {"files": "a"}, "source": {"stdin": True}},
+        {"algorithm": {"name": "drom"}, "data": {"dataset": "live", "tasks": ["a"], "dim": 2}},
+        {"algorithm": {"name": "drom"}, "data": {"dataset": "live", "dim": 2}, "source": {"stdin": True}},
     ],
 )
 def test_the_schema_refuses_what_loading_refuses(tmp_path: Path, document: dict[str, Any]) -> None:
     assert not valid(document)
     assert messages(tmp_path, json.dumps(document))
+
+
+# Live data ----------------------------------------------------------------------------------------
+
+
+def live(source: str, data: str = "tasks: [a, b], dim: 2") -> str:
+    return DROM + f"data: {{dataset: live, {data}}}\nsource: {source}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (live("{}"), "source.bind: expected one of source.bind, source.file and source.stdin, got none"),
+        (live("{stdin: true, file: 'a-{task}.csv'}"), "source.stdin: expected one of source.bind, source.file and"),
+        (DROM + "data: {dataset: live, tasks: [a], dim: 2}\n", "source.bind: expected one of source.bind"),
+        (GOOD + "source: {stdin: true}\n", "source: expected no such section with dataset digits-sites, got a mapping"),
+        (live("{bind: [tcp://a:1]}"), "source.bind: expected 2 endpoints, as there are so many tasks, got 1"),
+        (live("{bind: 'tcp://a:{tsk}'}"), "source.bind: expected tcp://host:port or ipc://path, with {task}"),
+        (live("{bind: 'ipc://{tsk}'}"), 'source.bind: expected no braces but {task}, got "ipc://{tsk}"; did you mean'),
+        (live("{file: a.csv}"), 'source.file: expected a name with {task}, for 2 tasks, got "a.csv"'),
+        (live("{file: '{task}.log'}"), "source.file: expected a name that ends in .jsonl, .ndjson, .csv"),
+        (live("{bind: 'ipc://{task}', format: csv}"), 'source.format: expected none beside source.bind, got "csv"'),
+        (live("{bind: 'ipc://{task}', backlog: 0}"), "source.backlog: expected a whole number from 1 to 10000000, got"),
+        (live("{stdin: true}", "tasks: [a]"), "data.dim: expected data.features, data.dim or data.hash"),
+        (live("{stdin: true}", "dim: 2"), "data.tasks: expected a list of different items"),
+        (live("{stdin: true}", "tasks: [], dim: 2"), "data.tasks: expected at least one name, got none"),
+        (live("{stdin: true}", "tasks: [a], dim: 2, shuffle: true"), "data.shuffle: expected a key of data (live)"),
+        (live("{stdin: true}", "tasks: [a], hash: 4, center: [1, 1]"), "data.center: expected either data.hash or"),
+    ],
+)
+def test_what_live_data_must_say(tmp_path: Path, text: str, expected: str) -> None:
+    told = messages(tmp_path, text)
+    assert any(expected in line for line in told), told
+
+
+def test_the_names_of_live_features_are_read_once_so_that_nodes_need_no_file_of_them(tmp_path: Path) -> None:
+    (tmp_path / "names.txt").write_text("age\ndose\n")
+    config = load(tmp_path, live("{file: 'in/{task}.csv'}", "tasks: [a], features: names.txt"))
+    assert isinstance(config.data, LiveData) and config.data.features == ("age", "dose")
+    assert config.source is not None and config.source.file == f"{tmp_path}/in/{{task}}.csv"
+    (tmp_path / "names.txt").unlink()
+    with pytest.raises(DataError, match=r"names\.txt: expected a file, got none of this name"):
+        load(tmp_path, live("{stdin: true}", "tasks: [a], features: names.txt"))
+    with pytest.raises(DataError, match=r"data\.center: expected 3 numbers"):
+        load(tmp_path, live("{stdin: true}", "tasks: [a], dim: 3, center: [1, 2]"))
+
+
+def test_the_digest_of_live_data_does_not_cover_its_source(tmp_path: Path) -> None:
+    def digest(*overrides: str) -> str:
+        return config_digest(load(tmp_path, LIVE, *overrides), ["a", "b"])
+
+    assert digest("source.backlog=3", "source.bind=ipc://{task}", "source.round_every_s=1") == digest()
+    assert digest("data.bias=2") != digest()
+    assert digest("data.features=[dose, age]") != digest()
 
 
 # Fuzzing ------------------------------------------------------------------------------------------

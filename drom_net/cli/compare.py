@@ -14,6 +14,7 @@ import click
 
 from drom_net.cli import options
 from drom_net.cli.output import choose_runs_progress, print_json, print_table
+from drom_net.cluster.prepare import require_stored
 from drom_net.config import load_config
 from drom_net.errors import StoppedError, UsageError
 from drom_net.experiments.compare import Effort, check_learners, compare, headline, results_on
@@ -148,7 +149,9 @@ def compare_command(
 def _subject(word: str, overrides: tuple[str, ...]) -> Subject:
     path = Path(word)
     if path.suffix in (".yaml", ".yml") or path.is_file():
-        return make_subject(load_config(path, overrides))
+        config = load_config(path, overrides)
+        require_stored(config, "a comparison")
+        return make_subject(config)
     if overrides:
         raise UsageError(f"--set replaces values of a topology file, and {word} is a data set")
     return make_subject(named_config(word))

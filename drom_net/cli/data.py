@@ -17,7 +17,7 @@ from drom_net.data.dataset import describe as describe_dataset
 from drom_net.data.datasets import load_dataset, task_names
 from drom_net.data.public.catalog import PUBLIC_SETS, PaperRow, PublicSet
 from drom_net.data.public.places import cache_folder, check_file, find
-from drom_net.data.settings import DATA_SECTIONS, FileData
+from drom_net.data.settings import DATA_SECTIONS, RowSettings
 from drom_net.data.stats import stats as stats_of
 from drom_net.download import copy_set, fetch_set
 from drom_net.errors import UsageError, did_you_mean
@@ -28,6 +28,9 @@ _from = click.option(
     type=click.Path(path_type=Path, file_okay=False, exists=True),
     help="A folder that has the files already, in a sub-folder for each set (spam_pu, mhci, ..).",
 )
+
+_LICENCES = {"files": "your own", "live": "your own", "digits-sites": "CC BY 4.0"}
+"""Of what is no public data set."""
 
 
 @click.group()
@@ -52,9 +55,9 @@ def list_datasets(home: Path | None, as_json: bool) -> None:
             {
                 "dataset": name,
                 "description": " ".join((section.__doc__ or "").split()),
-                "tasks": None if section is FileData else len(task_names(section(), Path())),
+                "tasks": None if issubclass(section, RowSettings) else len(task_names(section(), Path())),
                 "measure": entry.measure if entry else "error_rate",
-                "licence": entry.terms if entry else {"files": "your own", "digits-sites": "CC BY 4.0"}.get(name, "-"),
+                "licence": entry.terms if entry else _LICENCES.get(name, "-"),
                 "here": find(entry, home) is not None if entry else None,
             }
         )
@@ -253,10 +256,11 @@ def stats(what: str, home: Path | None, overrides: tuple[str, ...], as_json: boo
 
 def _load(what: str, home: Path | None, overrides: tuple[str, ...]) -> Dataset:
     """The data set that is called `what`, or that of a topology file."""
-    if what in DATA_SECTIONS and DATA_SECTIONS[what] is not FileData and not overrides:
+    if what in DATA_SECTIONS and not issubclass(DATA_SECTIONS[what], RowSettings) and not overrides:
         return load_dataset(DATA_SECTIONS[what](), base=home or Path())
     if not Path(what).exists():
-        raise _unknown(what, [name for name in DATA_SECTIONS if name != FileData.dataset], " or a topology file")
+        named = [name for name, section in DATA_SECTIONS.items() if not issubclass(section, RowSettings)]
+        raise _unknown(what, named, " or a topology file")
     config = load_config(Path(what), overrides)
     return load_dataset(config.data, base=home or config.base)
 

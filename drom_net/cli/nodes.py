@@ -15,7 +15,7 @@ import click
 
 from drom_net.blas import blas_kernel
 from drom_net.cli import options
-from drom_net.cli.output import log_as
+from drom_net.cli.output import log_as, tell
 from drom_net.cli.run import warn_of_paper_parameters, warn_of_sharing
 from drom_net.cluster.deployment import missing, roster_names
 from drom_net.cluster.local import node_command, node_environment
@@ -73,7 +73,7 @@ def _place_options(bind: str = "") -> Callable[[Command], Command]:
 
 
 @click.command(epilog=_ENVIRONMENT)
-@options.config_file
+@options.config_file_of_node
 @_place_options("reducer.bind or reducer.endpoint")
 def reducer(
     file: Path, bind: str | None, keys: Path | None, insecure: bool, log_format: str, metrics: str, out: Path | None
@@ -103,7 +103,7 @@ def reducer(
 
 
 @click.command(epilog=_ENVIRONMENT)
-@options.config_file
+@options.config_file_of_node
 @_task
 @click.option(
     "--endpoint",
@@ -141,12 +141,12 @@ def worker(
     roster = Roster(names, dataset.dim, dataset.feature_digest)
     out = out or Path("runs") / config.name
     spec = _specs(config, roster, out, endpoint=endpoint)[1 + index]
-    _prepare_examples(spec, config, dataset, roster)
+    _prepare_examples(spec, config, dataset, roster, insecure=insecure)
     _become(dataclasses.replace(spec, log_format=log_format, metrics=metrics), config)
 
 
 @click.command(epilog=_ENVIRONMENT)
-@options.config_file
+@options.config_file_of_node
 @_task
 @_place_options("what FILE's peers section says")
 def peer(
@@ -192,24 +192,29 @@ def peer(
         parent=0,
         folder_of={name: str(node_folder(out, name)) for name in names},
     )[index]
-    _prepare_examples(spec, config, dataset, roster)
+    _prepare_examples(spec, config, dataset, roster, insecure=insecure)
     _become(dataclasses.replace(spec, log_format=log_format, metrics=metrics), config)
 
 
-def _prepare_examples(spec: NodeSpec, config: ClusterConfig, dataset: Dataset, roster: Roster) -> None:
-    stream = make_stream(
-        dataset.tasks[0], config.data, seed=config.seed, index=spec.task, spread_over=roster.spread_over(config)
-    )
+def _prepare_examples(
+    spec: NodeSpec, config: ClusterConfig, dataset: Dataset, roster: Roster, *, insecure: bool
+) -> None:
+    options.require_local_source(spec.source.get("bind"), insecure=insecure)
+    stream = None
+    if not spec.source:
+        spread_over = roster.spread_over(config)
+        stream = make_stream(dataset.tasks[0], config.data, seed=config.seed, index=spec.task, spread_over=spread_over)
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # from here on the node itself cleans up
     _claim(spec)
-    shutil.rmtree(spec.examples, ignore_errors=True)  # of an earlier start
-    stream.save(Path(spec.examples))
+    if stream is not None:
+        shutil.rmtree(spec.examples, ignore_errors=True)  # of an earlier start
+        stream.save(Path(spec.examples))
     write_data_facts(Path(spec.out), dataset)
 
 
 def _load(file: Path, keys: Path | None) -> ClusterConfig:
     config = load_config(file)
-    return config if keys is None else dataclasses.replace(config, security=SecuritySettings(str(keys.absolute())))
+    return config if keys is None else dataclasses.replace(config, security=SecuritySettings(keys=str(keys.absolute())))
 
 
 def _load_star(file: Path, keys: Path | None) -> ClusterConfig:
@@ -261,9 +266,14 @@ _PREPARED = {"config.yaml", "data.json", "environment.json", "examples", "lock",
 
 def _claim(spec: NodeSpec) -> None:
     """Make the node's own folder, or go on in one whose node has not come to its end; what another run has left there,
-    or a node that runs there, is never touched."""
+    or a node that runs there, is never touched. Where the node itself has come to its end the command ends with 0:
+    whatever starts commands again may start all of them."""
     folder = Path(spec.out)
     out = folder.parent.parent
+    if _has_ended_before(spec):
+        text = f"{spec.name} has finished before, with results in {folder}; another run needs another --out"
+        tell(text, "finished_before", level="info")
+        raise click.exceptions.Exit(0)
     if _has_finished(out):
         raise UsageError(f"{out} has the result of a run, which is not overwritten; choose another --out, or remove it")
     try:
@@ -282,11 +292,22 @@ def _claim(spec: NodeSpec) -> None:
         raise UsageError(f"cannot make the folder {folder}: {error.strerror}") from None
 
 
+def _has_ended_before(spec: NodeSpec) -> bool:
+    """Whether this node of this very configuration has come to its end in its folder."""
+    folder = Path(spec.out)
+    try:
+        former = json.loads((folder / "spec.json").read_text())
+        result = json.loads((folder / "result.json").read_text())
+        return bool(former["config_digest"] == spec.config_digest and result["finished"] is True)
+    except (OSError, ValueError, TypeError, KeyError):
+        return False
+
+
 def _has_finished(out: Path) -> bool:
     """Whether there is the result of a run that came to its end; what `merge` made of one that was stopped is none."""
     try:
         return bool(json.loads((out / "summary.json").read_text())["status"] == "finished")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return (out / "model.npz").exists()
     except (OSError, ValueError, TypeError, KeyError):
         return True
@@ -309,6 +330,7 @@ def _become(spec: NodeSpec, config: ClusterConfig) -> None:
     """Turn this process into the node: all that was needed to read FILE and data is let go of."""
     folder = Path(spec.out)
     if spec.role == "reducer":
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # as above
         _claim(spec)
     with naming(folder / "config.yaml"):
         (folder / "config.yaml").write_text(to_yaml(config))

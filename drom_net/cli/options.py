@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from drom_net.cluster.plan import node_names
 from drom_net.config import ClusterConfig, is_loopback
@@ -16,6 +18,43 @@ from drom_net.runtime.reports import LOG_FORMATS
 
 config_file = click.argument("file", type=click.Path(path_type=Path), envvar="DROM_NET_CONFIG")
 config_file_or_none = click.argument("file", type=click.Path(path_type=Path), envvar="DROM_NET_CONFIG", required=False)
+_CONFIG = "drom_net.config"
+
+
+def _note_config(context: click.Context, _: click.Parameter, value: Path | None) -> None:
+    context.meta[_CONFIG] = value
+
+
+def _choose_file(context: click.Context, parameter: click.Parameter, value: Path | None) -> Path:
+    named: Path | None = context.meta.get(_CONFIG)
+    if named is None and value is None:
+        raise click.MissingParameter(ctx=context, param=parameter)
+    if named is not None and context.get_parameter_source("file") is ParameterSource.COMMANDLINE:
+        raise click.BadParameter(f"expected FILE once, got {value} and --config {named}")
+    return named or value  # type: ignore[return-value]
+
+
+def config_file_of_node(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The same as `config_file`, or by an option."""
+    argument = click.argument(
+        "file",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        envvar="DROM_NET_CONFIG",
+        required=False,
+        callback=_choose_file,
+    )
+    option = click.option(
+        "--config",
+        type=click.Path(path_type=Path),
+        is_eager=True,
+        expose_value=False,
+        callback=_note_config,
+        help="FILE, by an option.",
+    )
+    return argument(option(command))
+
+
 overrides = click.option(
     "--set",
     "overrides",
@@ -78,6 +117,19 @@ def require_loopback(listens: str | None, config: ClusterConfig, *, insecure: bo
         "with security.keys and `drom-net keys create` it is; --insecure does without, "
         "in a network where you trust everybody"
     )
+
+
+def require_local_source(endpoint: str | None, *, insecure: bool) -> None:
+    """Refuse to take examples from other machines, unless it was asked for: there are no keys on that socket.
+
+    Raises:
+        UsageError: The endpoint is not of this machine alone.
+    """
+    if endpoint is not None and not insecure and not is_loopback(endpoint):
+        raise UsageError(
+            f"source.bind: whoever reaches {endpoint} could teach this site and ask its model, for there are no keys "
+            "on it; --insecure allows it"
+        )
 
 
 def require_keys(config: ClusterConfig, names: Sequence[str]) -> None:

@@ -110,11 +110,11 @@ class QuietProgress:
         self._last = now
         return True
 
-    def _pace(self, t: int) -> tuple[float, float]:
-        """(rounds per second, seconds left)."""
+    def _pace(self, t: int) -> tuple[float, float | None]:
+        """(rounds per second, seconds left; None where nobody knows)."""
         seconds = max(time.monotonic() - self._started, 1e-9)
         rate = t / seconds
-        return rate, (self._rounds - t) / rate if rate else 0.0
+        return rate, (self._rounds - t) / rate if rate and self._rounds else None
 
 
 class JsonProgress(QuietProgress):
@@ -125,8 +125,14 @@ class JsonProgress(QuietProgress):
             return
         sums = total(totals())
         rate, left_s = self._pace(t)
-        line = {"round": t, "rounds": self._rounds, "error_rate": sums.error_rate, "f1": sums.f1, "sigma_1": sigma}
-        tell(json.dumps(line | {"rounds_per_s": round(rate, 3), "left_s": round(left_s, 3) if rate else None}))
+        line = {
+            "round": t,
+            "rounds": self._rounds or None,
+            "error_rate": sums.error_rate,
+            "f1": sums.f1,
+            "sigma_1": sigma,
+        }
+        tell(json.dumps(line | {"rounds_per_s": round(rate, 3), "left_s": left_s and round(left_s, 3)}))
 
     def say(self, text: str) -> None:
         tell(json.dumps({"message": text}))
@@ -139,7 +145,12 @@ class LogProgress(QuietProgress):
         if self._due(_LOG_EVERY_S):
             counts = totals()
             rate, left_s = self._pace(t)
-            told = {"round": t, "rounds": self._rounds, "error_rate": total(counts).error_rate, "sigma_1": sigma}
+            told = {
+                "round": t,
+                "rounds": self._rounds or None,
+                "error_rate": total(counts).error_rate,
+                "sigma_1": sigma,
+            }
             text = progress_line(t, self._rounds, counts, sigma, rate, left_s)
             tell(text, "progress", level="info", **told, rounds_per_s=rate, left_s=left_s)
 
@@ -186,14 +197,21 @@ class LiveProgress(QuietProgress):
 
 
 def progress_line(
-    t: int, rounds: int, totals: Sequence[Totals], sigma: float | None, rate: float, left_s: float
+    t: int, rounds: int, totals: Sequence[Totals], sigma: float | None, rate: float, left_s: float | None
 ) -> str:
-    """One line on the state of a run."""
+    """One line on the state of a run; of one without an end `rounds` is 0."""
     sums = total(totals)
-    parts = [f"round {t}/{rounds}", f"error rate {percent(sums.error_rate)}", f"F1 {fraction(sums.f1)}"]
+    parts = [
+        f"round {t}/{rounds}" if rounds else f"round {t}",
+        f"error rate {percent(sums.error_rate)}",
+        f"F1 {fraction(sums.f1)}",
+    ]
     if sigma is not None:
         parts.append(f"sigma_1 {sigma:.3g}")
-    return "  ".join([*parts, f"{rate:.0f} rounds/s", f"{left_s:.0f} s left" if rate else "- s left"])
+    parts.append(f"{rate:.0f} rounds/s")
+    if rounds:
+        parts.append("- s left" if left_s is None else f"{left_s:.0f} s left")
+    return "  ".join(parts)
 
 
 def choose_progress(*, as_json: bool, quiet: bool) -> Progress:

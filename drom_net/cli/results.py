@@ -26,7 +26,15 @@ from drom_net.data.rows import read_rows
 from drom_net.data.stream import SparseRows
 from drom_net.errors import DromNetError, UsageError
 from drom_net.plots import Timeline, check_plot_file, draw_timelines
-from drom_net.rundir import load_disturbances, load_model, load_summary, read_timeline, recompute_digest, wrong_figures
+from drom_net.rundir import (
+    load_disturbances,
+    load_model,
+    load_summary,
+    read_timeline,
+    recompute_digest,
+    require_records,
+    wrong_figures,
+)
 from drom_net.timeline import Lane
 
 
@@ -128,6 +136,7 @@ def verify(run_dir: Path, as_json: bool) -> int:
       drom-net verify runs/quickstart
     """
     summary = load_summary(run_dir)
+    require_records(run_dir, summary)
     found = recompute_digest(run_dir, [task["name"] for task in summary["tasks"]])
     wrong = wrong_figures(run_dir, summary)
     if wrong and found == summary["digest"]:
@@ -161,6 +170,7 @@ def replay(run_dir: Path, as_json: bool) -> int:
     config_file = run_dir / "config.yaml"
     if not config_file.exists():
         raise UsageError(f"{config_file} is missing: {run_dir} is not the directory of a run")
+    require_records(run_dir, load_summary(run_dir))
     prepared = load_and_prepare(config_file, ())
     progress = choose_progress(as_json=as_json, quiet=False)
     progress.start(prepared.roster.tasks, prepared.rounds)

@@ -26,8 +26,8 @@ from drom_net.cli.output import (
     tell,
 )
 from drom_net.cluster.machine import lacks, raise_file_descriptors, require_room, this_machine
-from drom_net.cluster.plan import ALMOST, Cost, check_sharing, cost, hiding_table
-from drom_net.cluster.prepare import Prepared, prepare
+from drom_net.cluster.plan import ALMOST, Cost, check_sharing, cost, hiding_table, source_endpoint, source_of
+from drom_net.cluster.prepare import Prepared, prepare, require_stored
 from drom_net.cluster.run import require_resumable
 from drom_net.cluster.run import run as run_prepared
 from drom_net.config import ClusterConfig, config_digest, load_config, peer_endpoints
@@ -109,10 +109,13 @@ def run(
         raise UsageError(f"--metrics: expected the driver processes, got {driver}, which runs no node that serves any")
     prepared = load_and_prepare(file, overrides)
     warn_of_paper_parameters(prepared.config)
-    if driver == "processes":
+    if driver != "processes":
+        require_stored(prepared.config, f"--driver {driver}")
+    else:
         warn_of_sharing(prepared.config)
         for listens in (prepared.config.reducer.listens_at, *(prepared.config.peers.listens_at or ())):
             options.require_loopback(listens, prepared.config, insecure=insecure)
+        check_sources(prepared, insecure=insecure)
         options.require_keys(prepared.config, prepared.roster.tasks)
         require_room(_cost(prepared), this_machine(), len(prepared.roster.tasks))
         raise_file_descriptors()
@@ -165,6 +168,7 @@ def check(file: Path, latency: float | None, round_s: float | None, overrides: t
     config, roster = prepared.config, prepared.roster
     costs = _cost(prepared)
     counts = [stream.num_examples for stream in prepared.streams]
+    sources = [source_of(config, roster.tasks, task) for task in range(len(counts))] if config.source else []
     addresses = _addresses(prepared)
     hiding = None if latency is None else _hiding(prepared, latency, round_s)
     if as_json:
@@ -180,6 +184,7 @@ def check(file: Path, latency: float | None, round_s: float | None, overrides: t
                 "reducer": {"listens": config.reducer.listens_at, "endpoint": config.reducer.endpoint},
                 "tasks": [
                     {"task": task, "name": name, "examples": count, "address": addresses[task]}
+                    | ({"source": sources[task]} if sources else {})
                     for task, (name, count) in enumerate(zip(roster.tasks, counts, strict=True))
                 ],
                 **dataclasses.asdict(costs),
@@ -190,10 +195,15 @@ def check(file: Path, latency: float | None, round_s: float | None, overrides: t
     star = prepared.graph is None
     rows = [("reducer", "reducer", f"listens at {config.reducer.listens_at or _PRIVATE}", "")] if star else []
     rows += [
-        (f"{'worker' if star else 'peer'} {task}", name, addresses[task], _in_passes(count, config.data.passes))
+        (
+            f"{'worker' if star else 'peer'} {task}",
+            name,
+            addresses[task],
+            sources[task] if sources else _in_passes(count, config.data.passes),
+        )
         for task, (name, count) in enumerate(zip(roster.tasks, counts, strict=True))
     ]
-    print_table(["process", "name", "address", "examples"], rows, left=3)
+    print_table(["process", "name", "address", "examples"], rows, left=4 if sources else 3)
     tasks = count_of(len(roster.tasks), "task")
     if star:
         each = f"a worker sends at most {size(costs.push_bytes)} and gets {size(costs.pull_bytes)} in a sync round"
@@ -201,10 +211,13 @@ def check(file: Path, latency: float | None, round_s: float | None, overrides: t
     else:
         each = f"a peer sends {size(costs.push_bytes)} to each neighbor in a sync round"
         descriptors = f"a peer at most about {costs.worker_file_descriptors}"
+    rounds, in_all = "without an end", ""
+    if prepared.rounds:
+        rounds = f"{count_of(prepared.rounds, 'round')}, {costs.sync_rounds} of them sync rounds"
+        in_all = f", at most {size(costs.bytes_in_all)} in all"
     click.echo(
-        f"\n{config.algorithm.name} on {type(config.data).dataset}: {tasks}, d = {roster.dim}, "
-        f"{count_of(prepared.rounds, 'round')}, {costs.sync_rounds} of them sync rounds\n"
-        f"{each}; all together {size(costs.bytes_per_sync_round)}, at most {size(costs.bytes_in_all)} in all\n"
+        f"\n{config.algorithm.name} on {type(config.data).dataset}: {tasks}, d = {roster.dim}, {rounds}\n"
+        f"{each}; all together {size(costs.bytes_per_sync_round)}{in_all}\n"
         f"file descriptors: {descriptors}, `drom-net run` {costs.launcher_file_descriptors}\n"
         f"on one machine: {count_of(costs.processes, 'process', 'processes')}, "
         f"{count_of(costs.connections, 'connection')}, at least {size(costs.memory_bytes)} of memory, "
@@ -294,3 +307,24 @@ def warn_of_sharing(config: ClusterConfig) -> None:
 
 def _cost(prepared: Prepared) -> Cost:
     return cost(prepared.config, prepared.roster, prepared.graph, last_rounds=prepared.last_rounds)
+
+
+def check_sources(prepared: Prepared, *, insecure: bool) -> None:
+    """Refuse sources that the processes of one machine cannot have.
+
+    Raises:
+        UsageError: They would listen at one address, or beyond this machine, or share the standard input.
+    """
+    config, names = prepared.config, prepared.roster.tasks
+    if config.source is None:
+        return
+    if config.source.stdin:
+        raise UsageError("source.stdin is for nodes that are started by hand: `run` has one standard input for all")
+    endpoints = [endpoint for task in range(len(names)) if (endpoint := source_endpoint(config, names, task))]
+    for endpoint in endpoints:
+        options.require_local_source(endpoint, insecure=insecure)
+    if len(set(endpoints)) < len(endpoints):
+        raise UsageError(
+            f"source.bind gives several tasks the same address ({endpoints[0]}): here all run on one machine, so it "
+            "must have {task} in it, or be a list"
+        )

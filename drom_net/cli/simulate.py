@@ -15,7 +15,7 @@ from drom_net.cli import durations, options
 from drom_net.cli.output import LiveProgress, choose_progress, count_of, print_json, print_table, size
 from drom_net.cli.run import hiding_lines, load_and_prepare
 from drom_net.cluster.plan import hiding_table, lanes
-from drom_net.cluster.prepare import Prepared, with_parameters
+from drom_net.cluster.prepare import Prepared, require_stored, with_parameters
 from drom_net.cluster.progress import Progress
 from drom_net.cluster.run import begin_run_directory, end_run_directory
 from drom_net.cluster.simulate import Conditions, forecast, node_names
@@ -116,6 +116,7 @@ def simulate(
     if draw is not None:
         check_plot_file(draw)
     prepared = load_and_prepare(file, overrides)
+    require_stored(prepared.config, "a simulation")
     names, nodes = prepared.roster.tasks, node_names(prepared)
     conditions = Conditions(
         network=NetworkSettings(

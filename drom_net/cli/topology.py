@@ -12,6 +12,7 @@ from drom_net.cli.output import count_of, print_json, size
 from drom_net.cluster.plan import peer_graph
 from drom_net.config import load_config
 from drom_net.data.datasets import load_dataset
+from drom_net.data.live import FOREVER
 from drom_net.errors import UsageError
 from drom_net.plots import check_plot_file, draw_graph
 from drom_net.topology import topology_facts
@@ -39,12 +40,13 @@ def topology(file: Path, draw: Path | None, overrides: tuple[str, ...], as_json:
     graph = peer_graph(config, names)
     assert graph is not None
     schedule = graph.schedule
+    lengths = [FOREVER if config.source else config.data.passes * len(task.labels) for task in dataset.tasks]
     facts = topology_facts(
         schedule,
         names=names,
         dim=dataset.dim,
         tau=getattr(config.algorithm.parameters, "tau", 1),
-        stream_lengths=[config.data.passes * len(task.labels) for task in dataset.tasks],
+        stream_lengths=lengths,
     )
     if draw is not None:
         draw_graph(schedule.union, names, draw, title=picture_title(config.name, facts))

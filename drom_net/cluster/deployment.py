@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from drom_net.cluster.plan import PeerGraph, node_names, peer_graph
 from drom_net.config import ClusterConfig
-from drom_net.data.datasets import task_names
-from drom_net.data.settings import FileData
+from drom_net.data.datasets import known_dim, task_names
+from drom_net.data.faults import Faults
+from drom_net.data.files import check_settings
+from drom_net.data.public.catalog import PUBLIC_SETS
+from drom_net.data.settings import DigitsSites, FileData
 from drom_net.errors import ConfigError, Problem
+
+PORT = 5571
+"""Where whoever listens does so, on a host of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +34,21 @@ class Deployment:
         """The reducer, where there is one, and the tasks."""
         return node_names(self.config, self.tasks)
 
+    @property
+    def role(self) -> str:
+        """What each task's process is: a worker or a peer."""
+        return "worker" if self.graph is None else "peer"
+
+    @property
+    def extras(self) -> tuple[str, ...]:
+        """The extras of drom-net without which a task's data cannot be read."""
+        data = self.config.data
+        if isinstance(data, FileData):
+            needed = {"svmlight": "data", "parquet": "parquet"}.get(check_settings(data, Faults()), "")
+        else:
+            needed = "data" if isinstance(data, DigitsSites) or data.dataset in PUBLIC_SETS else ""
+        return (needed,) if needed else ()
+
 
 Render = Callable[[Deployment], Mapping[str, str]]
 """The files of an export by their relative names; what begins with #! is to be executable."""
@@ -39,6 +61,8 @@ def plan_deployment(config: ClusterConfig) -> Deployment:
         InputError, UsageError: A node on its own would not know enough, or there is no such graph.
     """
     tasks = roster_names(config)
+    if config.topology is None and known_dim(config.data, config.base) is None:
+        raise missing(config, "data.dim", "the number of features (or data.features): a reducer reads no data")
     return Deployment(config, tasks, peer_graph(config, tasks))
 
 
@@ -58,3 +82,24 @@ def roster_names(config: ClusterConfig) -> tuple[str, ...]:
 def missing(config: ClusterConfig, key: str, expected: str) -> ConfigError:
     """That the file lacks a key which a node on its own needs."""
     return ConfigError([Problem(f"{config.path}: {key}", expected, "nothing")])
+
+
+def host_names(names: Sequence[str], *, taken: Collection[str] = ()) -> tuple[str, ...]:
+    """A host name for each, all different: lower-case letters, digits and '-', a letter first, 63 characters at most.
+
+    Args:
+        names: Of tasks, which may have upper case, '.' and '_'.
+        taken: What no host may be called.
+    """
+    found: list[str] = []
+    used = set(taken)
+    for name in names:
+        plain = re.sub("[^a-z0-9]+", "-", name.lower()).strip("-")[:50].rstrip("-")
+        plain = plain if plain[0].isalpha() else f"t-{plain}"
+        host, number = plain, 1
+        while host in used:
+            number += 1
+            host = f"{plain}-{number}"
+        used.add(host)
+        found.append(host)
+    return tuple(found)

@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,9 @@ from drom_net.algorithms import ALGORITHMS, Algorithm
 from drom_net.algorithms.base import Contribution, ContributionKind, Reply, ReplyKind
 from drom_net.algorithms.drom_d import EXCHANGES, DromDParameters
 from drom_net.config import ClusterConfig, config_digest, graph_schedule
+from drom_net.data.files import understanding_of
+from drom_net.data.incoming import LINE_FORMATS
+from drom_net.data.settings import LiveData
 from drom_net.errors import ConfigError, Problem
 from drom_net.neighborhood import Neighborhood, neighborhoods
 from drom_net.protocol.codec import encode
@@ -157,8 +161,7 @@ def node_specs(
             task=task,
             endpoint=endpoint,
             out=folder_of[name],
-            examples=f"{folder_of[name]}/examples",
-            remove=(f"{folder_of[name]}/examples",),
+            **_examples(config, roster.tasks, task, folder_of[name]),
             **common,
         )
         for task, name in enumerate(roster.tasks)
@@ -188,8 +191,7 @@ def peer_specs(
             task=task,
             endpoint=binds[task],
             out=folder_of[name],
-            examples=f"{folder_of[name]}/examples",
-            remove=(f"{folder_of[name]}/examples",),
+            **_examples(config, roster.tasks, task, folder_of[name]),
             neighbor_endpoints={str(other): endpoints[other] for other in hood.neighbors},
             taus={str(other): sync.tau for other, sync in hood.syncs.items()},
             cycle=hood.cycle,
@@ -218,11 +220,41 @@ def _common(
         "policy": dataclasses.asdict(config.policy),
         "checkpoints": dataclasses.asdict(config.checkpoint),
         "spread_over": roster.spread_over(config),
-        "pace_s": config.data.pace_s,
+        "live": config.source is not None,
+        "pace_s": config.data.pace_s if config.source is None else config.source.round_every_s,
         "keys": config.security.keys or "",
+        "keep_records": config.keep_records,
         "parent": parent,
         "about": about,
     }
+
+
+def _examples(config: ClusterConfig, names: Sequence[str], task: int, folder: str) -> dict[str, Any]:
+    """Where a task's examples are, or come from."""
+    if config.source is None:
+        return {"examples": f"{folder}/examples", "remove": (f"{folder}/examples",)}
+    assert isinstance(config.data, LiveData)
+    settings, source = dataclasses.asdict(config.source), config.source
+    file = source.file and source.file.replace("{task}", names[task])
+    format = source.format or LINE_FORMATS.get(PurePath(file or "").suffix, "jsonl")
+    own = {"bind": source_endpoint(config, names, task), "file": file, "format": format}
+    return {"source": settings | own | {"rows": understanding_of(config.data).to_json()}}
+
+
+def source_endpoint(config: ClusterConfig, names: Sequence[str], task: int) -> str | None:
+    """Where applications find a task; None where its examples come otherwise."""
+    bind = None if config.source is None else config.source.bind
+    if isinstance(bind, tuple):
+        return bind[task]
+    return bind and bind.replace("{task}", names[task])
+
+
+def source_of(config: ClusterConfig, names: Sequence[str], task: int) -> str:
+    """The same for people: where a live task's examples come from."""
+    assert config.source is not None
+    if endpoint := source_endpoint(config, names, task):
+        return endpoint
+    return config.source.file.replace("{task}", names[task]) if config.source.file else "standard input"
 
 
 def about_run(config: ClusterConfig) -> dict[str, str]:

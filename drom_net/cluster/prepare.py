@@ -10,6 +10,7 @@ from drom_net.config import ClusterConfig
 from drom_net.data.dataset import Dataset
 from drom_net.data.prepare import make_stream
 from drom_net.data.stream import TaskStream
+from drom_net.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +26,10 @@ class Prepared:
 
     @property
     def last_rounds(self) -> list[int]:
-        """The last round of each task."""
+        """The last round of each task; 0 for live data without an end."""
         limit = self.config.rounds
+        if self.config.source is not None:
+            return [limit or 0] * len(self.streams)
         return [stream.last_round() if limit is None else min(stream.last_round(), limit) for stream in self.streams]
 
     @property
@@ -44,6 +47,22 @@ def prepare(config: ClusterConfig, dataset: Dataset) -> Prepared:
         for index, task in enumerate(dataset.tasks)
     )
     return Prepared(config, dataset, streams, roster, peer_graph(config, roster.tasks))
+
+
+def require_stored(config: ClusterConfig, what: str) -> None:
+    """Refuse live data where the examples must be there before.
+
+    Args:
+        what: What needs them.
+
+    Raises:
+        UsageError: There are none.
+    """
+    if config.source is not None:
+        raise UsageError(
+            f"{config.path}: live data has no examples before its processes run (`drom-net run`, driver processes), "
+            f"and {what} needs them"
+        )
 
 
 def with_parameters(prepared: Prepared, **changes: object) -> Prepared:

@@ -12,7 +12,7 @@ class Progress(Protocol):
     """Where a run shows how it goes."""
 
     def start(self, names: Sequence[str], rounds: int) -> None:
-        """The run begins; it will take so many rounds."""
+        """The run begins; it will take so many rounds, or, if 0, until it is ended."""
 
     def update(self, t: int, totals: Callable[[], Sequence[Totals]], sigma: float | None) -> None:
         """Round t is done. Called often; it is for the progress to be rare, and only then to ask for the counts."""

@@ -17,10 +17,14 @@ from drom_net.cluster.plan import algorithm_of
 from drom_net.cluster.prepare import Prepared
 from drom_net.cluster.progress import Progress
 from drom_net.cluster.run import run_loop
+from drom_net.data.live import LiveStream
+from drom_net.errors import UsageError
 from drom_net.learning import TaskLearner
 from drom_net.records import TASK_DTYPE, absences_of, central_dtype
 from drom_net.reference import Journal, ReferenceResult
-from drom_net.rundir import Rows, load_model, read_records
+from drom_net.rundir import Rows, load_model, node_folder, read_records
+from drom_net.runtime.spool import FOLDER as SPOOL
+from drom_net.runtime.spool import Spool
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +55,14 @@ def replay(prepared: Prepared, run_dir: Path, progress: Progress) -> Replayed:
         members = [hood.everybody for hood in prepared.graph.neighborhoods]
     journal = _journal(prepared, task_rows, central_rows, members)
 
+    last = max(journal.rounds)
+
     def after_round(t: int, learners: Sequence[TaskLearner], sigma: float | None) -> bool:
         progress.update(t, lambda: [learner.totals for learner in learners], sigma)
-        return True
+        return t < last
 
-    result = run_loop(prepared, after_round, journal)
+    live = None if prepared.config.source is None else [_live_stream(prepared, run_dir, name) for name in names]
+    result = run_loop(prepared, after_round, journal, live)
     centrals = [result.central_records] if isinstance(result, ReferenceResult) else result.central_records
     difference = _first_difference(
         [
@@ -79,6 +86,26 @@ def replay(prepared: Prepared, run_dir: Path, progress: Progress) -> Replayed:
                     difference = f"round {journal.rounds[task]}, task {name}: the model's {key.upper()} is another one"
     absences = sum(len(absent) > 0 for centre in journal.absent for absent in centre.values())
     return Replayed(max(journal.rounds), absences, difference)
+
+
+def _live_stream(prepared: Prepared, run_dir: Path, name: str) -> LiveStream:
+    """What a task has accepted in a live run, with the rounds in which it had no example.
+
+    Raises:
+        UsageError: It was not kept.
+        CheckpointError: It is damaged.
+    """
+    assert prepared.config.source is not None
+    if prepared.config.source.keep != "all":
+        raise UsageError(f"{run_dir} is of a live run that did not keep its examples (source.keep: all)")
+    folder = node_folder(run_dir, name) / SPOOL
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is missing: it has the examples that {name} has accepted")
+    loaded = Spool(folder).load()
+    stream = LiveStream(prepared.roster.dim, loaded.decided)
+    for features, label in loaded.examples:
+        stream.add(features, label)
+    return stream
 
 
 def _journal(

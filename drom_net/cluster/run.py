@@ -28,6 +28,8 @@ from drom_net.cluster.prepare import Prepared
 from drom_net.cluster.progress import Progress
 from drom_net.cluster.simulate import Conditions, build_simulator, look_at, outcomes
 from drom_net.config import ClusterConfig, peer_endpoints, to_yaml
+from drom_net.data.live import LiveStream
+from drom_net.data.stream import TaskStream
 from drom_net.errors import NodeFailedError, StoppedError, UsageError
 from drom_net.learning import TaskLearner
 from drom_net.metrics import Totals
@@ -62,6 +64,7 @@ from drom_net.runtime.metrics_page import MetricsPage
 from drom_net.runtime.process import write_result_of_lost
 from drom_net.runtime.reports import Counts, JsonLog
 from drom_net.runtime.spec import NodeSpec
+from drom_net.runtime.spool import FOLDER as SPOOL
 from drom_net.simulation.simulator import Simulator
 from drom_net.summary import write_json, write_text
 from drom_net.topology import resolve
@@ -125,8 +128,19 @@ def run(
     summary = end_run_directory(prepared, out, tasks, centrals, driver=driver, file_format=file_format, also=also)
     del tasks, centrals  # their records are mapped, and not every file system lets go of mapped files
     if summary["status"] == "finished" or driver != "processes":  # else it may be resumed
-        shutil.rmtree(out / NODES, ignore_errors=True)
+        _remove_nodes(prepared, out)
     return summary, 0 if summary["status"] == "finished" else interruption.exit_code
+
+
+def _remove_nodes(prepared: Prepared, out: Path) -> None:
+    """The nodes' own folders, but for the examples of a live run that are to be kept."""
+    source = prepared.config.source
+    if source is None or source.keep != "all":
+        shutil.rmtree(out / NODES, ignore_errors=True)
+        return
+    for path in out.glob(f"{NODES}/*/*"):
+        if path.name != SPOOL:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def begin_run_directory(prepared: Prepared, out: Path, conditions: Conditions | None = None) -> None:
@@ -227,10 +241,18 @@ def _run_as_loop(
 
 
 def run_loop(
-    prepared: Prepared, after_round: AfterRound | None = None, journal: Journal = AS_CONFIGURED
+    prepared: Prepared,
+    after_round: AfterRound | None = None,
+    journal: Journal = AS_CONFIGURED,
+    streams: Sequence[TaskStream | LiveStream] | None = None,
 ) -> ReferenceResult | PeersResult:
-    """The plain loop of a configuration; with a graph that of peers; with a journal that of a run made again."""
-    config, streams = prepared.config, prepared.streams
+    """The plain loop of a configuration; with a graph that of peers; with a journal that of a run made again.
+
+    Args:
+        streams: Those of a live run, which the configuration does not have.
+    """
+    config = prepared.config
+    streams = streams or prepared.streams
     common: dict[str, Any] = {
         "seed": config.seed,
         "rounds": config.rounds,
@@ -302,7 +324,7 @@ def _run_as_processes(
     logs.mkdir(exist_ok=resume)
     with ExitStack() as cleanup:
         cleanup.enter_context(_the_only_launcher(out))
-        copies = tuple(f"{node_folder(out, name)}/examples" for name in names)
+        copies = tuple(f"{node_folder(out, name)}/examples" for name in names if prepared.config.source is None)
         common: dict[str, Any] = {
             "run_id": (require_resumable(out) if resume else "") or secrets.token_hex(8),
             "parent": os.getpid(),
@@ -346,8 +368,9 @@ def _run_as_processes(
 
         def prepare_node(spec: NodeSpec) -> None:
             # Only now: were the launcher killed in between, no node would be there yet to remove the copy.
-            if spec.examples:
+            if spec.role != "reducer":
                 write_data_facts(Path(spec.out), prepared.dataset)
+            if spec.examples:
                 shutil.rmtree(spec.examples, ignore_errors=True)  # of the run that is resumed
                 prepared.streams[spec.task].save(Path(spec.examples))
                 cleanup.callback(shutil.rmtree, spec.examples, ignore_errors=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from drom_net.data import digits_sites, files, public, synthetic
 from drom_net.data.dataset import Dataset, TaskData, describe, pick_task
 from drom_net.data.public.catalog import PUBLIC_SETS
-from drom_net.data.settings import DigitsSites, FileData, StreamSettings, Synthetic
+from drom_net.data.settings import DigitsSites, FileData, LiveData, RowSettings, StreamSettings, Synthetic
 
 __all__ = [
     "DATASETS",
@@ -27,6 +27,11 @@ def _load_files(settings: StreamSettings, base: Path, only: str | int | None) ->
     return files.load_files(settings, base=base, only=only)
 
 
+def _load_live(settings: StreamSettings, base: Path, only: str | int | None) -> Dataset:
+    assert isinstance(settings, LiveData)
+    return files.describe_live(settings, only=only)
+
+
 def _load_digits_sites(settings: StreamSettings, base: Path, only: str | int | None) -> Dataset:
     return digits_sites.load_digits_sites(only=only)
 
@@ -42,6 +47,7 @@ def _load_public(settings: StreamSettings, base: Path, only: str | int | None) -
 
 DATASETS: dict[str, Callable[[StreamSettings, Path, str | int | None], Dataset]] = {
     FileData.dataset: _load_files,
+    LiveData.dataset: _load_live,
     DigitsSites.dataset: _load_digits_sites,
     Synthetic.dataset: _load_synthetic,
     **dict.fromkeys(PUBLIC_SETS, _load_public),
@@ -72,6 +78,8 @@ def task_names(settings: StreamSettings, base: Path) -> tuple[str, ...]:
     """
     if isinstance(settings, FileData):
         return files.task_names(settings, base)
+    if isinstance(settings, LiveData):
+        return settings.tasks
     if isinstance(settings, Synthetic):
         return synthetic.task_names(settings)
     if settings.dataset in PUBLIC_SETS:
@@ -85,7 +93,7 @@ def known_dim(settings: StreamSettings, base: Path) -> int | None:
     Raises:
         DataError: The file of feature names is wrong.
     """
-    if isinstance(settings, FileData):
+    if isinstance(settings, RowSettings):
         return files.known_dim(settings, base)
     if settings.dataset in PUBLIC_SETS:
         return public.public_dim(settings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import glob
 import re
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ import numpy.typing as npt
 from drom_net.algorithms.features import Matrix
 from drom_net.data.dataset import Dataset, TaskData, pick_task
 from drom_net.data.faults import Faults, quoted
+from drom_net.data.incoming import Understanding
 from drom_net.data.preprocessing import HASHED_DIM, Preprocessing
 from drom_net.data.readers import (
     SUFFIXES,
@@ -27,7 +29,7 @@ from drom_net.data.readers import (
     reading,
     take,
 )
-from drom_net.data.settings import TASK_NAME, FileData
+from drom_net.data.settings import TASK_NAME, FileData, LiveData, RowSettings
 from drom_net.data.stream import SparseRows
 from drom_net.errors import did_you_mean
 
@@ -90,15 +92,7 @@ def load_files(settings: FileData, *, base: Path, only: str | int | None = None)
     faults.raise_if_any()
 
     some = next(iter(tables.values()))
-    preprocessing = Preprocessing(
-        raw_dim=HASHED_DIM if settings.hash is not None else some.dim,
-        zero_based=settings.zero_based,
-        hash=settings.hash,
-        center=settings.center,
-        scale=settings.scale,
-        normalize=settings.normalize,
-        bias=settings.bias,
-    )
+    preprocessing = preprocessing_of(settings, some.dim)
     if settings.scaling == "site":
         dense = {name: table.rows for name, table in tables.items() if not isinstance(table.rows, SparseRows)}
         preprocessing = preprocessing.with_sites(dense)
@@ -108,9 +102,7 @@ def load_files(settings: FileData, *, base: Path, only: str | int | None = None)
         _check_result(rows, table, faults, shown_of[name])
         tasks.append(TaskData(name, rows, labels[name]))
     faults.raise_if_any()
-    feature_names = some.names or features
-    if feature_names is not None and settings.bias:
-        feature_names = (*feature_names, "bias")
+    feature_names = with_bias(some.names or features, settings)
     looks_ahead = settings.scaling == "site"
     return Dataset(
         name=settings.dataset,
@@ -124,6 +116,71 @@ def load_files(settings: FileData, *, base: Path, only: str | int | None = None)
         source=settings.files,
         licence="the user's own",
     )
+
+
+def with_names(settings: LiveData, base: Path) -> LiveData:
+    """The settings with the names of the features in place of a file of them, so that nodes need no such file.
+
+    Raises:
+        DataError: The file is wrong, or the numbers of columns do not agree.
+    """
+    faults = Faults()
+    features = read_features(settings, base, faults)
+    faults.raise_if_any()
+    width = settings.hash or settings.dim or len(features or ())
+    for place, numbers in (("data.center", settings.center), ("data.scale", settings.scale)):
+        if numbers is not None and len(numbers) != width:
+            faults.add(place, f"{width} numbers, one a column", str(len(numbers)))
+    faults.raise_if_any()
+    return dataclasses.replace(settings, features=features)
+
+
+def understanding_of(settings: LiveData) -> Understanding:
+    """What live rows are; the settings as `with_names` gives them."""
+    features = settings.features
+    assert not isinstance(features, str)
+    preprocessing = preprocessing_of(settings, settings.dim or len(features or ()))
+    return Understanding(preprocessing, features, settings.label, settings.positive)
+
+
+def describe_live(settings: LiveData, *, only: str | int | None = None) -> Dataset:
+    """Live data as a data set that has no rows yet."""
+    rows = understanding_of(settings)
+    names = settings.tasks if only is None else (settings.tasks[pick_task(settings.tasks, only)],)
+    dim = rows.preprocessing.dim
+    return Dataset(
+        name=settings.dataset,
+        tasks=tuple(TaskData(name, np.zeros((0, dim)), np.zeros(0)) for name in names),
+        dim=dim,
+        features=with_bias(rows.features, settings),
+        positive=f"label {settings.positive or '1'}",
+        preprocessing=rows.preprocessing,
+        description="Examples that come while the cluster runs.",
+        source="each site's own (section source)",
+        licence="the user's own",
+    )
+
+
+def preprocessing_of(settings: RowSettings, raw_dim: int) -> Preprocessing:
+    """What is done to each row, but for what a site's own rows decide.
+
+    Args:
+        raw_dim: The columns of a row, unless they are folded.
+    """
+    return Preprocessing(
+        raw_dim=HASHED_DIM if settings.hash is not None else raw_dim,
+        zero_based=settings.zero_based,
+        hash=settings.hash,
+        center=settings.center,
+        scale=settings.scale,
+        normalize=settings.normalize,
+        bias=settings.bias,
+    )
+
+
+def with_bias(features: tuple[str, ...] | None, settings: RowSettings) -> tuple[str, ...] | None:
+    """The names of the columns that a learner sees, where they have names."""
+    return (*features, "bias") if features is not None and settings.bias else features
 
 
 def task_names(settings: FileData, base: Path) -> tuple[str, ...]:
@@ -145,7 +202,7 @@ def task_names(settings: FileData, base: Path) -> tuple[str, ...]:
     return names
 
 
-def known_dim(settings: FileData, base: Path) -> int | None:
+def known_dim(settings: RowSettings, base: Path) -> int | None:
     """The dim of the data set, bias included, where the settings (and the file of feature names) tell it.
 
     Raises:
@@ -215,7 +272,7 @@ def check_settings(settings: FileData, faults: Faults) -> str:
     return format
 
 
-def read_features(settings: FileData, base: Path, faults: Faults) -> tuple[str, ...] | None:
+def read_features(settings: RowSettings, base: Path, faults: Faults) -> tuple[str, ...] | None:
     """The names in data.features, or in the file it names: one a line, blank lines left out."""
     names = settings.features
     shown = "data.features"

@@ -648,19 +648,14 @@ def parse_labels(table: Table, shown: str, positive: str | None, faults: Faults)
     Without `positive` labels are -1 and +1, or 0 and 1, in any way of writing numbers. With it that label
     is +1 and every other one -1.
     """
-    signs = {"1": 1.0, "-1": -1.0, "0": -1.0}
     known: dict[str, float | None] = {}
     labels = np.zeros(len(table.labels))
     for row, text in enumerate(table.labels):
         if text not in known:
-            plain = plain_label(text)
-            if positive is None:
-                known[text] = signs.get(plain)
-            else:
-                known[text] = None if plain in ("", "nan") else -1.0 + 2.0 * (plain == plain_label(positive))
+            known[text] = sign_of(text, positive)
         sign = known[text]
         if sign is None:
-            expected = "-1 or +1 (or 0 and 1)" if positive is None else "a label"
+            expected = expected_label(positive)
             hint = "" if positive is not None or not text else "data.positive names the +1 of other labels"
             got = quoted(text) if text else "nothing (a missing label)"
             faults.add(table.place(row, None), expected, got, hint, kind=(shown, "label"))
@@ -670,6 +665,19 @@ def parse_labels(table: Table, shown: str, positive: str | None, faults: Faults)
     if positive is None and {"0", "-1"} <= plain_labels:
         faults.add(f"{shown}, labels", "-1 and +1, or 0 and 1", "both 0 and -1")
     return labels
+
+
+def sign_of(text: str, positive: str | None) -> float | None:
+    """-1.0 or +1.0; None for what is no label. `positive` as for `parse_labels`."""
+    plain = plain_label(text)
+    if positive is None:
+        return {"1": 1.0, "-1": -1.0, "0": -1.0}.get(plain)
+    return None if plain in ("", "nan") else -1.0 + 2.0 * (plain == plain_label(positive))
+
+
+def expected_label(positive: str | None) -> str:
+    """What a label may be, for a message."""
+    return "-1 or +1 (or 0 and 1)" if positive is None else "a label"
 
 
 def plain_label(text: str) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
-from drom_net.fields import Choice, Columns, Flag, Integer, Number, Text, TextList, option
+from drom_net.fields import Choice, Columns, Endpoint, EndpointsOf, Flag, Integer, Number, Text, TextList, option
 
 NAME = Text("a name of letters, digits, '.', '_' and '-'", pattern=r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -50,7 +50,56 @@ class StreamSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class FileData(StreamSettings):
+class RowSettings(StreamSettings):
+    """What the user's own rows have in them, and what is done to each."""
+
+    label: str = option(
+        Text("a column name"),
+        "label",
+        doc="The label's column (CSV, Parquet), key (JSON) or array (NPZ; there y by default).",
+    )
+    positive: str | None = option(
+        Text("a label"),
+        None,
+        doc="The label that counts as +1, where labels are neither -1/+1 nor 0/1; every other is -1.",
+    )
+    features: tuple[str, ...] | str | None = option(
+        Columns(),
+        None,
+        doc="The feature columns in order, as a list, or the name of a text file with one a line. "
+        "By default all others, in the file's order.",
+    )
+    dim: int | None = option(
+        Integer(1, 2**31 - 1),
+        None,
+        doc="The number of features; svmlight files, live data and nodes started by hand need it (or data.features).",
+    )
+    hash: int | None = option(
+        Integer(2, 2**31 - 1),
+        None,
+        doc="svmlight: fold feature numbers into this many columns (a power of two), by a fixed hash with signs.",
+    )
+    zero_based: bool = option(Flag(), False, doc="svmlight: whether feature numbers start at 0 rather than 1.")
+    center: tuple[float, ...] | None = option(
+        Columns(numbers=True),
+        None,
+        doc="A constant taken from each column first, one number a column; dense rows only.",
+    )
+    scale: tuple[float, ...] | None = option(
+        Columns(numbers=True), None, doc="A constant each column is divided by, one number a column."
+    )
+    normalize: bool = option(
+        Flag(), True, doc="Whether each row is scaled to unit l2 norm; the default step sizes count on it."
+    )
+    bias: float = option(
+        Number(at_least=0.0),
+        0.0,
+        doc="A constant feature of this value, put behind the others after scaling; 0 is none.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class FileData(RowSettings):
     """The user's own files."""
 
     dataset: ClassVar[str] = "files"
@@ -77,59 +126,33 @@ class FileData(StreamSettings):
         doc="The names of the tasks, in order. Left out, `run` finds them in the file names or the task column; "
         "nodes started by hand need them.",
     )
-    label: str = option(
-        Text("a column name"), "label", doc="The label's column (CSV, Parquet) or array (NPZ; there y by default)."
-    )
-    positive: str | None = option(
-        Text("a label"),
-        None,
-        doc="The label that counts as +1, where labels are neither -1/+1 nor 0/1; every other is -1.",
-    )
     task_column: str | None = option(
         Text("a column name"),
         None,
         doc="The column (array) that names the task of a row, where one file holds all tasks.",
     )
-    features: tuple[str, ...] | str | None = option(
-        Columns(),
-        None,
-        doc="The feature columns in order, as a list, or the name of a text file with one a line. "
-        "By default all others, in the file's order.",
-    )
     ignore: tuple[str, ...] = option(TextList(Text("a column name")), (), doc="Columns to leave out.")
-    dim: int | None = option(
-        Integer(1, 2**31 - 1),
-        None,
-        doc="The number of features; svmlight files and nodes started by hand need it (or data.features).",
-    )
-    hash: int | None = option(
-        Integer(2, 2**31 - 1),
-        None,
-        doc="svmlight: fold feature numbers into this many columns (a power of two), by a fixed hash with signs.",
-    )
-    zero_based: bool = option(Flag(), False, doc="svmlight: whether feature numbers start at 0 rather than 1.")
     scaling: str = option(
         Choice(("none", "site")),
         "none",
         doc="Columns: none, or site: each site standardises by the mean and deviation of its own rows "
         "(which looks ahead; dense rows only).",
     )
-    center: tuple[float, ...] | None = option(
-        Columns(numbers=True),
-        None,
-        doc="A constant taken from each column first, one number a column; dense rows only.",
-    )
-    scale: tuple[float, ...] | None = option(
-        Columns(numbers=True), None, doc="A constant each column is divided by, one number a column."
-    )
-    normalize: bool = option(
-        Flag(), True, doc="Whether each row is scaled to unit l2 norm; the default step sizes count on it."
-    )
-    bias: float = option(
-        Number(at_least=0.0),
-        0.0,
-        doc="A constant feature of this value, put behind the others after scaling; 0 is none.",
-    )
+
+
+@dataclass(frozen=True, slots=True)
+class LiveData(RowSettings):
+    """Examples that come while the cluster runs, at each site from its own `source`."""
+
+    dataset: ClassVar[str] = "live"
+
+    tasks: tuple[str, ...] = option(TextList(TASK_NAME), doc="The names of the tasks, in order.")
+    # They come once, in the order in which they come, as they are.
+    shuffle: bool = field(default=False, init=False)
+    flip: float = field(default=0.0, init=False)
+    alignment: str = field(default="lockstep", init=False)
+    passes: int = field(default=1, init=False)
+    pace_s: float = field(default=0.0, init=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +281,52 @@ class Wisdm(StreamSettings):
 DATA_SECTIONS: dict[str, type[StreamSettings]] = {
     section.dataset: section
     for section in (
-        *(FileData, DigitsSites, Synthetic),
+        *(FileData, LiveData, DigitsSites, Synthetic),
         *(SpamPu, Mhci, Jester, MovieLens, EachMovie, SpamEcml2006, SpamEnron, Amazon, Newsgroups, Landmine, Wisdm),
     )
 }
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSettings:
+    """Where a site's live examples come from: one of `bind`, `file` and `stdin`. Only beside `dataset: live`."""
+
+    bind: tuple[str, ...] | str | None = option(
+        EndpointsOf(Endpoint(listens=True)),
+        None,
+        doc="Where applications at the site send examples and ask for predictions: an endpoint, with {task} for its "
+        "name, or a list with one a task. There are no keys on it: beyond this machine only with --insecure.",
+    )
+    file: str | None = option(
+        Text("a file name, with {task} for the task's name"),
+        None,
+        doc="A file that is followed as it grows, relative to this file.",
+    )
+    stdin: bool = option(Flag(), False, doc="Standard input, of a node that is started by hand.")
+    format: str | None = option(
+        Choice(("jsonl", "svmlight", "csv")),
+        None,
+        doc="What the lines of a file are, where its name does not tell, and of standard input (by default jsonl).",
+    )
+    follow: bool = option(Flag(), True, doc="Whether a file may still grow; if not, the task is done at its end.")
+    round_every_s: float = option(
+        Number(at_least=0.0, at_most=1e6),
+        0.0,
+        doc="A task begins no round sooner than this after the one before, unless others have.",
+    )
+    backlog: int = option(
+        Integer(1, 10_000_000),
+        10_000,
+        doc="How many accepted examples may wait to be learned. With more, lines are not read, and applications are "
+        "told to wait.",
+    )
+    unlabelled: int = option(
+        Integer(0, 10_000_000),
+        10_000,
+        doc="How many predicted rows are remembered until their label comes; the oldest is forgotten.",
+    )
+    keep: str = option(
+        Choice(("checkpoint", "all")),
+        "checkpoint",
+        doc="How long accepted examples are kept: until the checkpoints need them no more, or all, for `replay`.",
+    )

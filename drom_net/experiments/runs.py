@@ -43,7 +43,7 @@ from drom_net.data.dataset import Dataset
 from drom_net.data.datasets import load_dataset
 from drom_net.data.public import check_public
 from drom_net.data.public.places import DATA_FOLDER_VARIABLE, cache_folder
-from drom_net.data.settings import DATA_SECTIONS, FileData, StreamSettings
+from drom_net.data.settings import DATA_SECTIONS, RowSettings, StreamSettings
 from drom_net.data.stream import SparseRows
 from drom_net.errors import DivergedError, DromNetError, NodeFailedError, StoppedError, UsageError, did_you_mean
 from drom_net.experiments.spaces import learner_of
@@ -95,7 +95,7 @@ class Subject:
 
 def named_data() -> tuple[str, ...]:
     """The data sets that need no topology file."""
-    return tuple(name for name, section in DATA_SECTIONS.items() if section is not FileData)
+    return tuple(name for name, section in DATA_SECTIONS.items() if not issubclass(section, RowSettings))
 
 
 def named_config(name: str) -> ClusterConfig:

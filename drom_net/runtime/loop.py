@@ -44,6 +44,7 @@ def drive(
     on_event: Callable[[Event], None],
     look: Callable[[], bool],
     keep: Callable[[float], None] = lambda now: None,
+    serve: Callable[[], bool] = lambda: False,
     gate: Callable[[str, Message], str] = let_all_pass,
 ) -> bool:
     """Run a node until it has finished.
@@ -54,6 +55,8 @@ def drive(
         look: Called several times a second, between two rounds; it saves records and tells how it goes. True
             ends the node.
         keep: Called with the time after every call on the node, before what it says is sent: sees to its snapshots.
+        serve: Called again and again: takes what has come from elsewhere (`runtime.sources`); whether there was
+            anything. What it waits for also ends a wait of the transport.
         gate: Why a sender may not say a message; empty when it may.
 
     Returns:
@@ -63,9 +66,17 @@ def drive(
     now = look_at = clock()
     due = -math.inf
     """A lower bound of the node's next timer."""
+    in_vain = False
+    """The transport has waited, and nothing came."""
     try:
         node.start(now)
         while True:
+            if serve():
+                due = -math.inf
+                now = clock()
+            elif in_vain:
+                look_at = now
+            in_vain = False
             if now >= look_at:  # also in a busy stretch, but not in each of its rounds
                 look_at = now + _LOOK_EVERY_S
                 # Before timers: who was suspended must not give up what has been connected again meanwhile.
@@ -89,7 +100,7 @@ def drive(
             received = transport.receive(due - now)
             now = clock()
             if received is None:
-                look_at = now
+                in_vain = True
                 continue
             sender, frames = received
             try:

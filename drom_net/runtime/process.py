@@ -11,10 +11,11 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
+from drom_net.data.live import LiveStream
 from drom_net.data.stream import TaskStream
 from drom_net.errors import ClusterError, DivergedError, DromNetError, RejectedError, UsageError, naming
 from drom_net.learning import TaskResult
@@ -32,9 +33,13 @@ from drom_net.runtime.loop import drive, flush, let_all_pass
 from drom_net.runtime.metrics_page import serve_counts
 from drom_net.runtime.reports import Reporter, reporter_of
 from drom_net.runtime.spec import NodeSpec
+from drom_net.runtime.spool import FOLDER as SPOOL
 from drom_net.runtime.teller import Teller
 from drom_net.runtime.zmq_transport import DealerTransport, RouterTransport
 from drom_net.summary import TaskFigures, summarize, write_json
+
+if TYPE_CHECKING:
+    from drom_net.runtime.sources import Intake
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """What ends a node in order; its exit code is then 128 and the signal's number."""
@@ -110,17 +115,20 @@ def _life(spec: NodeSpec, folder: CheckpointFolder, reporter: Reporter) -> Life:
 
 
 def _rows_of(
-    out: Path, node: Worker | Reducer | Peer, life: Life, files: contextlib.ExitStack
-) -> list[tuple[IO[bytes], Callable[[], bytes]]]:
-    """The node's files of rows, cut back to where it goes on, each with where its rows come from."""
+    spec: NodeSpec, node: Worker | Reducer | Peer, life: Life, files: contextlib.ExitStack
+) -> list[tuple[IO[bytes] | None, Callable[[], bytes]]]:
+    """The node's files of rows, cut back to where it goes on, each with where its rows come from; None for rows that
+    are not kept."""
     takes = {"records": node.take_records}
     if isinstance(node, Worker | Peer):
         takes["times"] = _wall(node)
     if isinstance(node, Peer):
         takes["central"] = node.take_central_records
-    saved: list[tuple[IO[bytes], Callable[[], bytes]]] = []
+    saved: list[tuple[IO[bytes] | None, Callable[[], bytes]]] = []
+    if not spec.keep_records:
+        return [(None, take) for take in takes.values()]
     for name, types in node.row_types.items():
-        path = out / f"{name}.bin"
+        path = Path(spec.out) / f"{name}.bin"
         if life.snapshot is not None:
             t = node.recorded[name]
             cut_back(path, types, t, expect_round=t if name != "times" and t else None)
@@ -136,11 +144,25 @@ def _close(file: IO[bytes]) -> None:
         file.close()
 
 
-class _Disk:
-    """Sees to a node's snapshots: they are written beside its work, and it is told when they are safe."""
+def _stream_of(spec: NodeSpec, life: Life, reporter: Reporter) -> tuple[TaskStream | LiveStream, Intake | None]:
+    """The task's examples, and where they come from if they come while it runs."""
+    if not spec.source:
+        return TaskStream.load(Path(spec.examples), spread_over=spec.spread_over), None
+    from drom_net.runtime.sources import Intake  # nobody else pays for it
 
-    def __init__(self, node: Worker | Reducer | Peer, folder: CheckpointFolder, teller: Teller) -> None:
+    intake = Intake(spec, life.snapshot, life.incarnation, reporter)
+    return intake.stream, intake
+
+
+class _Disk:
+    """Sees to a node's snapshots: they are written beside its work, and it is told when they are safe. What a live
+    stream has decided is on the disk before anything is said of it."""
+
+    def __init__(
+        self, node: Worker | Reducer | Peer, folder: CheckpointFolder, teller: Teller, intake: Intake | None
+    ) -> None:
         self._node = node
+        self._intake = intake
         self._teller = teller
         self._writer = Writer(folder)
         self._in_flight = False
@@ -151,6 +173,8 @@ class _Disk:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._intake is not None:
+            self._intake.close()
         try:
             self._writer.close()
         except OSError:
@@ -159,6 +183,8 @@ class _Disk:
 
     def keep(self, now: float) -> None:
         """Take a snapshot where it is time; wait for the disk where the node does."""
+        if self._intake is not None:
+            self._intake.keep_decided()
         while True:
             if self._in_flight and not self._writer.busy:
                 self._settle(now)
@@ -168,6 +194,8 @@ class _Disk:
                 self._round, self._num_bytes = snapshot["round"], len(header) + sum(map(len, buffers))
                 self._began = time.monotonic()
                 self._writer.submit(self._round, header, buffers, self._teller.files)
+                if self._intake is not None:
+                    self._intake.snapshot_taken(snapshot)
                 self._in_flight = True
             if not self._node.holding or not self._in_flight:
                 return
@@ -179,11 +207,13 @@ class _Disk:
         self._in_flight = False
         self._teller.checkpointed(self._round, seconds=time.monotonic() - self._began, num_bytes=self._num_bytes)
         self._node.snapshot_kept(now)
+        if self._intake is not None:
+            self._intake.snapshot_kept()
 
 
 def _run_worker(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: CheckpointFolder, life: Life) -> bool:
     out = Path(spec.out)
-    stream = TaskStream.load(Path(spec.examples), spread_over=spec.spread_over)
+    stream, intake = _stream_of(spec, life, reporter)
     worker = build_worker(spec, stream, life)
     started = time.monotonic()
     with (
@@ -199,11 +229,11 @@ def _run_worker(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkpo
     ):
         if not spec.parent:
             reporter.note(f"looking for the reducer at {spec.endpoint}", "looking", endpoint=spec.endpoint)
-        saved = _rows_of(out, worker, life, files)
+        saved = _rows_of(spec, worker, life, files)
         teller = Teller(
             reporter, saved, stop, lambda: _worker_figures(worker), on_first_joined=lambda: folder.adopt(worker.run_id)
         )
-        finished, error = _drive(worker, transport, teller, folder, dim=spec.dim)
+        finished, error = _drive(worker, transport, teller, folder, dim=spec.dim, intake=intake)
         seconds = time.monotonic() - started  # the goodbye is over; to close is no part of the run
         teller.save()
         sent, received = transport.bytes_sent, transport.bytes_received
@@ -220,7 +250,7 @@ def _run_worker(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkpo
 
 def _run_peer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: CheckpointFolder, life: Life) -> bool:
     out = Path(spec.out)
-    stream = TaskStream.load(Path(spec.examples), spread_over=spec.spread_over)
+    stream, intake = _stream_of(spec, life, reporter)
     peer = build_peer(spec, stream, life)
     folder.adopt(peer.run_id)
     neighbors = peer.neighborhood.neighbors
@@ -248,13 +278,13 @@ def _run_peer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkpoin
             reporter.note(text, "listening", endpoint=transport.endpoint)
         teller = Teller(
             reporter,
-            _rows_of(out, peer, life, files),
+            _rows_of(spec, peer, life, files),
             stop,
             lambda: _worker_figures(peer),
             names=spec.tasks,
             expected=len(neighbors),
         )
-        finished, error = _drive(peer, transport, teller, folder, dim=spec.dim)
+        finished, error = _drive(peer, transport, teller, folder, dim=spec.dim, intake=intake)
         seconds = time.monotonic() - max(started, teller.first_joined_at)
         teller.save()
         sent, received = transport.bytes_sent, transport.bytes_received
@@ -328,6 +358,7 @@ def _write_task_result(
         "bytes_received": moved[1],
         "seconds": seconds,
         "peak_bytes": _peak_memory(),
+        "keep_records": spec.keep_records,
     }
     write_json(out / "result.json", document | more)
 
@@ -343,17 +374,17 @@ def _peak_memory() -> int | None:
 def write_result_of_lost(spec: NodeSpec) -> None:
     """What a task has left that was killed and did not come back: as of its last snapshot."""
     out, reporter = Path(spec.out), reporter_of(dataclasses.replace(spec, parent=0))
-    if not Path(spec.examples).exists():
+    if not spec.source and not Path(spec.examples).exists():
         raise UsageError(f"{out} has no result and no examples any more: start {spec.name} once more to its end")
-    stream = TaskStream.load(Path(spec.examples), spread_over=spec.spread_over)
     with (
         CheckpointFolder(out, node=spec.name, config_digest=spec.config_digest) as folder,
         contextlib.ExitStack() as files,
     ):
         folder.begin(spec.run_id)
         life = _life(spec, folder, reporter)
+        stream, _ = _stream_of(spec, life, reporter)
         node = build_peer(spec, stream, life) if spec.role == "peer" else build_worker(spec, stream, life)
-        _rows_of(out, node, life, files)
+        _rows_of(spec, node, life, files)
     node.stop()
     assert node.result is not None
     more: dict[str, object] = {"run_id": spec.run_id, "lost": True}
@@ -385,7 +416,7 @@ def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkp
         reporter.note(text, "listening", endpoint=transport.endpoint)
         teller = Teller(
             reporter,
-            _rows_of(out, reducer, life, files),
+            _rows_of(spec, reducer, life, files),
             stop,
             lambda: {"round": reducer.closed_rounds, "sigma_1": reducer.last_sigma},
             names=spec.tasks,
@@ -408,6 +439,7 @@ def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkp
             "refused_handshakes": transport.refused_handshakes,
             "closed_strangers": transport.closed_strangers,
             "peak_bytes": _peak_memory(),
+            "keep_records": spec.keep_records,
             "run_id": run_id,
         },
     )
@@ -443,21 +475,26 @@ def _drive(
     folder: CheckpointFolder,
     *,
     dim: int,
+    intake: Intake | None = None,
 ) -> tuple[bool, DromNetError | OSError | None]:
     """(whether the node finished by itself, the error that ended it): what was learned is not lost with it."""
 
     def look() -> bool:
         if transport.rejected_by and node.state in (WorkerState.JOINING, PeerState.JOINING):
             raise RejectedError(transport.trouble)
+        folder.show_life()
         return teller.look()
 
     gate: Callable[[str, Message], str] = let_all_pass
     if transport.has_keys and not isinstance(node, Worker):  # a worker speaks to the reducer's key and to no other
         gate = key_gate(node, lambda: transport.speaker)
-    teller.watch(node, transport)
+    teller.watch(node, transport, intake)
     with np.errstate(over="ignore", invalid="ignore"):  # one clear error tells of divergence, not NumPy's warnings
         try:
-            with _Disk(node, folder, teller) as disk:
+            with _Disk(node, folder, teller, intake) as disk:
+                if intake is not None and not isinstance(node, Reducer):
+                    intake.open(node)
+                    transport.also_waits_for = lambda: intake.waits_for
                 finished = drive(
                     node,
                     transport,
@@ -466,6 +503,7 @@ def _drive(
                     on_event=teller.on_event,
                     look=look,
                     keep=disk.keep,
+                    serve=intake.serve if intake is not None else lambda: False,
                     gate=gate,
                 )
             return finished, None
@@ -507,6 +545,7 @@ def _forget_if_nothing_was_learned(spec: NodeSpec) -> None:
     """A node by hand that never got to learn leaves no folder that would be in the way of the next try."""
     folder = Path(spec.out)
     learned = any(path.stat().st_size for path in folder.glob("*.bin")) or any(folder.glob("snapshot-*"))
+    learned = learned or any(folder.glob(f"{SPOOL}/*"))
     if spec.parent or learned or (folder / "result.json").exists():
         return
     shutil.rmtree(folder, ignore_errors=True)

@@ -52,6 +52,10 @@ class NodeSpec:
     spread_over: int | None = None
     live: bool = False
     """Whether examples come while it runs, and a round begins with the first task that has one."""
+    source: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """Where the examples of a live task come from: the settings of SourceSettings, its `bind` and `file` those of this
+    task, and as `rows` what its rows are (data.incoming.Understanding). Empty for a reducer, and where the examples are
+    prepared."""
     parent: int = 0
     """The launcher's process id: the node ends when it is gone. 0 for a node on its own."""
     pace_s: float = 0.0
@@ -68,6 +72,8 @@ class NodeSpec:
     """As protocol.settings.Policy."""
     checkpoints: dict[str, Any] = dataclasses.field(default_factory=dict)
     """As protocol.settings.Checkpoints."""
+    keep_records: bool = True
+    """Whether it writes a row for each round."""
     keys: str = ""
     """The folder of key files, of which the node reads the list and its own secret key; empty for no keys."""
     summary: str = ""

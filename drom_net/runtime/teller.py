@@ -6,7 +6,7 @@ import dataclasses
 import re
 import time
 from collections.abc import Callable, Sequence
-from typing import IO, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from drom_net.errors import naming
 from drom_net.protocol.node import (
@@ -27,6 +27,9 @@ from drom_net.protocol.worker import Worker
 from drom_net.runtime.loop import Transport
 from drom_net.runtime.reports import Counts, Reporter
 
+if TYPE_CHECKING:
+    from drom_net.runtime.sources import Intake
+
 _REFUSALS_TOLD = 10
 _REFUSALS_TOLD_EVERY_S = 60.0
 """And one of those that follow in so many seconds: a stranger must not fill the log."""
@@ -45,7 +48,7 @@ class Teller:
     def __init__(
         self,
         reporter: Reporter,
-        saved: Sequence[tuple[IO[bytes], Callable[[], bytes]]],
+        saved: Sequence[tuple[IO[bytes] | None, Callable[[], bytes]]],
         stop: _Stop,
         figures: Callable[[], dict[str, Any]],
         *,
@@ -55,7 +58,7 @@ class Teller:
     ) -> None:
         """
         Args:
-            saved: Files, and what takes the bytes that are to be written to each.
+            saved: Files, and what takes the bytes that are to be written to each; None for bytes that nobody wants.
             figures: The node's progress: `round`, with `totals` of a task or `sigma_1` of a reducer.
             names: All tasks' names in order; none for a worker, which meets only the reducer.
             expected: How many are to join.
@@ -78,24 +81,27 @@ class Teller:
         self._checkpoint_bytes = 0
         self._next_report = self._next_counts = self._next_refusal = self._next_checkpoint = 0.0
         self._watched: tuple[Worker | Peer | Reducer, Transport] | None = None
+        self._intake: Intake | None = None
 
-    def watch(self, node: Worker | Peer | Reducer, transport: Transport) -> None:
+    def watch(self, node: Worker | Peer | Reducer, transport: Transport, intake: Intake | None = None) -> None:
         """Also count what these have counted."""
         self._watched = (node, transport)
+        self._intake = intake
 
     @property
     def files(self) -> list[IO[bytes]]:
         """Those that `save` writes."""
-        return [file for file, _ in self._saved]
+        return [file for file, _ in self._saved if file is not None]
 
     def save(self) -> bool:
         """Write what has been recorded; whether there was anything."""
         news = False
         for file, take in self._saved:
             rows = take()
-            with naming(file.name):
-                file.write(rows)
             news = news or bool(rows)
+            if file is not None:
+                with naming(file.name):
+                    file.write(rows)
         return news
 
     def look(self) -> bool:
@@ -178,7 +184,7 @@ class Teller:
         counts["drom_net_resends_total"] = node.resends
         counts["drom_net_connected_peers"] = node.num_connected
         counts["drom_net_overdue_peers"] = node.num_overdue
-        return counts
+        return counts | (self._intake.counts if self._intake is not None else {})
 
     def _fields(self, event: Event) -> dict[str, Any]:
         """The event's own fields, the round where it has none, and the name of the task that it is about."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
+import math
 import os
 import resource
 import secrets
@@ -17,7 +19,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from types import TracebackType
-from typing import NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import zmq
 
@@ -81,6 +83,8 @@ class _Transport:
         """Why the last attempt to connect has failed; empty where it did not."""
         self.rejected_by = ""
         """Where somebody listens who does not accept our key; empty where nobody does that."""
+        self.also_waits_for: Callable[[], zmq.Socket[bytes] | int | None] = lambda: None
+        """What ends a wait as well: a socket or descriptor with something to be read."""
         self._taken = 0
         """How long the frames of the last message were on the wire."""
         self._keys = keys
@@ -163,7 +167,13 @@ class _Transport:
             self._warnings.append(text + detail)
 
     def _wait(self, timeout_s: float) -> int | None:
-        """Flags for a receive that waits so long, or None when nothing came in a wait too short to block in."""
+        """Flags for a receive that waits so long, or None when nothing came in a wait too short to block in, or
+        something came elsewhere."""
+        if (other := self.also_waits_for()) is not None:
+            milliseconds = min(max(0.0, timeout_s), SLICE_S) * 1000
+            both = [(self._socket, zmq.POLLIN), (other, zmq.POLLIN)]
+            ready: list[tuple[Any, int]] = zmq.zmq_poll(both, math.ceil(milliseconds))
+            return _NOBLOCK if any(one is self._socket for one, _ in ready) else None
         if timeout_s >= SLICE_S:
             return 0
         if timeout_s > 0.0 and not self._socket.poll(max(1, round(timeout_s * 1000))):
@@ -262,8 +272,7 @@ class DealerTransport(_Transport):
         """The connection is down, as far as it was told."""
         self._unread: deque[list[bytes]] = deque()
         """What came on a connection that was lost since."""
-        if "[" in endpoint:
-            self._socket.setsockopt(zmq.IPV6, 1)
+        self._socket.setsockopt(zmq.IPV6, _may_be_ipv6(endpoint))
         if keys is not None:
             curve.connect(self._socket, keys, REDUCER)
         try:
@@ -393,7 +402,7 @@ class RouterTransport(_Transport):
         self.is_member: Callable[[str], bool] = lambda _: True
         """Who is no stranger: those come and go without end, so little is kept of them and they get few answers."""
         try:
-            _refuse_ipc_in_use(bind)
+            refuse_ipc_in_use(bind)
             if keys is not None:
                 self._doorkeeper = curve.Doorkeeper(self._context, keys, members)
                 curve.listen(self._socket, keys)
@@ -416,8 +425,7 @@ class RouterTransport(_Transport):
         Raises:
             ClusterError: The endpoint is none.
         """
-        if "[" in endpoint:
-            self._socket.setsockopt(zmq.IPV6, 1)
+        self._socket.setsockopt(zmq.IPV6, _may_be_ipv6(endpoint))
         # Not the address itself: whoever can guess a routing id can take it over.
         wire = _routing_id(address)
         self._connections += 1
@@ -707,7 +715,24 @@ def _property(frame: zmq.Frame, name: str) -> str:
         return ""
 
 
-def _refuse_ipc_in_use(endpoint: str) -> None:
+@functools.cache
+def _may_be_ipv6(endpoint: str) -> int:
+    """Whether libzmq may look an endpoint up as IPv6, as its option wants it: 1 or 0.
+
+    Where it may, it takes no IPv4 address of a name that has both, and most listen at 0.0.0.0 alone. So a name that
+    has one is an IPv4 name; one that has none, or is not known yet, may be either. Names are asked for once: the
+    network may be down when a connection is made again, and a node has other things to do than to wait for an answer.
+    """
+    host, _, port = endpoint.removeprefix("tcp://").rpartition(":")
+    if "[" in host or not endpoint.startswith("tcp://"):
+        return int("[" in host)
+    try:
+        return int(not socket.getaddrinfo(host, port, socket.AF_INET, socket.SOCK_STREAM))
+    except OSError:
+        return 1
+
+
+def refuse_ipc_in_use(endpoint: str) -> None:
     """libzmq takes over a path that another process listens on; here that is an error, as it is for a port.
 
     Raises:

@@ -781,3 +781,55 @@ def test_a_worker_of_a_file_of_peers_is_told_what_to_start(capsys: pytest.Captur
     code, _, err = call(capsys, "worker", str(CONFIGS / "ring-12.yaml"), "--task", "0")
     assert code == 2
     assert "describes peers without a reducer; start each with `drom-net peer`" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variable", "expected"),
+    [
+        (("a.yaml",), "", "a.yaml: expected a YAML file"),
+        (("--config", "b.yaml"), "", "b.yaml: expected a YAML file"),
+        ((), "c.yaml", "c.yaml: expected a YAML file"),
+        (("--config", "b.yaml"), "c.yaml", "b.yaml: expected a YAML file"),
+        (("a.yaml",), "c.yaml", "a.yaml: expected a YAML file"),
+        (("a.yaml", "--config", "b.yaml"), "", "expected FILE once, got a.yaml and --config b.yaml"),
+        ((), "", "Missing argument 'FILE'"),
+    ],
+)
+def test_a_node_takes_its_file_as_an_argument_an_option_or_a_variable(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    variable: str,
+    expected: str,
+) -> None:
+    if variable:
+        monkeypatch.setenv("DROM_NET_CONFIG", variable)
+    for node in (("reducer",), ("worker", "--task", "0"), ("peer", "--task", "0")):
+        code, out, err = call(capsys, *node, *arguments)
+        assert (code, out) == (2, "")
+        assert expected in err
+
+
+def test_what_differs_per_place_may_come_from_the_environment(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "star.yaml"
+    file.write_text(
+        "algorithm: {name: drom}\ndata: {dataset: synthetic, tasks: 2, examples: 5}\n"
+        "reducer: {endpoint: 'tcp://127.0.0.1:5571'}\n"
+    )
+    monkeypatch.setenv("DROM_NET_CONFIG", str(file))
+    monkeypatch.setenv("DROM_NET_TASK", "seven")
+    assert 'expected a number from 0 to 1 or one of task-01, task-02; got "seven"' in call(capsys, "worker")[2]
+    monkeypatch.setenv("DROM_NET_TASK", "1")
+    monkeypatch.setenv("DROM_NET_ENDPOINT", "nowhere")
+    assert 'expected tcp://host:port or ipc://path, got "nowhere"' in call(capsys, "worker")[2]
+    monkeypatch.setenv("DROM_NET_ENDPOINT", "tcp://127.0.0.1:5571")
+    monkeypatch.setenv("DROM_NET_KEYS", "no-keys")
+    assert f"{tmp_path / 'no-keys' / 'public.keys'}: expected" in call(capsys, "worker")[2]
+    monkeypatch.delenv("DROM_NET_KEYS")
+    monkeypatch.setenv("DROM_NET_BIND", "tcp://0.0.0.0:5571")
+    assert "can be reached from other machines" in call(capsys, "reducer")[2]
+    monkeypatch.setenv("DROM_NET_BIND", "tcp://127.0.0.1:5571")
+    monkeypatch.setenv("DROM_NET_OUT", str(file / "below-a-file"))
+    assert "cannot make the folder" in call(capsys, "reducer")[2]

@@ -196,6 +196,27 @@ def test_the_result_of_a_finished_run_is_not_overwritten(tmp_path: Path) -> None
         assert (tmp_path / "runs" / "star-4" / "summary.json").read_bytes() == before
 
 
+def test_the_command_of_a_node_that_has_finished_ends_well_and_changes_nothing(tmp_path: Path) -> None:
+    """So whoever starts commands again after an accident (compose, systemd) may start all of them."""
+    config = tmp_path / "short.yaml"
+    config.write_text("algorithm: {name: local}\ndata: {dataset: synthetic, tasks: 1, examples: 5}\n")
+    meet = endpoint()
+    commands = (["reducer", str(config), "--bind", meet], ["worker", str(config), "-k", "0", "--endpoint", meet])
+    with family(tmp_path) as processes:
+        started = [processes.start(*command, "--out", "hand") for command in commands]
+        assert [process.wait(timeout=30) for process in started] == [0, 0]
+        before = {path: path.read_bytes() for path in (tmp_path / "hand").rglob("*") if path.is_file()}
+        for name, command in zip(("reducer", "task-01"), commands, strict=True):
+            code, _, err = processes.run(*command, "--out", "hand")
+            assert code == 0
+            assert f"{name} has finished before, with results in hand/nodes/{name}; another run needs" in err
+        assert {path: path.read_bytes() for path in (tmp_path / "hand").rglob("*") if path.is_file()} == before
+        config.write_text(config.read_text().replace("examples: 5", "examples: 6"))
+        code, _, err = processes.run(*commands[1], "--out", "hand")
+        assert code == 2, "of another configuration it is another run's folder"
+        assert "is not overwritten" in err
+
+
 def test_a_worker_whose_log_nobody_reads_goes_on(tmp_path: Path) -> None:
     """drom-net worker .. 2>&1 | head -1"""
     meet = endpoint()

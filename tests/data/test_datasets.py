@@ -15,7 +15,7 @@ from drom_net.data.datasets import DATASETS, describe, known_dim, load_dataset, 
 from drom_net.data.digits_sites import scan, scanner
 from drom_net.data.preprocessing import Preprocessing
 from drom_net.data.public.catalog import PUBLIC_SETS
-from drom_net.data.settings import DATA_SECTIONS, DigitsSites, FileData, StreamSettings, Synthetic
+from drom_net.data.settings import DATA_SECTIONS, DigitsSites, FileData, LiveData, StreamSettings, Synthetic
 from drom_net.data.stream import SparseRows
 from drom_net.data.synthetic import true_weights
 from drom_net.errors import DataError
@@ -27,6 +27,8 @@ def settings(request: pytest.FixtureRequest, tmp_path: Path) -> StreamSettings:
         for task in ("a", "b"):
             (tmp_path / f"{task}.csv").write_text("x,y,label\n1,2,1\n3,5,0\n")
         return FileData(files="{task}.csv", tasks=("a", "b"), dim=2, bias=0.5, scaling="site")
+    if request.param == "live":
+        return LiveData(tasks=("a", "b"), features=("x", "y"), bias=0.5)
     return {"digits-sites": DigitsSites(), "synthetic": Synthetic(tasks=3, examples=20, dim=5)}[request.param]
 
 

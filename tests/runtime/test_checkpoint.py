@@ -356,6 +356,30 @@ def test_only_the_owner_may_read(tmp_path: Path) -> None:
     assert modes == dict.fromkeys(("lock", "life.json", "snapshot-0000000000000001.drom"), 0o600)
 
 
+def test_a_node_at_work_touches_its_lock_every_few_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a health check looks at."""
+    clock = Clock(100.0)
+    monkeypatch.setattr(checkpoint, "time", clock)
+    with folder_of(tmp_path) as folder:
+        lock = folder.path / "lock"
+        touched = []
+        for clock.now in (100.1, 104.9, 105.1, 105.2, 110.2):
+            os.utime(lock, (1.0, 1.0))
+            folder.show_life()
+            touched.append(lock.stat().st_mtime != 1.0)
+    assert touched == [False, False, True, False, True]
+
+
+class Clock:
+    """In the place of the module `time`."""
+
+    def __init__(self, now: float) -> None:
+        self.now = now
+
+    def monotonic(self) -> float:
+        return self.now
+
+
 def test_a_folder_belongs_to_one_process_at_a_time(tmp_path: Path) -> None:
     with folder_of(tmp_path) as folder, pytest.raises(UsageError) as caught:
         folder_of(tmp_path)

@@ -55,3 +55,51 @@ def test_who_speaks_again_is_told_of_before_its_message() -> None:
 
     assert drive(node, Transport(), dim=1, max_vectors=1, on_event=lambda event: None, look=lambda: False)
     assert calls == ["start", "a True", "message"]
+
+
+def test_what_comes_from_elsewhere_is_taken_before_the_node_waits_and_lets_it_begin() -> None:
+    """A live source: an example that has come is learned at once, though the node had nothing to do before."""
+    calls: list[str] = []
+    ready = [math.inf]
+
+    def serve() -> bool:
+        if calls.count("wait") == 1 and ready[0] == math.inf:
+            calls.append("example")
+            ready[0] = -math.inf
+            return True
+        return False
+
+    def on_timer(now: float) -> None:
+        calls.append("round")
+        node.finished = True
+
+    node: Any = SimpleNamespace(
+        finished=False,
+        start=lambda now: None,
+        on_timer=on_timer,
+        took_until=lambda now: None,
+        next_timer=lambda: ready[0],
+        take_outbox=list,
+        take_events=list,
+    )
+    looks: list[int] = []
+
+    class Transport:
+        bytes_sent = bytes_received = 0
+        unsettled = False
+        take_warnings = staticmethod(list)
+        connection_changes = staticmethod(list)
+
+        def receive(self, timeout_s: float) -> None:
+            calls.append("wait")
+
+        def send(self, address: str, frames: Any) -> None:
+            raise AssertionError("it has nothing to say")
+
+    def look() -> bool:
+        looks.append(len(calls))
+        return False
+
+    assert drive(node, Transport(), dim=1, max_vectors=1, on_event=lambda event: None, look=look, serve=serve)
+    assert calls == ["wait", "example", "round"]
+    assert looks == [0], "a wait that something has ended is no reason to look around"

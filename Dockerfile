@@ -1,0 +1,29 @@
+# One image for every role: docker run drom-net reducer|worker|peer|merge|.. (the arguments of the command line).
+#
+#     docker build -t drom-net .
+#
+# EXTRAS are those of pyproject.toml: "metrics" is small; add "data" for svmlight files and the public data sets
+# (scikit-learn, SciPy), "parquet" for Parquet: docker build --build-arg EXTRAS=metrics,data -t drom-net .
+
+FROM python:3.11-slim AS build
+ARG EXTRAS=metrics
+WORKDIR /src
+COPY pyproject.toml README.md LICENSE ./
+COPY drom_net ./drom_net
+RUN pip wheel --quiet --no-cache-dir --wheel-dir /built ".[$EXTRAS]" \
+ && python -m venv --without-pip /opt/drom-net \
+ && pip --python /opt/drom-net/bin/python install --quiet --no-cache-dir --no-index --no-compile /built/*.whl \
+ # Tests, stubs and what compiles extensions: nothing of it is needed at run time.
+ && cd /opt/drom-net/lib/python3.11/site-packages \
+ && find . -depth -type d \( -name tests -o -path ./numpy/f2py -o -path ./numpy/_core/include \) -exec rm -r {} + \
+ && find . -type f \( -name '*.pyi' -o -name '*.a' \) -delete \
+ # The file system is read-only at run time: the bytecode must be there.
+ && python -m compileall -q .
+
+FROM python:3.11-slim
+COPY --from=build /opt/drom-net /opt/drom-net
+ENV PATH=/opt/drom-net/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+WORKDIR /work
+USER 1000:1000
+ENTRYPOINT ["drom-net"]
+CMD ["--help"]

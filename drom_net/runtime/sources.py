@@ -1,0 +1,682 @@
+"""Where a live node's examples come from: applications on a socket, a file that grows, or standard input.
+
+Whatever is accepted is in the spool, on disk, before it is learned or said to be accepted (`runtime.spool`), and so is
+what the stream decides. All of it runs in the node's one thread, between two rounds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import select
+import stat
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import msgpack
+import zmq
+
+from drom_net.algorithms.features import Features
+from drom_net.client import WIRE_VERSION
+from drom_net.data.incoming import Lines, RowError, Understanding
+from drom_net.data.live import LiveStream
+from drom_net.errors import ClusterError
+from drom_net.protocol.node import Snapshot
+from drom_net.runtime.reports import Reporter
+from drom_net.runtime.spec import NodeSpec
+from drom_net.runtime.spool import FOLDER, Example, Position, Sender, Spool
+from drom_net.runtime.zmq_transport import refuse_ipc_in_use
+
+REQUEST_BYTES = 16 << 20
+"""The most that a request may have."""
+ROWS_AT_ONCE = 10_000
+"""The most rows in one."""
+_AGAIN_S = 0.05
+"""When who was told to wait may try again."""
+_REQUESTS_AT_ONCE = 64
+"""So many are answered before the node does something else; what they bring is brought to the disk together."""
+_WAITING_REQUESTS = 64
+"""Of one connection; beyond them it is not read."""
+_LINE_BYTES = 4 << 20
+"""The longest line."""
+_CHUNK_BYTES = 256 << 10
+_LOOK_EVERY_S = 0.05
+"""How often a file is looked at."""
+_TAIL_BYTES = 64
+_BAD_TOLD = 10
+_TICKETS = 40
+"""Bits of a ticket that count; those above are the node's incarnation, so that no two lives use one twice."""
+
+
+class Model(Protocol):
+    """What a source needs of the node."""
+
+    round: int
+
+    def predict(self, x: Features) -> float: ...
+
+
+class Source(Protocol):
+    """What `Intake` asks of each kind."""
+
+    @property
+    def waits_for(self) -> zmq.Socket[bytes] | int | None:
+        """What becomes readable when something has come; None where it has to be looked at by and by, or not now."""
+
+    def serve(self) -> bool:
+        """Take what has come; whether there was anything."""
+
+    def close(self) -> None: ...
+
+
+class Intake:
+    """A node's live stream with its spool, and where it comes from."""
+
+    def __init__(self, spec: NodeSpec, snapshot: Snapshot | None, incarnation: int, reporter: Reporter) -> None:
+        """
+        Args:
+            snapshot: What the node goes on from.
+            incarnation: Which start of the node this is.
+
+        Raises:
+            CheckpointError: The spool is damaged, or is not all there.
+        """
+        settings = spec.source
+        self.task = spec.name
+        self.backlog_limit: int = settings["backlog"]
+        self.bad = 0
+        """Lines and rows that could not be used."""
+        self._settings = settings
+        self._incarnation = incarnation
+        self._reporter = reporter
+        self._spool = Spool(Path(spec.out) / FOLDER, keeps_all=settings["keep"] == "all")
+        taken, t = (0, 0) if snapshot is None else _mark(snapshot)
+        loaded = self._spool.load(taken, t)
+        if self._spool.cut_bytes:
+            text = f"the last {self._spool.cut_bytes} bytes of the spool were not written whole, and never accepted"
+            reporter.say(text, "spool_cut", level="info")
+        self.stream = LiveStream(spec.dim, loaded.decided)
+        self.stream.begin_at(loaded.first)
+        for features, label in loaded.examples:
+            self.stream.add(features, label)
+        self._idle = list(loaded.decided.idle)
+        self._arrived: list[Example] = []
+        self._in_flight: tuple[int, int] | None = None
+        """(examples taken, round) of the snapshot that is being written."""
+        self._kept: list[tuple[int, int]] = [] if snapshot is None else [(taken, t)]
+        """Of those on disk, of which the node may need the last two."""
+        self._source: Source | None = None
+
+    def open(self, model: Model) -> None:
+        """From now on take examples.
+
+        Raises:
+            ClusterError: It cannot listen.
+            OSError: The file cannot be read.
+        """
+        rows = Understanding.from_json(self._settings["rows"])
+        if bind := self._settings["bind"]:
+            self._source = Service(
+                self, bind, rows, model, unlabelled=self._settings["unlabelled"], incarnation=self._incarnation
+            )
+            self._reporter.note(f"applications are served at {bind}", "serving", endpoint=bind)
+            return
+        lines = Lines(self._settings["format"], rows)
+        if self._settings["stdin"]:
+            self._source = StandardInput(self, lines)
+        else:
+            path = Path(self._settings["file"])
+            self._source = FollowedFile(self, path, lines, follows=self._settings["follow"])
+
+    def close(self) -> None:
+        if self._source is not None:
+            self._source.close()
+        self._spool.close()
+
+    @property
+    def waits_for(self) -> zmq.Socket[bytes] | int | None:
+        return None if self._source is None else self._source.waits_for
+
+    def serve(self) -> bool:
+        """Take what has come; whether there was anything."""
+        return self._source is not None and self._source.serve()
+
+    # For the sources
+
+    @property
+    def num_accepted(self) -> int:
+        return self._spool.num_accepted
+
+    @property
+    def position(self) -> Position | None:
+        """Where in a file to go on."""
+        return self._spool.position
+
+    @property
+    def room(self) -> int:
+        """How many more may be accepted now."""
+        return self.backlog_limit - self.stream.backlog - len(self._arrived)
+
+    def has(self, sender: Sender) -> bool:
+        """Whether this sending was accepted before."""
+        return self._spool.has(sender)
+
+    def add(self, examples: list[Example], *, sender: Sender | None = None, position: Position | None = None) -> None:
+        """To be accepted with the next `commit`, all or none."""
+        self._spool.add(examples, sender=sender, position=position)
+        self._arrived += examples
+
+    def commit(self) -> None:
+        """What was added is on the disk when this returns, and waits to be learned."""
+        self._spool.commit()
+        for features, label in self._arrived:
+            self.stream.add(features, label)
+        self._arrived.clear()
+
+    def end(self) -> None:
+        """No more will come."""
+        self.commit()
+        self.stream.end()
+        self.keep_decided()
+
+    def say(self, text: str) -> None:
+        self._reporter.say(text, "source", level="info")
+
+    def tell_bad(self, where: str, error: RowError) -> None:
+        """What could not be used is left out: the first few times it is told, then it is counted."""
+        self.bad += 1
+        if self.bad <= _BAD_TOLD:
+            more = "; further ones are counted only" if self.bad == _BAD_TOLD else ""
+            self._reporter.say(f"left out {where}, {error}{more}", "row_left_out", bad=self.bad)
+
+    # For the node's driver
+
+    def keep_decided(self) -> None:
+        """What the stream has decided since the last call is on the disk when this returns."""
+        decided = self.stream.take_decided()
+        if decided is not None:
+            self._idle += decided.idle
+            self._spool.decide(decided)
+            self._spool.commit()
+
+    def snapshot_taken(self, snapshot: Snapshot) -> None:
+        self._in_flight = _mark(snapshot)
+
+    def snapshot_kept(self) -> None:
+        """Let go of what the older of the two snapshots that the node keeps needs no more."""
+        assert self._in_flight is not None
+        self._kept = [*self._kept, self._in_flight][-2:]
+        if len(self._kept) == 2:
+            taken, t = self._kept[0]
+            self._spool.trim(taken, t)
+            self.stream.forget(taken)
+            self.stream.forget_idle([past for past in self._idle if past <= t])
+            self._idle = [later for later in self._idle if later > t]
+
+    @property
+    def counts(self) -> dict[str, float]:
+        """By the names of metrics_page.METRICS."""
+        return {
+            "drom_net_accepted_examples_total": self.num_accepted,
+            "drom_net_backlog_examples": self.stream.backlog,
+            "drom_net_left_out_rows_total": self.bad,
+        }
+
+
+def _mark(snapshot: Snapshot) -> tuple[int, int]:
+    """(examples taken, round) as of a snapshot."""
+    return snapshot["learner"]["_taken"], snapshot["round"]
+
+
+class _Refusal(Exception):
+    """A request that cannot be carried out: its text says why."""
+
+
+class Service:
+    """A socket for the applications of the site: rows in, predictions out, labels when they are known.
+
+    Nothing that comes is trusted. docs/live.md has what is said.
+    """
+
+    def __init__(
+        self, intake: Intake, bind: str, rows: Understanding, model: Model, *, unlabelled: int, incarnation: int
+    ) -> None:
+        """
+        Args:
+            unlabelled: How many predicted rows are remembered.
+
+        Raises:
+            ClusterError: It cannot listen there.
+        """
+        self._intake = intake
+        self._rows = rows
+        self._model = model
+        self._limit = unlabelled
+        self._unlabelled: OrderedDict[int, Features] = OrderedDict()
+        """By ticket, the oldest first."""
+        self._next_ticket = incarnation << _TICKETS
+        self._predicted = self._forgotten = 0
+        self._context = zmq.Context()
+        self._socket: zmq.Socket[bytes] = self._context.socket(zmq.ROUTER)
+        self._socket.setsockopt(zmq.LINGER, 1000)
+        self._socket.setsockopt(zmq.MAXMSGSIZE, REQUEST_BYTES)
+        self._socket.setsockopt(zmq.RCVHWM, _WAITING_REQUESTS)
+        self._socket.setsockopt(zmq.SNDHWM, _WAITING_REQUESTS)
+        self._socket.setsockopt(zmq.TCP_KEEPALIVE, 1)
+        if "[" in bind:
+            self._socket.setsockopt(zmq.IPV6, 1)
+        try:
+            refuse_ipc_in_use(bind)
+            self._socket.bind(bind)
+        except zmq.ZMQError as error:
+            self.close()
+            hint = "; another process listens there" if error.errno == errno.EADDRINUSE else ""
+            why = os.strerror(error.errno or 0)
+            raise ClusterError(f"cannot listen for applications on {bind}: {why}{hint}") from None
+
+    def close(self) -> None:
+        self._socket.close()
+        self._context.term()
+
+    @property
+    def waits_for(self) -> zmq.Socket[bytes]:
+        return self._socket
+
+    def serve(self) -> bool:
+        answers: list[tuple[bytes, dict[str, Any]]] = []
+        with contextlib.suppress(zmq.Again):
+            while len(answers) < _REQUESTS_AT_ONCE:
+                sender, *frames = self._socket.recv_multipart(zmq.NOBLOCK)
+                answers.append((sender, self._answer(frames)))
+        if not answers:
+            return False
+        self._intake.commit()
+        for sender, answer in answers:
+            with contextlib.suppress(zmq.ZMQError):  # who has gone, or reads nothing, will ask again
+                self._socket.send_multipart([sender, msgpack.packb(answer)], zmq.NOBLOCK)
+        return True
+
+    def _answer(self, frames: list[bytes]) -> dict[str, Any]:
+        number: object = None
+        try:
+            request = _decode(frames)
+            number = request.get("id")
+            if type(number) is not int or not 0 <= number < 2**63:
+                number = None
+                raise _Refusal("id: expected a whole number")
+            what = request.get("do")
+            handle = _REQUESTS.get(what) if isinstance(what, str) else None
+            if handle is None:
+                raise _Refusal(f"do: expected one of {', '.join(_REQUESTS)}")
+            if request.get("version") != WIRE_VERSION:
+                raise _Refusal(f"version: expected {WIRE_VERSION}")
+            return {"id": number} | handle(self, request)
+        except _Refusal as refusal:
+            why = str(refusal)
+        except RowError as error:
+            why = str(error)
+        self._intake.bad += 1
+        return {"id": number, "is": "refused", "why": why}
+
+    def _predict(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        rows = self._read_rows(request)
+        scores = [self._model.predict(x) for x in rows]
+        tickets = range(self._next_ticket, self._next_ticket + len(rows))
+        self._next_ticket = tickets.stop
+        self._predicted += len(rows)
+        self._unlabelled.update(zip(tickets, rows, strict=True))
+        while len(self._unlabelled) > self._limit:
+            self._unlabelled.popitem(last=False)
+            self._forgotten += 1
+        return {"is": "ok", "scores": scores, "tickets": list(tickets), "round": self._model.round}
+
+    def _label(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        tickets = request.get("tickets")
+        if not isinstance(tickets, list) or not all(type(ticket) is int for ticket in tickets):
+            raise _Refusal("tickets: expected a list of whole numbers")
+        sender = _sender(request)
+        if self._intake.has(sender):
+            return _accepted(len(tickets))
+        if len(set(tickets)) < len(tickets):
+            raise _Refusal("tickets: expected different ones")
+        unknown = [ticket for ticket in tickets if ticket not in self._unlabelled]
+        if unknown:
+            why = "label for an example that is no longer remembered: send it with learn"
+            return {"is": "unknown", "tickets": unknown, "why": why}
+        answer = self._accept([self._unlabelled[ticket] for ticket in tickets], request, sender)
+        if answer["is"] == "ok":
+            for ticket in tickets:
+                del self._unlabelled[ticket]
+        return answer
+
+    def _learn(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        sender = _sender(request)
+        rows = self._read_rows(request)
+        return _accepted(len(rows)) if self._intake.has(sender) else self._accept(rows, request, sender)
+
+    def _accept(self, rows: list[Features], request: Mapping[str, Any], sender: Sender) -> dict[str, Any]:
+        labels = request.get("labels")
+        if not isinstance(labels, list) or len(labels) != len(rows):
+            raise _Refusal(f"labels: expected {len(rows)}, one for each row")
+        signs = [self._rows.sign(label) for label in labels]
+        if self._intake.stream.has_ended:
+            raise _Refusal("the stream has ended (finish): no more is learned")
+        if len(rows) > self._intake.backlog_limit:
+            raise _Refusal(f"rows: expected at most {self._intake.backlog_limit} at a time (source.backlog)")
+        if len(rows) > self._intake.room:
+            return {"is": "full", "again_s": _AGAIN_S}
+        self._intake.add(list(zip(rows, signs, strict=True)), sender=sender)
+        return _accepted(len(rows))
+
+    def _read_rows(self, request: Mapping[str, Any]) -> list[Features]:
+        rows = request.get("rows")
+        if isinstance(rows, bytes):
+            found = self._rows.block(rows)
+        elif isinstance(rows, list):
+            found = [self._rows.row(row) for row in rows[: ROWS_AT_ONCE + 1]]
+        else:
+            raise _Refusal("rows: expected a list, or bytes of float64")
+        if not 0 < len(found) <= ROWS_AT_ONCE:
+            raise _Refusal(f"rows: expected 1 to {ROWS_AT_ONCE}")
+        return found
+
+    def _status(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        stream = self._intake.stream
+        return {
+            "is": "ok",
+            "task": self._intake.task,
+            "round": self._model.round,
+            "accepted": self._intake.num_accepted,
+            "learned": stream.next_index,
+            "backlog": stream.backlog,
+            "predicted": self._predicted,
+            "unlabelled": len(self._unlabelled),
+            "forgotten": self._forgotten,
+            "bad": self._intake.bad,
+            "ended": stream.has_ended,
+        }
+
+    def _finish(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        self._intake.end()
+        return {"is": "ok"}
+
+
+_REQUESTS: dict[str, Callable[[Service, Mapping[str, Any]], dict[str, Any]]] = {
+    "predict": Service._predict,
+    "label": Service._label,
+    "learn": Service._learn,
+    "status": Service._status,
+    "finish": Service._finish,
+}
+
+
+def _decode(frames: list[bytes]) -> dict[str, Any]:
+    """A request.
+
+    Raises:
+        _Refusal: It is none.
+    """
+    if len(frames) != 1:
+        raise _Refusal("expected one frame")
+    try:
+        request = msgpack.unpackb(frames[0], max_ext_len=0, max_array_len=1 << 20, max_map_len=1 << 20)
+    except Exception:  # msgpack documents no closed list of what it raises
+        request = None
+    if not isinstance(request, dict):
+        raise _Refusal("expected a msgpack map")
+    return request
+
+
+def _sender(request: Mapping[str, Any]) -> Sender:
+    client, number = request.get("client"), request.get("number")
+    if not isinstance(client, bytes) or len(client) != 16:
+        raise _Refusal("client: expected 16 bytes of its own")
+    if type(number) is not int or not 0 < number < 2**63:
+        raise _Refusal("number: expected a whole number from 1, ascending")
+    return Sender(client, number)
+
+
+def _accepted(count: int) -> dict[str, Any]:
+    return {"is": "ok", "accepted": count}
+
+
+class StandardInput:
+    """Lines as they come, until there are no more."""
+
+    def __init__(self, intake: Intake, lines: Lines, fd: int = 0) -> None:
+        self._intake = intake
+        self._lines = lines
+        self._fd = fd
+        self._poll = select.poll()
+        self._poll.register(fd, select.POLLIN)
+        self._splitter = _Splitter()
+        self._line = 0
+        self._at_end = intake.stream.has_ended
+        self._pauses = False
+
+    def close(self) -> None:
+        pass
+
+    @property
+    def waits_for(self) -> int | None:
+        return None if self._at_end or self._pauses else self._fd
+
+    def serve(self) -> bool:
+        if self._intake.stream.has_ended:
+            return False
+        self._pauses = _pauses(self._intake, self._pauses)
+        if self._pauses:
+            return False
+        if not self._splitter.has_lines and not self._at_end:
+            if not self._poll.poll(0):
+                return False
+            data = os.read(self._fd, _CHUNK_BYTES)
+            self._splitter.feed(data)
+            if not data:
+                self._at_end = True
+                self._splitter.flush()
+        examples = []
+        for line in self._splitter.lines(self._intake.room):
+            self._line += 1
+            with _telling(self._intake, f"standard input:{self._line}"):
+                if (example := self._lines.read(line)) is not None:
+                    examples.append(example)
+        if examples:
+            self._intake.add(examples)
+            self._intake.commit()
+        if self._at_end and not self._splitter.has_lines:
+            self._intake.end()
+        return True
+
+
+class _At(NamedTuple):
+    """Where a file was read up to."""
+
+    inode: int
+    offset: int
+    line: int
+    """How many lines there were."""
+    tail: bytes
+    """What stands just before the offset: another file, or one that was written anew, has something else."""
+
+
+class FollowedFile:
+    """A file that grows line by line, may be written anew, and may be moved away for a new one.
+
+    It is the same file as long as it has the same inode, and, just before where it was read up to, the same bytes. One
+    that was moved away is read to its end first: while it is open, and after a restart where it is still in its folder.
+    """
+
+    def __init__(self, intake: Intake, path: Path, lines: Lines, *, follows: bool) -> None:
+        """
+        Args:
+            follows: Whether it may still grow.
+        """
+        self._intake = intake
+        self._path = path
+        self._lines = lines
+        self._follows = follows
+        self._fd = -1
+        self._at = _At(0, 0, 0, b"")
+        self._splitter = _Splitter()
+        self._look_at = 0.0
+        self._pauses = self._waits = False
+        if intake.position is not None:
+            self._at = _At(*intake.position)
+            self._open(self._find(self._at.inode))
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    @property
+    def waits_for(self) -> None:
+        return None
+
+    def serve(self) -> bool:
+        if self._intake.stream.has_ended:
+            return False
+        self._pauses = _pauses(self._intake, self._pauses)
+        if self._pauses or (not self._splitter.has_lines and time.monotonic() < self._look_at):
+            return False
+        if not self._splitter.has_lines and not self._read():
+            self._look_at = time.monotonic() + _LOOK_EVERY_S
+            return False
+        self._take_lines()
+        return True
+
+    def _take_lines(self) -> None:
+        examples = []
+        at = self._at
+        for line in self._splitter.lines(self._intake.room):
+            tail = (at.tail + line)[-_TAIL_BYTES:]
+            at = _At(at.inode, at.offset + len(line), at.line + 1, tail)
+            with _telling(self._intake, f"{self._path}:{at.line}"):
+                if (example := self._lines.read(line)) is not None:
+                    examples.append(example)
+        if at != self._at:
+            self._at = at
+            self._intake.add(examples, position=list(at))
+            self._intake.commit()
+
+    def _read(self) -> bool:
+        """Read on; whether there are whole lines now."""
+        if self._fd < 0:
+            self._open(self._path)
+        if self._fd < 0:
+            return False
+        here = self._at.offset + self._splitter.size
+        size = os.fstat(self._fd).st_size
+        tail = self._at.tail
+        if size < here or os.pread(self._fd, len(tail), self._at.offset - len(tail)) != tail:
+            self._intake.say(f"{self._path} was written anew: reading it from its start")
+            self._begin()
+            return False
+        if data := os.pread(self._fd, _CHUNK_BYTES, here):
+            self._splitter.feed(data)
+            return self._splitter.has_lines
+        moved = False
+        with contextlib.suppress(OSError):  # the new one may not be there yet
+            new = os.stat(self._path)
+            moved = new.st_ino != self._at.inode and new.st_size > 0
+        if not moved and self._follows:
+            return False
+        if self._splitter.flush():  # a last line without an end, to which nobody will add
+            return True
+        if moved:
+            self.close()
+        else:
+            self._intake.end()
+        return False
+
+    def _find(self, inode: int) -> Path:
+        """Where the file is now that was read last."""
+        with contextlib.suppress(OSError), os.scandir(self._path.parent) as entries:
+            for entry in entries:
+                if entry.name.startswith(self._path.name) and entry.inode() == inode:
+                    return Path(entry.path)
+        return self._path
+
+    def _open(self, path: Path) -> None:
+        try:
+            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            if not stat.S_ISREG(os.fstat(self._fd).st_mode):
+                self.close()
+                raise OSError(errno.EINVAL, "not a regular file")
+        except OSError as error:
+            if not self._waits:  # it may come, or be put right
+                why = "" if isinstance(error, FileNotFoundError) else f" ({error.strerror})"
+                self._intake.say(f"waiting for {path} to be there{why}")
+            self._waits = True
+            return
+        self._waits = False
+        if os.fstat(self._fd).st_ino != self._at.inode:
+            self._begin()
+            return
+        self._splitter = _Splitter()
+        if self._lines.has_header and self._at.line:
+            self._lines.begin()
+            header = os.pread(self._fd, _LINE_BYTES, 0).partition(b"\n")[0]
+            with contextlib.suppress(RowError):  # told when it was read first
+                self._lines.read(header)
+
+    def _begin(self) -> None:
+        """The open file is read from its start."""
+        self._lines.begin()
+        self._splitter = _Splitter()
+        self._at = _At(os.fstat(self._fd).st_ino, 0, 0, b"")
+
+
+class _Splitter:
+    """Bytes to lines, each with its end."""
+
+    def __init__(self) -> None:
+        self._lines: deque[bytes] = deque()
+        self._rest = b""
+        self.size = 0
+        """Bytes that are in no line that was given out."""
+
+    @property
+    def has_lines(self) -> bool:
+        return bool(self._lines)
+
+    def feed(self, data: bytes) -> None:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        self._lines.extend(line + b"\n" for line in lines)
+        self.size += len(data)
+        if len(self._rest) > _LINE_BYTES:
+            self.flush()  # too long for an example: it will be left out, in pieces
+
+    def flush(self) -> bool:
+        """What has no end yet is a line; whether there was anything."""
+        had = bool(self._rest)
+        if had:
+            self._lines.append(self._rest)
+            self._rest = b""
+        return had
+
+    def lines(self, most: int) -> Iterator[bytes]:
+        """At most so many."""
+        while self._lines and most > 0:
+            most -= 1
+            line = self._lines.popleft()
+            self.size -= len(line)
+            yield line
+
+
+def _pauses(intake: Intake, paused: bool) -> bool:
+    """Whether lines wait: from a full backlog until half of it is learned, so that many are taken at a time."""
+    return intake.room <= (intake.backlog_limit // 2 if paused else 0)
+
+
+@contextlib.contextmanager
+def _telling(intake: Intake, where: str) -> Iterator[None]:
+    try:
+        yield
+    except RowError as error:
+        intake.tell_bad(where, error)

@@ -1,0 +1,157 @@
+"""The compose files as text: in step with their configurations, whole for any number and any names of tasks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from drom_net.cli import main
+from drom_net.cluster.compose import checkout_files, render
+from drom_net.cluster.deployment import host_names, plan_deployment
+from drom_net.config import config_digest, load_config
+from drom_net.data.datasets import task_names
+
+ROOT = Path(__file__).parents[2]
+AWKWARD = ("Pump_North", "pump.north", "pump-north", "7", "2019-11", "init", "keys", "yes", "x" * 64, "x" * 63 + "y")
+
+
+def load_compose(text: str) -> dict[str, Any]:
+    return dict(yaml.safe_load(text))
+
+
+def export(config: Path, *overrides: str) -> tuple[dict[str, Any], str]:
+    """(the compose file, the text of the topology file)"""
+    files = render(plan_deployment(load_config(config, overrides)))
+    return load_compose(files["docker-compose.yml"]), files["cluster.yaml"]
+
+
+def test_the_files_of_this_checkout_are_in_step() -> None:
+    for name, text in checkout_files(ROOT).items():
+        assert (ROOT / name).read_text() == text, f"{name}: python -m drom_net.cluster.compose"
+
+
+@pytest.mark.parametrize(
+    ("file", "tasks"), [("star-4.yaml", 1), ("star-4.yaml", 1000), ("ring-4.yaml", 2), ("ring-4.yaml", 1000)]
+)
+def test_a_service_for_each_node(file: str, tasks: int) -> None:
+    compose, _ = export(ROOT / "configs" / file, f"data.tasks={tasks}")
+    services = compose["services"]
+    nodes = {name: each for name, each in services.items() if name not in ("init", "collect")}
+    assert len(nodes) == tasks + (file == "star-4.yaml")
+    assert set(services["collect"]["depends_on"]) == set(nodes)
+    for name, node in nodes.items():
+        assert node["read_only"] and node["cap_drop"] == ["ALL"] and node["restart"] == "on-failure:10"
+        assert node["depends_on"] == {"init": {"condition": "service_completed_successfully"}}
+        assert f"{name}:/node" in node["volumes"], "its own volume"
+        assert sum(isinstance(volume, str) for volume in node["volumes"]) == 1, "and no other node's"
+        assert name in compose["volumes"]
+    assert compose["networks"] == {"cluster": {"internal": True}}
+
+
+def test_names_become_hosts_and_stay_distinct() -> None:
+    hosts = host_names(AWKWARD, taken=("init", "keys"))
+    assert hosts[:8] == ("pump-north", "pump-north-2", "pump-north-3", "t-7", "t-2019-11", "init-2", "keys-2", "yes")
+    assert len(set(hosts)) == len(AWKWARD)
+    assert all(len(host) <= 63 and host.replace("-", "").isalnum() and host.islower() for host in hosts)
+
+
+def test_awkward_names_reach_their_nodes(tmp_path: Path) -> None:
+    config = tmp_path / "c.yaml"
+    tasks = ", ".join(map(repr, AWKWARD))
+    config.write_text(f"algorithm: {{name: drom}}\ndata: {{files: '{{task}}.csv', tasks: [{tasks}], dim: 3}}\n")
+    compose, text = export(config)
+    commands = [service.get("command") for service in compose["services"].values()]
+    for name in AWKWARD:
+        assert ["worker", "--task", name] in commands
+    assert all(isinstance(name, str) for name in (*compose["services"], *compose["volumes"]))
+    exported = tmp_path / "exported.yaml"
+    exported.write_text(text)
+    assert load_config(exported).reducer.endpoint == "tcp://reducer:5571"
+
+
+def test_each_site_sees_its_own_file_alone(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "columns.txt").write_text("a\nb\n")
+    config = tmp_path / "c.yaml"
+    config.write_text(
+        "algorithm: {name: drom}\n"
+        "data: {files: '../up/{task}/rows $1.csv', tasks: [north, south], features: sub/columns.txt}\n"
+    )
+    compose, text = export(config)
+
+    def mounted(service: str) -> dict[str, str]:
+        volumes = compose["services"][service]["volumes"]
+        return {volume["target"]: volume["source"] for volume in volumes if isinstance(volume, dict)}
+
+    shared = {
+        "/cluster.yaml": "./cluster.yaml",
+        "/data/sub/columns.txt": f"${{DROM_NET_DATA:-{tmp_path}}}/sub/columns.txt",
+    }
+    assert mounted("reducer") == shared
+    rows = {"/data/up/north/rows $$1.csv": f"${{DROM_NET_DATA:-{tmp_path}}}/../up/north/rows $$1.csv"}
+    assert mounted("north") == shared | rows
+    assert set(mounted("south")) == {*shared, "/data/up/south/rows $$1.csv"}
+    exported = tmp_path / "exported.yaml"
+    exported.write_text(text)
+    settings: Any = load_config(exported).data
+    assert (settings.directory, settings.files) == ("/data", "up/{task}/rows $1.csv")
+
+
+def test_public_data_is_where_the_host_says(tmp_path: Path) -> None:
+    config = tmp_path / "c.yaml"
+    config.write_text("algorithm: {name: drom}\ndata: {dataset: spam-pu}\n")
+    files = render(plan_deployment(load_config(config)))
+    services = load_compose(files["docker-compose.yml"])["services"]
+    node = services["pu1"]
+    source = "${DROM_NET_DATA:?the folder of the public data sets}"
+    mount = {"type": "bind", "source": source, "target": "/data", "read_only": True}
+    assert mount | {"bind": {"create_host_path": False}} in node["volumes"]
+    assert node["environment"]["DROM_NET_DATA"] == "/data"
+    assert "mem_limit" not in node, "nobody knows how much it reads"
+    assert "--build-arg EXTRAS=metrics,data " in files["docker-compose.yml"]
+
+
+@pytest.mark.parametrize(
+    ("file", "overrides"),
+    [
+        ("star-4.yaml", ()),
+        ("ring-4.yaml", ("data.tasks=12", "topology.graph=erdos-renyi", "topology.probability=0.4")),
+        ("ring-4.yaml", ("data.tasks=12", "topology.graph=grid", "topology.weights=metropolis")),
+    ],
+)
+def test_an_export_is_the_same_run(file: str, overrides: tuple[str, ...], tmp_path: Path) -> None:
+    """So a container and a process by hand, each with its own file, let each other in."""
+    original = load_config(ROOT / "configs" / file, overrides)
+    _, text = export(ROOT / "configs" / file, *overrides)
+    (tmp_path / "cluster.yaml").write_text(text)
+    exported = load_config(tmp_path / "cluster.yaml")
+    names = task_names(original.data, original.base)
+    assert config_digest(exported, names) == config_digest(original, names)
+    assert exported.security.keys == str(tmp_path / "keys")  # beside the file, wherever that is seen
+    if exported.topology is not None:
+        assert exported.topology.graph in ("edges", "grid"), "nobody draws the graph again"
+
+
+def test_memory_grows_with_what_a_node_holds() -> None:
+    def limits(*overrides: str) -> tuple[int, int]:
+        services = export(ROOT / "configs" / "star-4.yaml", *overrides)[0]["services"]
+        reducer, task = (int(services[name]["mem_limit"].removesuffix("m")) for name in ("reducer", "task-01"))
+        return reducer, task
+
+    small, wide = limits(), limits("data.dim=100000", "data.examples=20")
+    assert small == (192, 192)
+    # Seen of a process with 4 tasks of d = 100,000: 76 and 98 MiB at most.
+    assert 160 < wide[0] < 256 and 192 < wide[1] < 400
+    many = limits("data.dim=100000", "data.examples=20", "data.tasks=90")
+    assert many[0] > 700 and many[1] == wide[1]
+
+
+def test_what_a_node_alone_cannot_know_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "c.yaml"
+    config.write_text("algorithm: {name: drom}\ndata: {files: '{task}.csv', tasks: [a, b]}\n")
+    assert main(["export", "compose", str(config), "-o", str(tmp_path / "out")]) == 2
+    assert "data.dim" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,39 @@
+"""Runs whose processes keep no rows, as for weeks: the same result, and less to look at."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+from by_hand import digest_of_loop
+from processes import family, wait_until
+
+pytestmark = pytest.mark.process
+
+DATA = "data: {dataset: synthetic, tasks: 3, examples: 120, dim: 5, pace_s: 0.005}\ncheckpoint: {every_rounds: 5}\n"
+STAR = f"algorithm: {{name: drom}}\nkeep_records: false\n{DATA}"
+RING = f"algorithm: {{name: drom-d, tau: 2}}\ntopology: {{graph: ring}}\nkeep_records: false\n{DATA}"
+
+
+@pytest.mark.parametrize("text", [STAR, RING], ids=["star", "ring"])
+def test_a_run_without_records_goes_on_after_its_end_and_gives_the_same(text: str, tmp_path: Path) -> None:
+    config = tmp_path / "run.yaml"
+    config.write_text(text)
+    nodes = tmp_path / "run" / "nodes"
+    with family(tmp_path) as processes:
+        launcher = processes.start("run", str(config), "--out", "run", "--json")
+        wait_until(lambda: len(list(nodes.glob("*/snapshot-*"))) >= 3, "snapshots")
+        assert not list(nodes.glob("*/*.bin"))
+        launcher.send_signal(signal.SIGTERM)
+        launcher.communicate()
+        code, out, err = processes.run("run", "--resume", "run", "--json")
+        assert code == 0, err
+        summary = json.loads(out)
+        assert summary["digest"] == digest_of_loop(config)
+        assert (summary["status"], summary["examples"], summary["keep_records"]) == ("finished", 360, False)
+        for command in ("verify", "replay"):
+            code, _, err = processes.run(command, "run")
+            assert (code, err) == (2, "error: run has no records to compare with: its file says keep_records: false\n")
+        assert processes.run("show", "run")[0] == 0

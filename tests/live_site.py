@@ -1,0 +1,125 @@
+"""A live node's intake without the node: the model is a fixed vector, and rounds are what a test says."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from drom_net.algorithms.features import Features, SparseVector, dot
+from drom_net.data.incoming import Understanding
+from drom_net.data.preprocessing import Preprocessing
+from drom_net.data.settings import SourceSettings
+from drom_net.protocol.node import Snapshot
+from drom_net.runtime.sources import Intake
+from drom_net.runtime.spec import NodeSpec
+
+PLAIN = Understanding(Preprocessing(raw_dim=3))
+"""Rows of three numbers, as they are."""
+
+
+@dataclass
+class FixedModel:
+    round: int = 0
+    w: Any = field(default_factory=lambda: np.array([1.0, 10.0, 100.0]))
+
+    def predict(self, x: Features) -> float:
+        return dot(self.w, x)
+
+
+@dataclass
+class Said:
+    """A reporter that remembers."""
+
+    texts: list[str] = field(default_factory=list)
+
+    def say(self, text: str, event: str = "", **fields: Any) -> None:
+        self.texts.append(text)
+
+    note = say
+
+
+def node_spec(folder: Path, rows: Understanding = PLAIN, **settings: Any) -> NodeSpec:
+    """Of a live worker whose folder this is; settings as in SourceSettings."""
+    folder.mkdir(exist_ok=True)
+    source = {name: getattr(SourceSettings(), name) for name in SourceSettings.__slots__} | {"format": "jsonl"}
+    return NodeSpec(
+        role="worker",
+        name="north",
+        task=0,
+        tasks=("north",),
+        algorithm="local",
+        parameters={},
+        seed=0,
+        rounds=None,
+        dim=rows.preprocessing.dim,
+        run_id="",
+        config_digest="",
+        feature_digest="",
+        endpoint="",
+        timeouts={},
+        out=str(folder),
+        live=True,
+        source=source | settings | {"rows": rows.to_json()},
+    )
+
+
+def intake_of(
+    spec: NodeSpec, *, snapshot: Snapshot | None = None, incarnation: int = 1, said: Said | None = None
+) -> Intake:
+    return Intake(spec, snapshot, incarnation, said or Said())  # type: ignore[arg-type]
+
+
+def learned(intake: Intake) -> list[tuple[list[float], float]]:
+    """The examples that wait, taken one by one: their features, dense, and labels."""
+    found = []
+    stream = intake.stream
+    t = stream._begun
+    while stream.backlog:
+        t += 1
+        index = stream.index_at(t)
+        if index is None:
+            continue
+        x = stream.features(index)
+        dense = np.zeros(stream.dim)
+        if isinstance(x, SparseVector):
+            dense[x.indices] = x.values
+        else:
+            dense[:] = x
+        found.append((dense.tolist(), stream.label(index)))
+    return found
+
+
+@contextmanager
+def served(spec: NodeSpec, model: FixedModel | None = None, *, incarnation: int = 1) -> Iterator[None]:
+    """The node's source answers, in a thread of its own."""
+    ready, stop = threading.Event(), threading.Event()
+    failed: list[BaseException] = []
+
+    def serve() -> None:
+        try:
+            intake = intake_of(spec, incarnation=incarnation)
+            intake.open(model or FixedModel())
+            ready.set()
+            while not stop.is_set():
+                intake.waits_for.poll(10)  # type: ignore[union-attr]
+                intake.serve()
+            intake.close()
+        except BaseException as error:
+            failed.append(error)
+            ready.set()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    ready.wait()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+        assert not failed, failed
