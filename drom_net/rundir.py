@@ -51,7 +51,7 @@ _TIMELINE = TIMES_DTYPE.names or ()
 _AT_ONCE = 10_000
 """Rows that are tuples at a time."""
 
-_ABOUT_MODEL = ("tasks", "features", "preprocessing", "positive")
+_ABOUT_MODEL = ("algorithm", "tasks", "features", "preprocessing", "positive")
 """What is in model.npz beside the vectors."""
 
 
@@ -217,6 +217,7 @@ def write_model(
     path: Path,
     tasks: Sequence[TaskOutcome],
     *,
+    algorithm: str,
     features: Sequence[str] | None,
     preprocessing: dict[str, Any],
     positive: str,
@@ -226,6 +227,7 @@ def write_model(
     arrays: dict[str, npt.NDArray[Any]] = {
         name.upper(): np.stack([task.model[name] for task in tasks]) for name in tasks[0].model
     }
+    arrays["algorithm"] = np.array(algorithm)
     arrays["tasks"] = np.array([task.name for task in tasks], dtype=str)
     arrays["features"] = np.array(list(features or ()), dtype=str)
     arrays["preprocessing"] = np.array(json.dumps(preprocessing))
@@ -260,7 +262,7 @@ def write_results(
     for name in ("records", "rounds", "timeline"):  # of a run that is resumed
         for other in {"csv", "parquet"} - {file_format}:
             (run_dir / f"{name}.{other}").unlink(missing_ok=True)
-    write_model(run_dir / "model.npz", tasks, **data_facts)
+    write_model(run_dir / "model.npz", tasks, algorithm=about["algorithm"], **data_facts)
     write_records(run_dir, tasks, centrals, file_format=file_format)
     write_timeline(run_dir, tasks, file_format=file_format, start_s=0.0 if driver == "simulation" else None)
     summary = summary_of(tasks, centrals, about=about | {"positive": data_facts["positive"]}, driver=driver)
@@ -447,7 +449,7 @@ def recompute_digest(run_dir: Path, names: Sequence[str]) -> str:
     model = load_model(run_dir)
     chains = []
     for index, task_rows in enumerate(rows):
-        vectors = [np.ascontiguousarray(model[key][index]) for key in model if key not in _ABOUT_MODEL]
+        vectors = list(vectors_of(model, index).values())
         chains.append(task_chain_of(task_rows, vectors))
     return run_digest(chains, _central_chain([central_chain_of(central) for central in centrals], peers=peers))
 
@@ -476,6 +478,11 @@ def wrong_figures(run_dir: Path, summary: dict[str, Any]) -> list[str]:
             if said.get(key) != getattr(totals, key):
                 wrong.append(f"{name}: {key} {said.get(key)}, records say {getattr(totals, key)}")
     return wrong[:10]
+
+
+def vectors_of(model: dict[str, npt.NDArray[Any]], index: int) -> dict[str, Vector]:
+    """One task's part of a model, by the names and in the order of its algorithm."""
+    return {key.lower(): np.ascontiguousarray(model[key][index]) for key in model if key not in _ABOUT_MODEL}
 
 
 def load_model(run_dir: Path) -> dict[str, npt.NDArray[Any]]:

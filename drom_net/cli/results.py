@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 import click
-import numpy as np
 
+from drom_net.algorithms import ALGORITHMS
 from drom_net.algorithms.features import dot
 from drom_net.cli import options
 from drom_net.cli.output import LiveProgress, choose_progress, print_comparison, print_json, print_result
@@ -33,6 +33,7 @@ from drom_net.rundir import (
     read_timeline,
     recompute_digest,
     require_records,
+    vectors_of,
     wrong_figures,
 )
 from drom_net.timeline import Lane
@@ -246,9 +247,10 @@ def predict(run_dir: Path, task: str, row_format: str, as_json: bool) -> None:
         zero_based=preprocessing.zero_based,
     )
     rows = preprocessing.apply(raw, names[index])
-    w = np.ascontiguousarray(model["W"][index])
+    vectors = vectors_of(model, index)
+    score = ALGORITHMS[str(model["algorithm"])](None).score or (lambda vectors, x: dot(vectors["w"], x))
     count = len(rows.indptr) - 1 if isinstance(rows, SparseRows) else len(rows)
-    scores = [dot(w, rows.row(row) if isinstance(rows, SparseRows) else rows[row]) for row in range(count)]
+    scores = [score(vectors, rows.row(row) if isinstance(rows, SparseRows) else rows[row]) for row in range(count)]
     predictions: list[dict[str, Any]] = [{"label": 1 if score >= 0.0 else -1, "score": score} for score in scores]
     if as_json:
         print_json(predictions)
