@@ -62,6 +62,7 @@ def star(
         one = partial(
             make_worker,
             algorithm,
+            num_tasks=workers,
             task=index,
             timeouts=worker_timeouts or timeouts,
             incarnation=1 + incarnation,

@@ -1,0 +1,143 @@
+"""LDR against a plain transcription of its update equations, and what it promises."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from helpers import random_streams, sparse_stream
+
+from drom_net.algorithms.base import SyncRounds
+from drom_net.algorithms.ldr import LDRParameters, ldr, totals
+from drom_net.data.stream import TaskStream
+from drom_net.records import TASK_DTYPE
+from drom_net.reference import run_reference
+
+D = 7
+
+
+def schedule(tau: float, rounds: int) -> list[int]:
+    """t_(k+1) = t_k + max(1, min(tau, floor(t_k / 4)))."""
+    found, t = [], 0
+    while t <= rounds:
+        t = int(t + max(1, min(tau, t // 4)))
+        found.append(t)
+    return found
+
+
+@pytest.mark.parametrize("tau", [1, 2, 5, 20, 2**62])
+def test_the_sync_rounds_grow_apart(tau: int) -> None:
+    sync, wanted = SyncRounds(tau, growing=True), schedule(tau, 1000)
+    assert [t for t in range(1001) if sync.at(t)] == [t for t in wanted if t <= 1000]
+    for t in range(1, 900):
+        assert sync.next(t) == min(s for s in wanted if s >= t)
+        assert sync.last(t) == max((s for s in wanted if s <= t), default=0)
+        assert sync.count(t) == sum(s <= t for s in wanted)
+
+
+def test_without_a_bound_there_are_about_4_and_a_half_ln_t_of_them() -> None:
+    sync = SyncRounds(2**62, growing=True)
+    for rounds in (100, 1000, 10_000, 10**6):
+        assert sync.count(rounds) <= 5 * math.log(rounds)
+
+
+def s(z: float) -> float:
+    return 1.0 / (1.0 + math.exp(-z))
+
+
+def pi(z: float) -> float:
+    return 0.1 + 0.8 * s(z)
+
+
+def slope(z: float, y: float) -> float:
+    return -y * 0.8 * s(y * z) * (1.0 - s(y * z)) / pi(y * z)
+
+
+class Plain:
+    """Sections 2 and 3, one task, as they are written: dense vectors, no sharing of code."""
+
+    def __init__(self, m: int, i: int) -> None:
+        self.m, self.i, self.kappa = m, i, math.sqrt(m)
+        self.W, self.V, self.V2, self.P, self.q = (np.zeros(D) for _ in range(5))
+        self.GW, self.GV, self.GV2 = (np.full(D, 1e-8) for _ in range(3))
+        self.Z, self.Q = np.zeros(D), np.zeros(D)
+        self.U = np.zeros((m, D))
+        self.a, self.b = np.full(m, 1.0 / m), np.full(m, 0.01)
+        self.w = np.full(5, 0.2)
+
+    def step(self, x: np.ndarray, y: float) -> float:
+        """The score of x, after which it is learned."""
+        S = -0.5 * (self.Z + self.kappa * self.P) / np.sqrt(self.Q + self.kappa * self.q + 1e-8)
+        h = np.array([self.W @ x if j == self.i else self.U[j] @ x for j in range(self.m)])
+        z = [h[self.i], S @ x, S @ x + self.V @ x, self.a @ h, self.a @ h + self.V2 @ x]
+        p = sum(w * pi(one) for w, one in zip(self.w, z, strict=True))
+        c = [slope(one, y) for one in z]
+        for w, G, gradient in ((self.W, self.GW, c[0] * x), (self.V, self.GV, c[2] * x), (self.V2, self.GV2, c[4] * x)):
+            G += gradient**2
+            w -= 0.5 * gradient / np.sqrt(G)
+        self.P += c[1] * x
+        self.q += (c[1] * x) ** 2
+        self.b += (c[3] * h) ** 2
+        self.a -= 0.1 * c[3] * h / np.sqrt(self.b)
+        weights = np.array([w * pi(y * one) for w, one in zip(self.w, z, strict=True)])  # w exp(-f), f = -log pi
+        self.w = 0.99 * weights / weights.sum() + 0.01 / 5
+        return float(p - 0.5)
+
+
+def plain_scores(streams: list[TaskStream], tau: float) -> list[list[float]]:
+    m, rounds = len(streams), streams[0].num_examples
+    tasks = [Plain(m, i) for i in range(m)]
+    Z, Q = np.zeros(D), np.zeros(D)
+    scores: list[list[float]] = [[] for _ in tasks]
+    syncs = set(schedule(tau, rounds))
+    for t in range(1, rounds + 1):
+        for task, stream, found in zip(tasks, streams, scores, strict=True):
+            x = stream.features(t - 1)
+            assert isinstance(x, np.ndarray)
+            found.append(task.step(x, stream.label(t - 1)))
+        if t in syncs:
+            for task in tasks:
+                Z, Q = Z + task.P, Q + task.q
+                task.P, task.q = np.zeros(D), np.zeros(D)
+            for task in tasks:
+                task.Z, task.Q, task.U = Z, Q, np.array([other.W for other in tasks])
+    return scores
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+@pytest.mark.parametrize(("tau", "plain_tau"), [(1, 1), (4, 4), (0, math.inf)])
+def test_it_is_what_its_equations_say(kind: str, tau: int, plain_tau: float) -> None:
+    streams = random_streams([60] * 4, flip=0.1, density=0.6)
+    wanted = plain_scores(streams, plain_tau)
+    given = [sparse_stream(stream) for stream in streams] if kind == "sparse" else streams
+    result = run_reference(ldr(LDRParameters(tau=tau)), given, seed=0)
+    for rows, scores in zip(result.task_records, wanted, strict=True):
+        np.testing.assert_allclose(np.frombuffer(rows, TASK_DTYPE)["score"], scores, atol=1e-9)
+
+
+def test_what_others_send_costs_a_task_little() -> None:
+    """sum -log p <= the loss of the expert that learns alone + ln 5 + about 0.008 n, whatever comes."""
+    (stream,) = random_streams([300], flip=0.1)
+    garbage = random_streams([300] * 3, flip=0.5, seed=9)
+    result = run_reference(ldr(), [stream, *garbage], seed=0)
+    rows = np.frombuffer(result.task_records[0], TASK_DTYPE)
+    mixture = float(np.sum(rows["loss"]))
+    alone, plain = 0.0, Plain(1, 0)
+    for t in range(300):
+        x, y = stream.features(t), stream.label(t)
+        assert isinstance(x, np.ndarray)
+        alone -= math.log(pi(y * float(plain.W @ x)))
+        plain.step(x, y)
+    assert mixture <= alone + math.log(5) + 300 * -math.log(1 - 0.01 + 0.01 / 5) + 1e-9
+
+
+def test_robust_sums_leave_out_one_bad_site() -> None:
+    rng = np.random.default_rng(0)
+    P, Q, W = rng.standard_normal((8, D)), rng.random((8, D)), rng.standard_normal((8, D))
+    bad = P.copy()
+    bad[3] *= -1000.0
+    Z, _, models = totals(bad, Q, np.vstack([W[:7], 1000.0 * W[7:]]), robust=True)
+    assert np.all(np.abs(Z) <= np.abs(P).sum(axis=0))
+    norms = np.linalg.norm(models, axis=1)
+    assert norms[7] <= 2.0 * np.median(np.linalg.norm(W, axis=1)) * 1.5

@@ -1,0 +1,67 @@
+"""A star whose sync rounds grow apart: between them workers go on by themselves."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import random_streams
+from simulated_harness import BAD, digest_of_star, every, last_rounds, star
+from test_live_streams import Live, drawn
+
+from drom_net.algorithms.ldr import LDRParameters, ldr
+from drom_net.protocol.settings import Checkpoints
+from drom_net.records import TASK_DTYPE, central_dtype
+from drom_net.reference import run_reference
+from drom_net.simulation.checks import StarChecks
+from drom_net.simulation.network import Distribution, NetworkSettings
+from drom_net.simulation.simulator import Crash
+
+LENGTHS = (40, 7, 33, 0)
+
+
+@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("tau", [0, 3])
+def test_the_bits_of_the_loop_through_crashes(seed: int, tau: int) -> None:
+    draw = random.Random(seed)
+    algorithm = ldr(LDRParameters(tau=tau))
+    streams = random_streams(LENGTHS, flip=0.2)
+    faults = [
+        Crash(draw.randrange(5), draw.uniform(0.1, 2.0), draw.choice([0.0, 0.05, 1.0]))
+        for _ in range(draw.randrange(4))
+    ]
+    options: dict[str, Any] = {
+        "network": draw.choice([BAD, NetworkSettings(Distribution.parse("1ms..20ms"))]),
+        "paces": every(0.02, [1.0, 2.0, 1.0, 1.0]),
+        "detect_s": 0.1,
+        "checkpoints": Checkpoints(every_rounds=draw.choice([1, 5, 20]), every_s=1e9),
+    }
+    simulator = star(algorithm, streams, faults=faults, seed=seed, **options)
+    checks = StarChecks(last_rounds(streams), sync=algorithm.sync)
+    assert simulator.run(most_events=50_000, check=checks)
+    expected = run_reference(algorithm, streams, seed=0)
+    assert digest_of_star(simulator, 4) == expected.digest
+    assert [bytes(rows) for rows in simulator.records] == [*expected.task_records, expected.central_records]
+
+
+def test_nothing_travels_between_sync_rounds() -> None:
+    algorithm = ldr(LDRParameters(tau=0))
+    streams = random_streams([100] * 3)
+    simulator = star(algorithm, streams)
+    simulator.run()
+    rounds = np.frombuffer(bytes(simulator.records[3]), central_dtype(3))["round"]
+    assert rounds.tolist() == [t for t in range(1, 101) if algorithm.sync.at(t)]
+    rows = np.frombuffer(bytes(simulator.records[0]), TASK_DTYPE)
+    assert [int(t) for t in rows["round"][rows["reply"] != 0]] == rounds.tolist()
+    assert simulator.totals_of(0).messages_sent < 2 * len(rounds) + 10
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_live_streams(seed: int) -> None:
+    times, ends, draw = drawn(seed)
+    algorithm = ldr(LDRParameters(tau=draw.choice([0, 4])))
+    faults = [Crash(draw.randrange(5), draw.uniform(0.1, max(ends)), draw.choice([0.0, 2.0])) for _ in range(2)]
+    cluster = Live(times, ends).star(algorithm, network=BAD, faults=faults, seed=seed, detect_s=0.1)
+    cluster.check(digest_of_star(cluster.simulator, 4), lambda **rest: run_reference(algorithm, **rest))
