@@ -55,10 +55,6 @@ if [ ! -f @FILE@ ] || [ ! -f nodes.txt ] || [ ! -f node.sh ]; then
     exit 2
 fi
 export DROM_NET_OUT="${DROM_NET_OUT:-run}"
-if [ -f "$DROM_NET_OUT/model.npz" ] && grep -q '"status": "finished"' "$DROM_NET_OUT/summary.json"; then
-    echo "$DROM_NET_OUT has the result already"
-    exit 0
-fi
 mkdir -p "$DROM_NET_OUT/logs"
 
 # Where each machine of the job is reached, in the order of Slurm's node ids.
@@ -88,7 +84,11 @@ if [ $code != 0 ]; then
     echo "sbatch with the same script goes on from the last snapshots" >&2
     exit $code
 fi
-drom-net merge "$DROM_NET_OUT"
+if [ -f "$DROM_NET_OUT/model.npz" ]; then
+    drom-net show "$DROM_NET_OUT"
+else
+    drom-net merge "$DROM_NET_OUT"
+fi
 """
 
 _STAR = """\
@@ -105,10 +105,6 @@ _NODE = """\
 # One node of the cluster, by its rank in the step that job.sh starts.
 name=$(sed -n "$((SLURM_PROCID + 1))p" nodes.txt)
 exec >>"$DROM_NET_OUT/logs/$name.log" 2>&1
-if grep -qs '"finished": true' "$DROM_NET_OUT/nodes/$name/result.json"; then
-    echo "$name has finished already"
-    exit 0
-fi
 # All addresses of this machine, whatever kind its name stands for.
 any=0.0.0.0
 [ -e /proc/net/if_inet6 ] && any="[::]"
