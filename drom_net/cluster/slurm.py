@@ -11,8 +11,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from drom_net.cluster.deployment import Deployment
-from drom_net.cluster.portable import CLUSTER, KEYS, at_places, node_list, portable_files
-from drom_net.config import SecuritySettings
+from drom_net.cluster.portable import CLUSTER, at_places, node_list, portable_files
 
 _HEAD = "The cluster, without endpoints: job.sh adds them as it begins."
 
@@ -21,9 +20,7 @@ def render(deployment: Deployment) -> Mapping[str, str]:
     """The cluster's file, the list of its nodes, and two scripts, for a folder that all machines share."""
     config = deployment.config
     star = deployment.graph is None
-    shared = dataclasses.replace(
-        at_places(config), data=config.data, security=SecuritySettings(keys=config.security.keys or KEYS)
-    )
+    shared = dataclasses.replace(at_places(config), data=config.data)
     files = portable_files(deployment, shared, head=_HEAD, without=["reducer", "peers"])
     what = f"{len(deployment.tasks)} tasks, {'a star' if star else 'peers'}"
     job = _JOB.replace("@NAME@", config.name).replace("@WHAT@", what).replace("@FILE@", CLUSTER)
