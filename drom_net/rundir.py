@@ -74,6 +74,8 @@ class TaskOutcome:
     """As protocol.node.TIMES_DTYPE, by one clock for all tasks; None where none was read."""
     lost: bool = False
     """Its node was killed and did not come back."""
+    keeps_records: bool = True
+    """Whether it was to have rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +163,7 @@ def read_task_outcome(folder: Path) -> TaskOutcome:
         result["run_id"],
         _read_rows(folder, TIMES_DTYPE, "times.bin") if (folder / "times.bin").exists() else None,
         result.get("lost", False),
+        result.get("keep_records") is not False,
     )
 
 
@@ -276,7 +279,7 @@ def summary_of(
     """The summary of a run that has ended; arguments as for `write_results`."""
     central_chain = _central_chain([central.chain for central in centrals], peers=centrals[0].members is not None)
     finished = all(task.finished or task.lost for task in tasks) and all(central.finished for central in centrals)
-    if any(task.rounds and not len(task.rows) for task in tasks):
+    if not all(task.keeps_records for task in tasks):
         about = about | {"keep_records": False}
     return summarize(
         [_figures(task) for task in tasks],

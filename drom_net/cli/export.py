@@ -8,8 +8,9 @@ from pathlib import Path
 import click
 
 from drom_net.cli import options
+from drom_net.cli.output import tell
 from drom_net.cluster.deployment import Render, plan_deployment
-from drom_net.config import load_config
+from drom_net.config import is_loopback, load_config
 from drom_net.errors import UsageError, naming
 
 FORMATS = ("compose", "kubernetes", "slurm", "systemd")
@@ -29,7 +30,13 @@ def export(format: str, file: Path, overrides: tuple[str, ...], out: Path) -> No
       drom-net export compose configs/star-4.yaml -o deploy
     """
     render: Render = importlib.import_module(f"drom_net.cluster.{format}").render
-    files = render(plan_deployment(load_config(file, overrides)))
+    config = load_config(file, overrides)
+    files = render(plan_deployment(config))
+    if format == "systemd":  # the others give the nodes addresses themselves
+        for endpoint in filter(None, (config.reducer.endpoint, *(config.peers.endpoints or ()))):
+            if is_loopback(endpoint):
+                tell(f"warning: {endpoint} is reached by nodes of the same host alone", "warned")
+                break
     try:
         out.mkdir(parents=True)
     except FileExistsError:

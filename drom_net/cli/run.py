@@ -33,8 +33,11 @@ from drom_net.cluster.run import run as run_prepared
 from drom_net.config import ClusterConfig, config_digest, load_config, peer_endpoints
 from drom_net.data.datasets import load_dataset
 from drom_net.errors import UsageError
+from drom_net.protocol.node import named
 from drom_net.rundir import free_run_directory, require_format
 
+_ROWS_SHOWN = 40
+"""Of processes; --json has all."""
 _PRIVATE = "a private local socket"
 
 
@@ -252,7 +255,7 @@ def _addresses(prepared: Prepared) -> list[str]:
         return [f"connects to {config.reducer.endpoint or _PRIVATE}"] * len(names)
     endpoints = peer_endpoints(config, names) or [_PRIVATE] * len(names)
     return [
-        f"listens at {endpoints[task]}; neighbors {', '.join(names[other] for other in neighbors) or 'none'}"
+        f"listens at {endpoints[task]}; neighbors {named(names, neighbors) if neighbors else 'none'}"
         for task, neighbors in enumerate(graph.union.neighbors)
     ]
 

@@ -257,9 +257,12 @@ def _own_files(config: ClusterConfig, task: str) -> list[str]:
     if isinstance(config.data, FileData):
         return [_data_mount(config, config.data.files.replace("{task}", task))]
     if config.source is not None and config.source.file is not None:
-        # The folder: a file that is moved away for a new one would stay the same in the container.
-        folder = str(PurePath(config.source.file).parent).replace("{task}", task).replace("$", "$$")
-        return [_mount(folder, f"/data/{task}")]
+        # Its folder, if that is its own: a file that is moved away for a new one would stay the same in the container.
+        file = PurePath(config.source.file)
+        own = file.parent if "{task}" in str(file.parent) else file
+        name = "" if own != file else f"/{file.name}"
+        source = str(own).replace("{task}", task).replace("$", "$$")
+        return [_mount(source, f"/data/{task}{name}".replace("{task}", task))]
     if config.data.dataset in PUBLIC_SETS:
         return [_mount("${DROM_NET_DATA:?the folder of the public data sets}", "/data")]
     return []

@@ -45,8 +45,10 @@ PATIENCE_S = 600.0
 RETRIES = 6
 """How often the pod of one index may fail."""
 _HEAD = "The cluster as its pods read it; `drom-net keys create` and `drom-net check` take it, too."
-_ALIVE = f"find {HOME}/run/nodes -name lock -newermt '60 seconds ago' | grep -q ."
-"""A node touches its lock every five seconds as long as it does its work, be it learning or waiting."""
+_STARTED = f"test -e {HOME}/run/nodes/*/lock"
+_ALIVE = f"cd {HOME}/run; test nodes/*/lock -nt .probed; alive=$?; touch .probed; exit $alive"
+"""A node touches its lock every five seconds as long as it does its work, be it learning or waiting: has it, since
+this was asked before? By the clock of the volume alone."""
 _LONGEST_NAME = 40  # NAME-reducer-999 is a label of a host name, of 63 at the most
 
 Manifest = dict[str, Any]
@@ -195,9 +197,7 @@ def _pod(name: str, role: str, deployment: Deployment) -> Manifest:
     take = [*([] if reducer else [which]), f"cd {HOME}/all-keys"]
     take.append(f'install -m 600 public.keys "{own}.secret" {HOME}/keys/')
     index = {"name": "INDEX", "valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{INDEX}']"}}}
-    # It is there once the node has read its file, its keys and its data, and has its folder; where the volume is gone
-    # it cannot be seen any more. A node that waits for others is well, so nothing that moves is looked at.
-    alive: Manifest = {"exec": {"command": ["sh", "-c", _ALIVE]}}
+    started, alive = ({"exec": {"command": ["sh", "-c", test]}} for test in (_STARTED, _ALIVE))
     return {
         "restartPolicy": "Never",
         "subdomain": name,
@@ -227,7 +227,7 @@ def _pod(name: str, role: str, deployment: Deployment) -> Manifest:
                 "command": _shell(start),
                 "env": [index, *({"name": key, "value": value} for key, value in environment.items())],
                 "ports": [] if role == "worker" else [{"name": "drom-net", "containerPort": PORT}],
-                "startupProbe": alive | {"periodSeconds": 5, "timeoutSeconds": 5, "failureThreshold": 360},
+                "startupProbe": started | {"periodSeconds": 5, "timeoutSeconds": 5, "failureThreshold": 360},
                 "livenessProbe": alive | {"periodSeconds": 60, "timeoutSeconds": 20, "failureThreshold": 3},
                 "resources": _resources(role, deployment),
                 "securityContext": _SECURITY,

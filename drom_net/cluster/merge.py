@@ -12,6 +12,7 @@ from drom_net.errors import UsageError
 from drom_net.rundir import (
     NODES,
     create_run_directory,
+    node_folder,
     read_central_outcome,
     read_data_facts,
     read_peer_central_outcome,
@@ -21,6 +22,7 @@ from drom_net.rundir import (
 )
 from drom_net.runtime.process import write_result_of_lost
 from drom_net.runtime.spec import NodeSpec
+from drom_net.runtime.spool import FOLDER as SPOOL
 
 
 def merge_nodes(folders: Sequence[Path], out: Path, *, file_format: str) -> dict[str, Any]:
@@ -69,6 +71,10 @@ def merge_nodes(folders: Sequence[Path], out: Path, *, file_format: str) -> dict
         for folder in (first, first.parent.parent):  # of a node by hand, of a launched one
             if (folder / name).exists() and not (out / name).exists():
                 shutil.copyfile(folder / name, out / name)
+    for name in spec.tasks:  # the examples of a live run that are to be kept
+        spool, kept = found[name] / SPOOL, node_folder(out, name) / SPOOL
+        if NodeSpec.read(found[name] / "spec.json").source.get("keep") == "all" and spool.is_dir() and spool != kept:
+            shutil.copytree(spool, kept)
     return write_results(
         out, tasks, centrals, data_facts=merged, about=spec.about, driver="processes", file_format=file_format
     )

@@ -11,8 +11,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from drom_net.cluster.deployment import Deployment
-from drom_net.cluster.portable import CLUSTER, KEYS, at_places, node_list, portable_files
-from drom_net.config import SecuritySettings
+from drom_net.cluster.portable import CLUSTER, at_places, node_list, portable_files
 
 _HEAD = "The cluster, without endpoints: job.sh adds them as it begins."
 
@@ -21,9 +20,7 @@ def render(deployment: Deployment) -> Mapping[str, str]:
     """The cluster's file, the list of its nodes, and two scripts, for a folder that all machines share."""
     config = deployment.config
     star = deployment.graph is None
-    shared = dataclasses.replace(
-        at_places(config), data=config.data, security=SecuritySettings(keys=config.security.keys or KEYS)
-    )
+    shared = dataclasses.replace(at_places(config), data=config.data)
     files = portable_files(deployment, shared, head=_HEAD, without=["reducer", "peers"])
     what = f"{len(deployment.tasks)} tasks, {'a star' if star else 'peers'}"
     job = _JOB.replace("@NAME@", config.name).replace("@WHAT@", what).replace("@FILE@", CLUSTER)
@@ -55,10 +52,6 @@ if [ ! -f @FILE@ ] || [ ! -f nodes.txt ] || [ ! -f node.sh ]; then
     exit 2
 fi
 export DROM_NET_OUT="${DROM_NET_OUT:-run}"
-if [ -f "$DROM_NET_OUT/model.npz" ] && grep -q '"status": "finished"' "$DROM_NET_OUT/summary.json"; then
-    echo "$DROM_NET_OUT has the result already"
-    exit 0
-fi
 mkdir -p "$DROM_NET_OUT/logs"
 
 # Where each machine of the job is reached, in the order of Slurm's node ids.
@@ -88,7 +81,11 @@ if [ $code != 0 ]; then
     echo "sbatch with the same script goes on from the last snapshots" >&2
     exit $code
 fi
-drom-net merge "$DROM_NET_OUT"
+if [ -f "$DROM_NET_OUT/model.npz" ]; then
+    drom-net show "$DROM_NET_OUT"
+else
+    drom-net merge "$DROM_NET_OUT"
+fi
 """
 
 _STAR = """\
@@ -105,10 +102,6 @@ _NODE = """\
 # One node of the cluster, by its rank in the step that job.sh starts.
 name=$(sed -n "$((SLURM_PROCID + 1))p" nodes.txt)
 exec >>"$DROM_NET_OUT/logs/$name.log" 2>&1
-if grep -qs '"finished": true' "$DROM_NET_OUT/nodes/$name/result.json"; then
-    echo "$name has finished already"
-    exit 0
-fi
 # All addresses of this machine, whatever kind its name stands for.
 any=0.0.0.0
 [ -e /proc/net/if_inet6 ] && any="[::]"

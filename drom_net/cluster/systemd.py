@@ -61,8 +61,6 @@ Environment=DROM_NET_KEYS=/etc/drom-net/keys
 Environment=DROM_NET_OUT=%S/drom-net/@NODE@
 @TASK@# What differs on this host; it replaces the lines above.
 EnvironmentFile=-/etc/drom-net/drom-net.env
-# After its end a node is not started again, as by a reboot.
-ExecCondition=/bin/sh -c "! grep -qs '\\"finished\\": true' ${DROM_NET_OUT}/nodes/@NODE@/result.json"
 ExecStart=/opt/drom-net/bin/drom-net @ROLE@
 # It goes on from its last snapshot. Not after 2 (usage) and 3 (rejected): that would be the same the next time.
 Restart=on-failure

@@ -344,7 +344,7 @@ class Peer(Tray):
 
     def on_timer(self, now: float) -> None:
         self._now = now
-        if self.state is PeerState.STEPPING and self._begins_at < math.inf:
+        if self.state is PeerState.STEPPING and self._begins_at <= now:
             self._step(now)
             return
         if self._may_go_ahead() and now >= self._next_example_at:
@@ -394,10 +394,9 @@ class Peer(Tray):
         if self.state is PeerState.STEPPING:
             if self._holds:
                 return math.inf
-            begins_at = self._begins_at
-            if begins_at < math.inf:
-                return max(self._now, begins_at)
-            return min(self._give_up_at, self._first_lost_at, self._rivals.due)
+            if (begins_at := self._begins_at) <= self._now:
+                return self._now
+            return min(begins_at, self._give_up_at, self._first_lost_at, self._rivals.due)
         ready = max(self._now, self._next_example_at) if self._may_go_ahead() else math.inf
         waits = (self._asking.due, self._stall.due, self._give_up_at, self._first_lost_at)
         return min(ready, *waits, self._deadline, self._rivals.due)
@@ -716,8 +715,10 @@ class Peer(Tray):
 
     def _open(self, t: int) -> None:
         """A neighbor is in round t: whoever has no example is idle until then."""
-        # Neighbors are a sync round apart at the most, but for one that was done without.
-        apart = 4 * max(sync.tau for sync in self.neighborhood.syncs.values())
+        # Who meets in each sync round is one apart at the most; others as far as until they meet again. One that was
+        # done without may be anywhere.
+        hood = self.neighborhood
+        apart = 4 * len(hood.cycle) * max(sync.tau for sync in hood.syncs.values())
         if self._policy.may_miss or t <= self.round + apart:
             self._opened_until = max(self._opened_until, t)
 

@@ -216,13 +216,14 @@ class Worker(Tray):
 
     def on_timer(self, now: float) -> None:
         self._now = now
-        if self.state is WorkerState.STEPPING and self._begins_at < math.inf:
+        if self.state is WorkerState.STEPPING and self._begins_at <= now:
             self._step(now)
             return
-        if now >= self._give_up_at:
+        stepping = self.state is WorkerState.STEPPING
+        if now >= self._give_up_at and not (stepping and not self._learner.algorithm.push_vectors):
             self._give_up()
             return
-        if self.state is WorkerState.STEPPING:
+        if stepping:
             return
         if self._asking.ask(now):
             self.resends += 1
@@ -239,8 +240,10 @@ class Worker(Tray):
         if self.state is WorkerState.STEPPING:
             if self._holds:
                 return math.inf
-            begins_at = self._begins_at
-            return max(self._now, begins_at) if begins_at < math.inf else self._give_up_at
+            if (begins_at := self._begins_at) <= self._now:
+                return self._now
+            # Who never pushes needs the reducer at its end alone.
+            return min(begins_at, self._give_up_at if self._learner.algorithm.push_vectors else math.inf)
         return min(self._asking.due, self._stall.due, self._give_up_at)
 
     def on_connection(self, address: str, connected: bool, now: float) -> None:

@@ -66,6 +66,7 @@ def drive(
     now = look_at = clock()
     due = -math.inf
     """A lower bound of the node's next timer."""
+    kept = True
     in_vain = False
     """The transport has waited, and nothing came."""
     try:
@@ -89,7 +90,9 @@ def drive(
                 node.on_timer(now)
                 now = clock()
                 node.took_until(now)
+            kept = False
             keep(now)
+            kept = True
             flush(node, transport, on_event)
             if node.finished:
                 return True
@@ -120,6 +123,8 @@ def drive(
             node.receive(sender, message, now)
             due = -math.inf
     finally:
+        if not kept:
+            node.take_outbox()  # it follows from what could not be kept
         flush(node, transport, on_event)
 
 

@@ -428,6 +428,11 @@ def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkp
         bytes_by_task = transport.bytes_by_peer(reducer.task_at)
     if error is not None and reducer.closed_rounds == 0 and not any(reducer.ended):
         raise error
+    summary = None
+    if finished and error is None and spec.summary and all(reducer.ended):
+        ended = [task for task in reducer.ended if task is not None]
+        summary = summarize_star(spec.about, spec.tasks, ended, reducer.central_chain, seconds, bytes_by_task)
+        write_json(Path(spec.summary), summary)  # first: a node that says in result.json that it has finished, has
     write_json(
         out / "result.json",
         {
@@ -454,12 +459,10 @@ def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkp
         text = f"results in {out}, without {gone}: `drom-net merge` collects them"
         _note_end(reporter, finished, reducer.closed_rounds, text)
     else:
-        ended = [task for task in reducer.ended if task is not None]
-        summary = summarize_star(spec.about, spec.tasks, ended, reducer.central_chain, seconds, bytes_by_task)
-        write_json(Path(spec.summary), summary)
+        assert summary is not None
+        rate = "no examples" if summary["error_rate"] is None else f"error rate {100 * summary['error_rate']:.2f} %"
         reporter.note(
-            f"finished: {summary['rounds']} rounds, error rate {100 * summary['error_rate']:.2f} %, "
-            f"digest {summary['digest']}; summary in {spec.summary}",
+            f"finished: {summary['rounds']} rounds, {rate}, digest {summary['digest']}; summary in {spec.summary}",
             "finished",
             round=summary["rounds"],
             error_rate=summary["error_rate"],

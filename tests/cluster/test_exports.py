@@ -58,6 +58,13 @@ def test_a_container_sees_the_folder_of_its_own_file_alone(tmp_path: Path) -> No
         assert text.count(f"source: {tmp_path}/in/{task}, target: /data/{task}") == 1
 
 
+def test_of_a_folder_that_all_share_a_container_sees_its_own_file_alone(tmp_path: Path) -> None:
+    text = export("compose", FILE, tmp_path)["docker-compose.yml"]
+    for task in ("north", "south"):
+        assert text.count(f"source: {tmp_path}/in/{task}.jsonl, target: /data/{task}/{task}.jsonl") == 1
+    assert f"source: {tmp_path}/in," not in text
+
+
 @pytest.mark.parametrize(
     ("format", "source", "match"),
     [

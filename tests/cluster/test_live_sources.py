@@ -200,3 +200,42 @@ def test_a_run_that_did_not_keep_its_examples_says_so(processes: Family, tmp_pat
     assert not (tmp_path / "run" / "nodes").exists()
     code, _, err = processes.run("replay", "run")
     assert code == 2 and "did not keep its examples (source.keep: all)" in err
+
+
+def test_a_run_without_any_example_ends_in_order(tmp_path: Path) -> None:
+    """Its reducer once failed to say so, and its next start then said that it had finished before."""
+    config = tmp_path / "none.yaml"
+    config.write_text(
+        "algorithm: {name: drom}\ndata: {dataset: live, tasks: [north, south], dim: 3}\nsource: {stdin: true}\n"
+        f"reducer: {{endpoint: 'ipc://{tmp_path}/meet'}}\n"
+    )
+    with family(tmp_path) as processes:
+        nodes = [("reducer",), ("worker", "--task", "north"), ("worker", "--task", "south")]
+        started = [processes.start(role, str(config), *task, "--out", "run") for role, *task in nodes]
+        told = [process.communicate(timeout=DEADLINE_S)[1] for process in started]
+        assert [process.returncode for process in started] == [0, 0, 0], told
+        assert "finished: 1 rounds, no examples, digest" in told[0]
+        assert json.loads((tmp_path / "run" / "summary.json").read_text())["examples"] == 0
+        assert processes.run("merge", "run")[0] == 0
+
+
+def test_merge_takes_the_kept_examples_along(tmp_path: Path) -> None:
+    """Without them a run by hand could not be replayed."""
+    config = tmp_path / "kept.yaml"
+    (tmp_path / "in").mkdir()
+    for task in ("north", "south"):
+        (tmp_path / "in" / f"{task}.jsonl").write_text(
+            '{"x": [1, 0, 0.5], "label": 1}\n{"x": [0, 1, 0.5], "label": -1}\n'
+        )
+    config.write_text(
+        "algorithm: {name: drom}\ndata: {dataset: live, tasks: [north, south], dim: 3}\n"
+        "source: {file: 'in/{task}.jsonl', follow: false, keep: all}\n"
+        f"reducer: {{endpoint: 'ipc://{tmp_path}/meet'}}\n"
+    )
+    with family(tmp_path) as processes:
+        nodes = [("reducer",), ("worker", "--task", "north"), ("worker", "--task", "south")]
+        started = [processes.start(role, str(config), *task, "--out", "by-hand") for role, *task in nodes]
+        assert [process.wait(DEADLINE_S) for process in started] == [0, 0, 0]
+        assert processes.run("merge", "by-hand", "--out", "result")[0] == 0
+        code, out, err = processes.run("replay", "result")
+        assert code == 0 and "the same, bit for bit" in out, err

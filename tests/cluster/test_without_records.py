@@ -8,13 +8,28 @@ from pathlib import Path
 
 import pytest
 from by_hand import digest_of_loop
-from processes import family, wait_until
+from processes import DEADLINE_S, family, wait_until
 
 pytestmark = pytest.mark.process
 
 DATA = "data: {dataset: synthetic, tasks: 3, examples: 120, dim: 5, pace_s: 0.005}\ncheckpoint: {every_rounds: 5}\n"
 STAR = f"algorithm: {{name: drom}}\nkeep_records: false\n{DATA}"
 RING = f"algorithm: {{name: drom-d, tau: 2}}\ntopology: {{graph: ring}}\nkeep_records: false\n{DATA}"
+
+
+def test_records_that_were_lost_are_not_taken_for_none_that_were_kept(tmp_path: Path) -> None:
+    with family(tmp_path) as processes:
+        config = tmp_path / "star.yaml"
+        config.write_text(
+            STAR.replace("keep_records: false\n", "") + f"reducer: {{endpoint: 'ipc://{tmp_path}/meet'}}\n"
+        )
+        nodes = [("reducer",), *(("worker", "--task", str(task)) for task in range(3))]
+        started = [processes.start(role, str(config), *task, "--out", "run") for role, *task in nodes]
+        assert [process.wait(DEADLINE_S) for process in started] == [0] * 4
+        (tmp_path / "run" / "nodes" / "task-01" / "records.bin").write_bytes(b"")
+        assert processes.run("merge", "run")[0] == 0
+        code, _, err = processes.run("verify", "run")
+        assert code == 1 and "is not as it was written" in err
 
 
 @pytest.mark.parametrize("text", [STAR, RING], ids=["star", "ring"])

@@ -472,8 +472,8 @@ def test_a_peer_that_comes_back_hears_all_that_was_said_while_it_was_away() -> N
     node = peer(PROCEED)
     node.on_connection(BEHIND, False, 1.5)
     for t in range(1, 12):
-        goes_on(node, 2.0)
-        say(node, BEFORE, t, 2.0, durable=t - 1)
+        goes_on(node, 31.5)
+        say(node, BEFORE, t, 31.5, durable=t - 1)
         if node.state is PeerState.WAITING:
             timer(node, 31.5)
     node.receive("again", hello(2, incarnation=2), 40.0)
@@ -490,8 +490,8 @@ def test_of_one_that_is_away_for_long_the_oldest_words_are_gone_and_it_is_told()
     node = peer(PROCEED, history_rounds=8)
     node.on_connection(BEHIND, False, 1.5)
     for t in range(1, 41):
-        goes_on(node, 2.0)
-        say(node, BEFORE, t, 2.0, durable=t - 1)
+        goes_on(node, 31.5)
+        say(node, BEFORE, t, 31.5, durable=t - 1)
         if node.state is PeerState.WAITING:
             timer(node, 31.5)
     assert len(node._said) <= 2 * 8

@@ -6,8 +6,11 @@ import math
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from drom_net.protocol.codec import encode
 from drom_net.protocol.messages import Farewell
+from drom_net.protocol.node import Envelope
 from drom_net.runtime.loop import drive
 
 
@@ -103,3 +106,30 @@ def test_what_comes_from_elsewhere_is_taken_before_the_node_waits_and_lets_it_be
     assert drive(node, Transport(), dim=1, max_vectors=1, on_event=lambda event: None, look=look, serve=serve)
     assert calls == ["wait", "example", "round"]
     assert looks == [0], "a wait that something has ended is no reason to look around"
+
+
+def test_what_follows_from_what_could_not_be_kept_is_not_said() -> None:
+    """A decision that is not on the disk may be another one after a restart: nobody must have heard of it."""
+    said: list[str] = []
+    outbox = [Envelope("a", Farewell())]
+
+    def keep(now: float) -> None:
+        raise OSError(28, "No space left on device")
+
+    def take_outbox() -> list[Envelope]:
+        taken, outbox[:] = list(outbox), []
+        return taken
+
+    node: Any = SimpleNamespace(
+        finished=False,
+        start=lambda now: None,
+        next_timer=lambda: math.inf,
+        take_outbox=take_outbox,
+        take_events=list,
+    )
+    transport: Any = SimpleNamespace(
+        send=lambda address, frames: said.append(address), connection_changes=list, take_warnings=list, unsettled=False
+    )
+    with pytest.raises(OSError, match="No space left"):
+        drive(node, transport, dim=1, max_vectors=1, on_event=lambda event: None, look=lambda: False, keep=keep)
+    assert not said and not outbox

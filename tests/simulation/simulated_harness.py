@@ -20,7 +20,7 @@ from drom_net.protocol.settings import WAIT, Checkpoints, Policy, Timeouts
 from drom_net.records import peers_chain, run_digest
 from drom_net.simulation.network import Distribution, NetworkSettings
 from drom_net.simulation.simulator import Crash, Simulator, peers_wiring, star_wiring
-from drom_net.topology import Graph
+from drom_net.topology import Graph, GraphSchedule
 
 PATIENT = Timeouts(join_s=1000.0, linger_s=1000.0)
 BAD = NetworkSettings(Distribution.parse("0..400ms"), loss=0.2, duplicate=0.2, reorder=0.2)
@@ -77,7 +77,7 @@ def star(
 def peers(
     algorithm: Algorithm,
     streams: Sequence[Any],
-    graph: Graph,
+    graph: Graph | GraphSchedule,
     *,
     prepare: Prepare | None = None,
     exchange: str = "blocking",
@@ -106,7 +106,12 @@ def peers(
         )
         return prepare(index, one) if prepare else one(streams[index])
 
-    return Simulator(make, peers_wiring(graph.neighbors), dim=DIM, **{"seed": 0, **options})
+    return Simulator(
+        make,
+        peers_wiring((graph if isinstance(graph, Graph) else graph.union).neighbors),
+        dim=DIM,
+        **{"seed": 0, **options},
+    )
 
 
 def crashes(options: dict[str, Any]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,13 @@ from drom_net.algorithms.local import local
 from drom_net.data.live import Decided, LiveStream
 from drom_net.data.stream import TaskStream
 from drom_net.errors import ClusterError
-from drom_net.protocol.node import Stalled
+from drom_net.protocol.node import TIMES_DTYPE, Stalled
 from drom_net.protocol.settings import Policy, Timeouts
 from drom_net.records import TASK_DTYPE
 from drom_net.reference import run_reference, run_reference_peers
 from drom_net.simulation.network import Distribution, NetworkSettings
 from drom_net.simulation.simulator import Crash, Simulator
+from drom_net.topology import TopologySettings, make_schedule
 
 DIM = 7
 QUICK = NetworkSettings(Distribution.parse("1ms..5ms"))
@@ -233,3 +235,35 @@ def test_under_a_deadline_a_slow_site_is_done_without() -> None:
     network = NetworkSettings(Distribution.parse("1ms..80ms"))
     cluster = Live(times, [9.0, 9.0]).star(central(), policy=policy, network=network, timeouts=PATIENT)
     assert [cluster.simulator.node(index).totals.examples for index in range(2)] == [10, 10]
+
+
+def test_quiet_sites_go_along_where_the_graph_changes_by_round() -> None:
+    """Who meets only now and then may be many rounds ahead of who is quiet: that was once not believed."""
+    tasks = 32
+    names = [f"site-{task}" for task in range(tasks)]
+    schedule = make_schedule(TopologySettings(graph="one-peer-exponential"), tasks, names, base=Path())
+    busy = [[0.5 + 0.01 * k for k in range(20)] if task < tasks // 2 else [] for task in range(tasks)]
+    cluster = Live(busy, [5.0] * tasks).peers(coupled(), schedule, network=QUICK)
+    assert [site.accepted for site in cluster.sites[: tasks // 2]] == [20] * (tasks // 2)
+    rows = np.frombuffer(bytes(cluster.simulator.records[0]), dtype=TASK_DTYPE)
+    assert int(np.count_nonzero(rows["active"])) == 20
+    times = np.frombuffer(bytes(cluster.simulator.times[0]), dtype=TIMES_DTYPE)
+    assert times["closed_s"][times["round"] == 20][0] < 5.0  # long before the quiet ones have ended
+
+
+@pytest.mark.parametrize("kind", ["star", "peers"])
+def test_who_waits_for_the_next_round_notices_that_the_other_is_gone(kind: str) -> None:
+    """Also where the next round may begin in ten minutes only."""
+    timeouts = Timeouts(join_s=1000.0, lost_s=5.0)
+    live = Live([[1.0, 2.0], [1.0, 2.0]], [3.0, 3.0])
+    lost = Crash(2 if kind == "star" else 1, 10.0, float("inf"))
+    options: dict[str, Any] = {
+        "timeouts": timeouts,
+        "network": QUICK,
+        "faults": [lost],
+        "detect_s": 0.1,
+        "paces": every(600.0, [1.0, 1.0]),
+    }
+    with pytest.raises(ClusterError, match="lost") as error:
+        live.star(central(), **options) if kind == "star" else live.peers(coupled(), graph_of("path", 2), **options)
+    assert " at 15.1 s: " in str(error.value)
