@@ -27,6 +27,9 @@ LINE_FORMATS = {
 }
 """Formats with an example a line, by suffix."""
 _SPARSE = {"indices", "values"}
+LARGEST_SQUARE = 1e12
+"""The most that the squares of a row's numbers, as its learner sees them, may add up to. A step moves the model by a
+multiple of the row: one row that is far beyond it would end the cluster, and again whenever that is started again."""
 
 
 class RowError(Exception):
@@ -133,9 +136,7 @@ class Understanding:
         except DataError:
             raise RowError("row", "a dense one, for it is centered (data.center)", "a sparse one") from None
         assert isinstance(done, SparseRows)
-        if not np.isfinite(done.values).all():
-            raise RowError("values", "numbers that stay finite when they are scaled", "others")
-        return SparseVector(done.indices, done.values)
+        return _small_enough(SparseVector(done.indices, done.values))
 
     def _dense_width(self) -> int:
         if self.preprocessing.hash is not None:
@@ -148,9 +149,7 @@ class Understanding:
             raise RowError("row", "finite numbers", "others")
         done = self.preprocessing.apply(rows, "")
         assert not isinstance(done, SparseRows)
-        if not np.isfinite(done).all():
-            raise RowError("row", "numbers that stay finite when they are scaled", "others")
-        return list(done)
+        return [_small_enough(row.copy()) for row in done]  # one that is remembered does not keep the others
 
     def _named(self, row: Mapping[Any, object]) -> list[float]:
         if self.features is None:
@@ -267,6 +266,20 @@ class Lines:
             expected = f"{self._rows.preprocessing.raw_dim} feature columns (data.dim)"
             raise RowError("column names", expected, str(len(names)))
         self._columns = [header.index(name) for name in names]
+
+
+def _small_enough(row: Features) -> Features:
+    """The row, not to be written to any more."""
+    arrays = row if isinstance(row, SparseVector) else (row,)
+    values = arrays[-1]
+    with np.errstate(over="ignore", invalid="ignore"):
+        square = float(np.dot(values, values))
+    if not square <= LARGEST_SQUARE:
+        expected = f"numbers whose squares, once preprocessed, add up to at most {LARGEST_SQUARE:g}"
+        raise RowError("row", expected, f"{square:.4g}", "data.scale or data.normalize makes them smaller")
+    for array in arrays:
+        array.flags.writeable = False
+    return row
 
 
 def _number(value: object, where: str) -> float:
