@@ -32,6 +32,8 @@ from drom_net.algorithms.features import SparseVector
 from drom_net.errors import ClusterError, DromNetError
 
 WIRE_VERSION = 1
+REQUEST_BYTES = 16 << 20
+"""The most that a request may have: a node does not read more."""
 """Of what is said between applications and nodes (docs/live.md)."""
 _RESEND_S, _RESEND_CAP_S = 0.1, 1.0
 """When the same is asked again: then, and after twice the time each, up to there."""
@@ -177,6 +179,9 @@ class Site:
         """The answer, which is "ok" or "unknown"."""
         self._asked += 1
         data = msgpack.packb(request | {"version": WIRE_VERSION, "id": self._asked}, default=_plain)
+        if len(data) > REQUEST_BYTES:
+            self._unanswered = None
+            raise RefusedError(f"{len(data):,} bytes in one call; at most {REQUEST_BYTES:,}: give it fewer rows")
         give_up_at = time.monotonic() + self.timeout_s
         why = "nobody answers"
         patience = _RESEND_S

@@ -257,3 +257,9 @@ def test_the_client_is_light() -> None:
         "drom_net.runtime",
         "asyncio",
     }
+
+
+def test_what_no_node_would_read_is_refused_at_once(spec: NodeSpec) -> None:
+    """It was once sent, and asked again until the time was over."""
+    with Site(spec.source["bind"]) as site, pytest.raises(RefusedError, match="at most 16,777,216: give it fewer rows"):
+        site.predict(np.ones((800_000, 3)))

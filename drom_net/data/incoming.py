@@ -86,6 +86,8 @@ class Understanding:
             RowError: It is no label.
         """
         plain = isinstance(label, str | int | float)  # a bool is an int, and true is 1
+        if self.positive is not None and not isinstance(label, str) and not _is_number(self.positive):
+            plain = False  # every other text is -1, but a number or true beside texts says something else
         sign = sign_of(label_text(label), self.positive) if plain else None
         if sign is None:
             hint = "" if self.positive is not None else "data.positive names the +1 of other labels"
@@ -299,3 +301,11 @@ def _shown(value: object) -> str:
     if isinstance(value, list | dict | bytes):
         return f"{'bytes' if isinstance(value, bytes) else type(value).__name__} of {len(value)}"
     return quoted(str(value)) if isinstance(value, float) else str(value)[:60]
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

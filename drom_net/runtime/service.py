@@ -13,7 +13,7 @@ import msgpack
 import zmq
 
 from drom_net.algorithms.features import Features
-from drom_net.client import WIRE_VERSION
+from drom_net.client import REQUEST_BYTES, WIRE_VERSION
 from drom_net.data.incoming import RowError, Understanding
 from drom_net.errors import ClusterError
 from drom_net.runtime.spool import Sender
@@ -22,8 +22,6 @@ from drom_net.runtime.zmq_transport import refuse_ipc_in_use
 if TYPE_CHECKING:
     from drom_net.runtime.sources import Intake
 
-REQUEST_BYTES = 16 << 20
-"""The most that a request may have."""
 ROWS_AT_ONCE = 10_000
 """The most rows in one."""
 _AGAIN_S = 0.05

@@ -14,7 +14,7 @@ import pytest
 import zmq
 from live_site import FixedModel, Said, intake_of, learned, node_spec
 
-from drom_net.data.incoming import Understanding
+from drom_net.data.incoming import RowError, Understanding
 from drom_net.data.preprocessing import HASHED_DIM, Preprocessing
 from drom_net.errors import CheckpointError, ClusterError
 from drom_net.runtime import sources
@@ -664,3 +664,14 @@ def test_rounds_without_an_example_are_the_same_ones_after_a_crash(tmp_path: Pat
     intake.close()
     again = intake_of(spec)
     assert [again.stream.index_at(1), again.stream.index_at(2)] == [None, 0]
+
+
+@pytest.mark.parametrize("label", [1, True, 0.5, -1])
+def test_a_number_beside_labels_that_are_words_is_no_label(label: object) -> None:
+    """data.positive: "yes" makes every other *word* -1; that true or 1 was learned as -1 helped nobody."""
+    rows = Understanding(Preprocessing(3), positive="yes")
+    assert (rows.sign("yes"), rows.sign("no")) == (1.0, -1.0)
+    with pytest.raises(RowError, match="label: expected"):
+        rows.sign(label)
+    numbers = Understanding(Preprocessing(3), positive="2")
+    assert (numbers.sign(2), numbers.sign(1), numbers.sign("2")) == (1.0, -1.0, 1.0)
