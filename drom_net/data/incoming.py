@@ -219,7 +219,7 @@ class Lines:
         sign = self._rows.sign(found[self._rows.label])
         if "x" in found and "x" not in (self._rows.features or ()):
             return self._rows.row(found["x"]), sign
-        if found.keys() >= _SPARSE and self._rows.features is None:
+        if found.keys() >= _SPARSE and _SPARSE.isdisjoint(self._rows.features or ()):
             found = {key: found[key] for key in _SPARSE}
         elif self._rows.features is None:
             raise RowError("line", 'a key "x" with all numbers, or "indices" and "values"', "neither")

@@ -14,7 +14,8 @@ import pytest
 import zmq
 from live_site import FixedModel, Said, intake_of, learned, node_spec
 
-from drom_net.data.incoming import RowError, Understanding
+from drom_net.algorithms.features import SparseVector
+from drom_net.data.incoming import Lines, RowError, Understanding
 from drom_net.data.preprocessing import HASHED_DIM, Preprocessing
 from drom_net.errors import CheckpointError, ClusterError
 from drom_net.runtime import sources
@@ -675,3 +676,10 @@ def test_a_number_beside_labels_that_are_words_is_no_label(label: object) -> Non
         rows.sign(label)
     numbers = Understanding(Preprocessing(3), positive="2")
     assert (numbers.sign(2), numbers.sign(1), numbers.sign("2")) == (1.0, -1.0, 1.0)
+
+
+def test_a_line_may_have_the_non_zeros_alone_also_where_features_have_names() -> None:
+    rows = Understanding(Preprocessing(raw_dim=2), ("age", "dose"), "ill", "yes")
+    features, sign = Lines("jsonl", rows).read(b'{"indices": [1], "values": [2.5], "ill": "yes"}')  # type: ignore[misc]
+    assert isinstance(features, SparseVector)
+    assert (features.indices.tolist(), features.values.tolist(), sign) == ([1], [2.5], 1.0)
