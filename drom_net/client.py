@@ -32,6 +32,8 @@ from drom_net.algorithms.features import SparseVector
 from drom_net.errors import ClusterError, DromNetError
 
 WIRE_VERSION = 1
+REQUEST_BYTES = 16 << 20
+"""The most that a request may have: a node does not read more."""
 """Of what is said between applications and nodes (docs/live.md)."""
 _RESEND_S, _RESEND_CAP_S = 0.1, 1.0
 """When the same is asked again: then, and after twice the time each, up to there."""
@@ -48,7 +50,7 @@ class RefusedError(DromNetError):
 
 class NoAnswerError(ClusterError):
     """The node did not answer in time, or has no room: what was to be learned may have been accepted or not. The same
-    call once more goes on from there."""
+    call once more, before any other `label` or `learn`, goes on from there."""
 
 
 class Prediction(NamedTuple):
@@ -84,7 +86,9 @@ class Site:
         self._context = zmq.Context()
         self._socket: zmq.Socket[bytes] = self._context.socket(zmq.DEALER)
         self._socket.setsockopt(zmq.LINGER, 0)
-        self._socket.setsockopt(zmq.IMMEDIATE, 1)  # what is said while nobody is there is said anew, not kept
+        # What is said while nobody is there is said anew: no more than one is kept. IMMEDIATE would keep none, but with
+        # it libzmq throws away an answer that is here and not read yet when the node ends: that to `finish` at last.
+        self._socket.setsockopt(zmq.SNDHWM, 1)
         self._socket.setsockopt(zmq.RECONNECT_IVL, 50)
         self._socket.setsockopt(zmq.RECONNECT_IVL_MAX, 500)
         self._socket.setsockopt(zmq.HEARTBEAT_IVL, 1000)
@@ -126,7 +130,8 @@ class Site:
 
         Raises:
             RefusedError: A label is none.
-            NoAnswerError: As above. Called again with the same, it goes on: nothing is learned twice.
+            NoAnswerError: As above. Called again with the same, before any other `label` or `learn`, it goes on:
+                nothing is learned twice. Later it would be another sending, and its rows might be learned twice.
         """
         predictions, labels = list(predictions), list(labels)
         if not predictions:
@@ -174,6 +179,9 @@ class Site:
         """The answer, which is "ok" or "unknown"."""
         self._asked += 1
         data = msgpack.packb(request | {"version": WIRE_VERSION, "id": self._asked}, default=_plain)
+        if len(data) > REQUEST_BYTES:
+            self._unanswered = None
+            raise RefusedError(f"{len(data):,} bytes in one call; at most {REQUEST_BYTES:,}: give it fewer rows")
         give_up_at = time.monotonic() + self.timeout_s
         why = "nobody answers"
         patience = _RESEND_S
@@ -184,7 +192,6 @@ class Site:
                 patience = min(2 * patience, _RESEND_CAP_S)
                 continue
             if answer["is"] == "refused":
-                self._unanswered = None
                 raise RefusedError(f"{self.endpoint} refused: {answer['why']}")
             if answer["is"] != "full":
                 return answer

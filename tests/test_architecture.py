@@ -160,7 +160,7 @@ def test_only_the_metrics_page_imports_prometheus_and_only_to_serve() -> None:
 
 def test_only_what_knows_a_layout_of_bytes_imports_msgpack() -> None:
     """codec.py: "the only module that knows the byte layout" of messages; rundir.py names its version."""
-    live = {"runtime/spool.py", "runtime/sources.py", "client.py"}
+    live = {"runtime/spool.py", "runtime/service.py", "client.py"}
     assert importers("msgpack") <= {"protocol/codec.py", "runtime/checkpoint.py", "rundir.py"} | live
 
 

@@ -7,9 +7,12 @@ import sys
 import threading
 from pathlib import Path
 
+import msgpack
 import numpy as np
 import pytest
+import zmq
 from live_site import FixedModel, intake_of, learned, node_spec, served
+from zmq.utils.monitor import recv_monitor_message
 
 from drom_net import client as module
 from drom_net.algorithms.features import SparseVector
@@ -19,6 +22,25 @@ from drom_net.data.preprocessing import Preprocessing
 from drom_net.runtime.spec import NodeSpec
 
 ROWS = np.array([[1.0, 0.0, 0.0], [0.0, -1.0, 0.0], [0.0, 0.0, 1.0]])
+
+
+class Clock:
+    """The client's time: it stands still but where the client sleeps, so that no machine is too slow."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    found = Clock()
+    monkeypatch.setattr(module, "time", found)
+    return found
 
 
 @pytest.fixture
@@ -110,25 +132,92 @@ def test_an_answer_that_was_lost_is_asked_for_again_and_nothing_is_learned_twice
         assert site.status()["accepted"] == 3
 
 
-def test_where_nobody_answers_the_call_may_be_made_again(spec: NodeSpec, monkeypatch: pytest.MonkeyPatch) -> None:
-    with served(spec), Site(spec.source["bind"], timeout_s=0.05) as site:
+def test_where_nobody_answers_the_call_may_be_made_again(
+    spec: NodeSpec, monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    receive = Site._receive
+
+    def too_late(self: Site, until: float) -> None:
+        if receive(self, until) is not None:
+            clock.now += self.timeout_s
+
+    with served(spec), Site(spec.source["bind"]) as site:
         with monkeypatch.context() as deaf:
-            deaf.setattr(Site, "_receive", lambda self, until: None)
-            with pytest.raises(NoAnswerError, match=r"live\.sock: nobody answers, for 0\.05 s"):
+            deaf.setattr(Site, "_receive", too_late)
+            with pytest.raises(NoAnswerError, match=r"live\.sock: nobody answers, for 30 s"):
                 site.learn(ROWS, [1, 1, 1])
-        site.timeout_s = 30.0
+        site.predict(ROWS)
+        with pytest.raises(RefusedError):
+            site.predict([[1]])
         site.learn(ROWS, [1, 1, 1])
         assert site.status()["accepted"] == 3, "the first call was accepted, and its answer did not come"
         site.learn(ROWS[:1], [1])
         assert site.status()["accepted"] == 4, "this one is another"
 
 
-def test_a_full_backlog_is_waited_out(spec: NodeSpec) -> None:
+def test_the_last_answer_of_a_node_that_ends_is_not_lost(
+    spec: NodeSpec, monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    """Nobody would ever give it again."""
+
+    def answer_and_end() -> None:
+        with zmq.Context() as context, context.socket(zmq.ROUTER) as node:
+            node.bind(spec.source["bind"])
+            sender, request = node.recv_multipart()
+            answer = {"id": msgpack.unpackb(request)["id"], "is": "ok"}
+            node.setsockopt(zmq.LINGER, -1)
+            node.send_multipart([sender, msgpack.packb(answer)])
+
+    node = threading.Thread(target=answer_and_end)
+    receive = Site._receive
+
+    def after_its_end(self: Site, until: float) -> dict[str, object]:
+        node.join()
+        recv_monitor_message(gone)
+        answer = receive(self, until)
+        assert answer is not None
+        return answer
+
+    monkeypatch.setattr(Site, "_receive", after_its_end)
+    with Site(spec.source["bind"]) as site:
+        gone = site._socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
+        gone.setsockopt(zmq.RCVTIMEO, 60_000)
+        try:
+            node.start()
+            site.finish()
+        finally:
+            site._socket.disable_monitor()
+            gone.close()
+
+
+def test_what_is_asked_while_nobody_is_there_does_not_pile_up(
+    spec: NodeSpec, monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    send, sent = Site._send, []
+
+    def impatient(self: Site, data: bytes, until: float) -> bool:
+        clock.now = until
+        sent.append(send(self, data, until))
+        return sent[-1]
+
+    with Site(spec.source["bind"]) as site:
+        with monkeypatch.context() as alone:
+            alone.setattr(Site, "_send", impatient)
+            for _ in range(5):
+                with pytest.raises(NoAnswerError):
+                    site.predict(ROWS)
+        assert len(sent) > 100 and sum(sent) <= 2
+        with served(spec):
+            assert site.status()["predicted"] <= 2 * len(ROWS)
+
+
+def test_a_full_backlog_is_waited_out(spec: NodeSpec, clock: Clock) -> None:
     with served(spec), Site(spec.source["bind"]) as site:
         site.learn(ROWS, [1, 1, 1])
         site.timeout_s = 0.2
-        with pytest.raises(NoAnswerError, match="its backlog is full"):
+        with pytest.raises(NoAnswerError, match=r"its backlog is full, for 0\.2 s"):
             site.learn(ROWS, [1, 1, 1])
+        assert clock.now == pytest.approx(0.2), "it has asked again as often as it was told to"
         assert site.status()["accepted"] == 3
 
 
@@ -168,3 +257,9 @@ def test_the_client_is_light() -> None:
         "drom_net.runtime",
         "asyncio",
     }
+
+
+def test_what_no_node_would_read_is_refused_at_once(spec: NodeSpec) -> None:
+    """It was once sent, and asked again until the time was over."""
+    with Site(spec.source["bind"]) as site, pytest.raises(RefusedError, match="at most 16,777,216: give it fewer rows"):
+        site.predict(np.ones((800_000, 3)))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
 import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -196,6 +197,17 @@ def peer(
     _become(dataclasses.replace(spec, log_format=log_format, metrics=metrics), config)
 
 
+@contextlib.contextmanager
+def _holding_signals_back() -> Iterator[None]:
+    """From here on the node itself cleans up; where it does not come to that, signals are let through again."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        yield
+    except BaseException:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        raise
+
+
 def _prepare_examples(
     spec: NodeSpec, config: ClusterConfig, dataset: Dataset, roster: Roster, *, insecure: bool
 ) -> None:
@@ -204,12 +216,12 @@ def _prepare_examples(
     if not spec.source:
         spread_over = roster.spread_over(config)
         stream = make_stream(dataset.tasks[0], config.data, seed=config.seed, index=spec.task, spread_over=spread_over)
-    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # from here on the node itself cleans up
-    _claim(spec)
-    if stream is not None:
-        shutil.rmtree(spec.examples, ignore_errors=True)  # of an earlier start
-        stream.save(Path(spec.examples))
-    write_data_facts(Path(spec.out), dataset)
+    with _holding_signals_back():
+        _claim(spec)
+        if stream is not None:
+            shutil.rmtree(spec.examples, ignore_errors=True)  # of an earlier start
+            stream.save(Path(spec.examples))
+        write_data_facts(Path(spec.out), dataset)
 
 
 def _load(file: Path, keys: Path | None) -> ClusterConfig:
@@ -329,13 +341,13 @@ def _is_unfinished(folder: Path) -> bool:
 def _become(spec: NodeSpec, config: ClusterConfig) -> None:
     """Turn this process into the node: all that was needed to read FILE and data is let go of."""
     folder = Path(spec.out)
-    if spec.role == "reducer":
-        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # as above
-        _claim(spec)
-    with naming(folder / "config.yaml"):
-        (folder / "config.yaml").write_text(to_yaml(config))
-    write_environment(folder / "environment.json", blas=blas_kernel())
-    path = folder / "spec.json"
-    spec.write(path)
-    command = node_command(path)
-    os.execve(command[0], command, node_environment())
+    with _holding_signals_back():
+        if spec.role == "reducer":
+            _claim(spec)
+        with naming(folder / "config.yaml"):
+            (folder / "config.yaml").write_text(to_yaml(config))
+        write_environment(folder / "environment.json", blas=blas_kernel())
+        path = folder / "spec.json"
+        spec.write(path)
+        command = node_command(path)
+        os.execve(command[0], command, node_environment())

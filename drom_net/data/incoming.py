@@ -27,6 +27,9 @@ LINE_FORMATS = {
 }
 """Formats with an example a line, by suffix."""
 _SPARSE = {"indices", "values"}
+LARGEST_SQUARE = 1e12
+"""The most that the squares of a row's numbers, as its learner sees them, may add up to. A step moves the model by a
+multiple of the row: one row that is far beyond it would end the cluster, and again whenever that is started again."""
 
 
 class RowError(Exception):
@@ -83,6 +86,8 @@ class Understanding:
             RowError: It is no label.
         """
         plain = isinstance(label, str | int | float)  # a bool is an int, and true is 1
+        if self.positive is not None and not isinstance(label, str) and not _is_number(self.positive):
+            plain = False  # every other text is -1, but a number or true beside texts says something else
         sign = sign_of(label_text(label), self.positive) if plain else None
         if sign is None:
             hint = "" if self.positive is not None else "data.positive names the +1 of other labels"
@@ -133,9 +138,7 @@ class Understanding:
         except DataError:
             raise RowError("row", "a dense one, for it is centered (data.center)", "a sparse one") from None
         assert isinstance(done, SparseRows)
-        if not np.isfinite(done.values).all():
-            raise RowError("values", "numbers that stay finite when they are scaled", "others")
-        return SparseVector(done.indices, done.values)
+        return _small_enough(SparseVector(done.indices, done.values))
 
     def _dense_width(self) -> int:
         if self.preprocessing.hash is not None:
@@ -148,9 +151,7 @@ class Understanding:
             raise RowError("row", "finite numbers", "others")
         done = self.preprocessing.apply(rows, "")
         assert not isinstance(done, SparseRows)
-        if not np.isfinite(done).all():
-            raise RowError("row", "numbers that stay finite when they are scaled", "others")
-        return list(done)
+        return [_small_enough(row.copy()) for row in done]  # one that is remembered does not keep the others
 
     def _named(self, row: Mapping[Any, object]) -> list[float]:
         if self.features is None:
@@ -218,7 +219,7 @@ class Lines:
         sign = self._rows.sign(found[self._rows.label])
         if "x" in found and "x" not in (self._rows.features or ()):
             return self._rows.row(found["x"]), sign
-        if found.keys() >= _SPARSE and self._rows.features is None:
+        if found.keys() >= _SPARSE and _SPARSE.isdisjoint(self._rows.features or ()):
             found = {key: found[key] for key in _SPARSE}
         elif self._rows.features is None:
             raise RowError("line", 'a key "x" with all numbers, or "indices" and "values"', "neither")
@@ -269,6 +270,20 @@ class Lines:
         self._columns = [header.index(name) for name in names]
 
 
+def _small_enough(row: Features) -> Features:
+    """The row, not to be written to any more."""
+    arrays = row if isinstance(row, SparseVector) else (row,)
+    values = arrays[-1]
+    with np.errstate(over="ignore", invalid="ignore"):
+        square = float(np.dot(values, values))
+    if not square <= LARGEST_SQUARE:
+        expected = f"numbers whose squares, once preprocessed, add up to at most {LARGEST_SQUARE:g}"
+        raise RowError("row", expected, f"{square:.4g}", "data.scale or data.normalize makes them smaller")
+    for array in arrays:
+        array.flags.writeable = False
+    return row
+
+
 def _number(value: object, where: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise RowError(where, "a number", _shown(value))
@@ -286,3 +301,11 @@ def _shown(value: object) -> str:
     if isinstance(value, list | dict | bytes):
         return f"{'bytes' if isinstance(value, bytes) else type(value).__name__} of {len(value)}"
     return quoted(str(value)) if isinstance(value, float) else str(value)[:60]
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

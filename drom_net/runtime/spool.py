@@ -34,6 +34,8 @@ _CLIENTS = 1024
 """Of so many, those that were heard last, it is known what was accepted of them."""
 _NAME = re.compile(r"segment-(\d{10})\.drom")
 _BEGIN, _EXAMPLES, _DECIDED = range(3)
+_BODY = re.compile(rb"(?=(?:[\x91-\x9f]|\xdc..|\xdd....)(?:\x97\x00|\x95\x01|\x93\x02))", re.DOTALL)
+"""How what is in a frame begins: msgpack's lists of all entries and of the first, and which of the three it is."""
 
 Example = tuple[Features, float]
 """What the learner sees, and -1.0 or +1.0."""
@@ -173,10 +175,12 @@ class Spool:
                     examples += map(_unpacked, entry[1])
                 else:
                     idle += entry[1]
-        if not first <= taken <= self._state.next:
+        idle_before = self._segments[needed][2] if paths else 0
+        if not first <= taken <= self._state.next or idle_before > t:
             raise CheckpointError(
-                f"{self._folder} has the examples from {first} to {self._state.next}, and the node would go on from "
-                f"{taken}: bring the whole folder along, or remove it to begin anew"
+                f"{self._folder} has the examples from {first} to {self._state.next} and what was decided behind round "
+                f"{idle_before}, and the node would go on from example {taken} and round {t}: bring the whole folder "
+                "along, or remove it to begin anew"
             )
         return Loaded(first, examples, Decided(tuple(idle), self._state.last_round))
 
@@ -300,18 +304,21 @@ def _frames(data: bytes, at: int = 0) -> Iterator[tuple[list[list[Any]], int]]:
     while at + _FRAME.size <= len(data):
         length, checksum = _FRAME.unpack_from(data, at)
         begin, at = at + _FRAME.size, at + _FRAME.size + length
+        if not length or at > len(data):
+            return
         body = data[begin:at]
-        if not length or len(body) < length or zlib.crc32(body) != checksum:
+        if zlib.crc32(body) != checksum:
             return
         yield msgpack.unpackb(body), at
 
 
 def _is_torn(rest: bytes) -> bool:
-    """Whether this is what a crash leaves of a frame that was being written: each is on the disk before the next."""
-    if len(rest) < _FRAME.size or not rest.strip(b"\0"):
-        return True
-    length, _ = _FRAME.unpack_from(rest)
-    return next(_frames(rest, _FRAME.size + length), None) is None
+    """Whether this is what a crash leaves of a frame that was being written.
+
+    Each is on the disk before the next, so none is behind it; what its length says need not be true.
+    """
+    begins = (found.start() - _FRAME.size for found in _BODY.finditer(rest, _FRAME.size + 1))
+    return all(next(_frames(rest, at), None) is None for at in begins)
 
 
 def _packed(x: Features, label: float) -> list[Any]:

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -833,3 +834,4 @@ def test_what_differs_per_place_may_come_from_the_environment(
     monkeypatch.setenv("DROM_NET_BIND", "tcp://127.0.0.1:5571")
     monkeypatch.setenv("DROM_NET_OUT", str(file / "below-a-file"))
     assert "cannot make the folder" in call(capsys, "reducer")[2]
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == set()  # who has not become a node can be ended

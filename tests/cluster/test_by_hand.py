@@ -8,7 +8,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from processes import CONFIGS, Family, family, read_until
+from processes import CONFIGS, Family, family, read_until, wait_until
 
 pytestmark = pytest.mark.process
 
@@ -296,7 +296,7 @@ def test_a_peer_that_is_killed_ends_the_run_of_its_neighbors_who_keep_what_they_
     Path(config).write_text(Path(config).read_text().replace("examples: 50", "examples: 300000"))
     with family(tmp_path) as processes:
         peers = [processes.start("peer", config, "--task", task, "--out", "hand") for task in "012"]
-        read_until(peers[0], "round ")
+        read_until(peers[0], "error rate")  # all have joined
         peers[2].kill()
         assert [peer.wait(timeout=60) for peer in peers[:2]] == [4, 4]
         for name in ("task-01", "task-02"):
@@ -327,11 +327,14 @@ def test_a_peer_that_comes_back_without_its_folder_is_refused_and_with_it_goes_o
 def test_a_peer_that_others_connect_to_and_that_has_lost_what_it_had_ends_the_run_by_name(tmp_path: Path) -> None:
     """Others connect to task 0 and know nothing of its starts: nobody waits for lost_s, nor blames another."""
     task = 0
-    config = ring(tmp_path, 3)
+    config = ring(tmp_path, 3, more="checkpoint: {every_rounds: 30}\n")
     Path(config).write_text(Path(config).read_text().replace("examples: 50", "examples: 100000, pace_s: 0.001"))
+    snapshots = tmp_path / "hand" / "nodes" / "task-01"
     with family(tmp_path) as processes:
         peers = [processes.start("peer", config, "--task", str(k), "--out", "hand") for k in range(3)]
-        read_until(peers[task], "error rate")  # so far that what is gone cannot be made up for
+        read_until(peers[task], "error rate")
+        # So far that what is gone cannot be made up for: the others keep what it needs from its last but one on.
+        wait_until(lambda: any(int(path.stem[9:]) >= 10 for path in snapshots.glob("snapshot-*.drom")), "snapshots")
         peers[task].kill()
         read_until(peers[task - 1], "lost the connection")
         code, _, err = processes.run("peer", config, "--task", str(task), "--out", "again")

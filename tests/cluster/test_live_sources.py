@@ -16,7 +16,7 @@ from processes import DEADLINE_S, Family, family, wait_until
 from drom_net.client import Site
 from drom_net.runtime.spool import FOLDER, Spool
 
-pytestmark = [pytest.mark.process, pytest.mark.slow]
+pytestmark = [pytest.mark.process, pytest.mark.large]
 
 LAYOUTS = {
     "star": "algorithm: {name: drom}",

@@ -15,7 +15,7 @@ from processes import CONFIGS, DEADLINE_S, Family, family, read_until
 
 from drom_net.cli import main
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.large]
 
 
 def long_run(processes: Family, folder: Path, *more: str) -> tuple[str, list[str]]:

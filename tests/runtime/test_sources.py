@@ -14,14 +14,17 @@ import pytest
 import zmq
 from live_site import FixedModel, Said, intake_of, learned, node_spec
 
-from drom_net.data.incoming import Understanding
+from drom_net.algorithms.features import SparseVector
+from drom_net.data.incoming import Lines, RowError, Understanding
 from drom_net.data.preprocessing import HASHED_DIM, Preprocessing
 from drom_net.errors import CheckpointError, ClusterError
 from drom_net.runtime import sources
+from drom_net.runtime.service import Service
 from drom_net.runtime.sources import FollowedFile, Intake, StandardInput
 
 NAMED = Understanding(Preprocessing(raw_dim=2, center=(1.0, 0.0), bias=0.5), ("age", "dose"), "ill", "yes")
 THREE = Understanding(Preprocessing(3))
+TINY = Understanding(Preprocessing(3, scale=(1e-200, 1.0, 1.0)))
 
 
 def rows_of(intake: Intake) -> list[float]:
@@ -150,6 +153,10 @@ def test_bad_lines_are_left_out_and_told_ten_times(wide: Piped) -> None:
         ("svmlight", THREE, "1 1:1e999\n", "values: expected finite numbers"),
         ("svmlight", NAMED, "yes 1:1\n", "row: expected a dense one, for it is centered"),
         ("jsonl", NAMED, "[" * 100_000 + "\n", "line: expected a JSON object"),
+        ("jsonl", THREE, '{"x": [1e200, 0, 0], "label": 1}\n', "row: expected numbers whose squares, once preproc"),
+        ("jsonl", THREE, '{"x": [7e5, 7e5, 7e5], "label": 1}\n', "at most 1e+12, got 1.47e+12; data.scale or data.n"),
+        ("jsonl", TINY, '{"x": [1e200, 0, 0], "label": 1}\n', "row: expected numbers whose squares"),
+        ("svmlight", THREE, "1 2:1e7\n", "row: expected numbers whose squares"),
     ],
 )
 def test_what_is_wrong_with_a_line_is_told_with_its_place(
@@ -300,6 +307,67 @@ def test_a_file_that_was_written_anew_is_read_from_its_start(log: Log, crash: bo
     assert log.said.texts[-1] == f"{log.path} was written anew: reading it from its start"
 
 
+@pytest.mark.parametrize("after", [line(33), line(33) + line(4), line(2)[:5], ""])
+def test_a_line_without_an_end_that_was_written_over_is_read_again(log: Log, after: str) -> None:
+    """It is not put together from what it was and what it is, nor are the lines before it taken twice."""
+    log.write(1)
+    log.look()
+    with log.path.open("a") as file:
+        file.write('{"x": [2, 0')
+    log.look()
+    log.path.write_text(line(1) + after)
+    log.look()
+    if not after.endswith("\n"):
+        with log.path.open("a") as file:
+            file.write(line(2)[len(after) :])
+        log.look()
+    expected = {line(33): [33.0], line(33) + line(4): [33.0, 4.0]}.get(after, [2.0])
+    assert rows_of(log.intake) == [1.0, *expected]
+    assert log.intake.bad == 0 and not any("anew" in text for text in log.said.texts)
+
+
+def turn(log: Log, at_s: int) -> None:
+    """Move the file away as logrotate does, as one that was written last at this time."""
+    for number in (3, 2, 1):
+        old = log.path.with_name(f"{log.path.name}.{number}")
+        if old.exists():
+            old.rename(log.path.with_name(f"{log.path.name}.{number + 1}"))
+    os.utime(log.path, (at_s, at_s))
+    log.path.rename(log.path.with_name(f"{log.path.name}.1"))
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_a_file_that_came_and_went_while_nobody_looked_is_told(log: Log, crash: bool) -> None:
+    log.write(0)
+    log.look()
+    turn(log, 1000)
+    log.write(1)
+    log.look()
+    log.write(2)
+    turn(log, 2000)
+    log.write(3)
+    turn(log, 3000)
+    log.write(4)
+    if crash:
+        log.start_again()
+    log.look()
+    assert rows_of(log.intake) == [0.0, 1.0, 2.0, 4.0]
+    [told] = [text for text in log.said.texts if "waiting" not in text]
+    assert told == f"between the file that was read last and {log.path} there was events.jsonl.1: not read"
+
+
+def test_a_file_that_was_moved_away_and_is_gone_after_a_crash_is_told(log: Log) -> None:
+    log.write(1)
+    log.look()
+    log.intake.close()
+    log.path.rename(log.path.with_name("elsewhere"))
+    log.write(2)
+    log.open()
+    log.look()
+    assert rows_of(log.intake) == [1.0, 2.0]
+    assert f"{log.path} is another file than the one that was read last, which is gone" in log.said.texts[-1]
+
+
 def test_a_file_that_does_not_grow_ends_the_stream_and_its_last_line_needs_no_end(log: Log) -> None:
     log.start_again(follow=False)
     log.path.write_text(line(1) + line(2).rstrip())
@@ -433,6 +501,25 @@ def test_what_is_asked_twice_is_learned_once_also_after_a_crash(asker: Asker) ->
     assert rows_of(asker.intake) == [5.0, 6.0, 7.0]
 
 
+def test_a_row_that_is_remembered_keeps_no_others_and_is_never_changed(asker: Asker) -> None:
+    asker.ask("predict", rows=block(*range(500)))
+    service = asker.intake._source
+    assert isinstance(service, Service)
+    rows = list(service._unlabelled.values())
+    assert len(rows) == 3
+    for row in rows:
+        assert isinstance(row, np.ndarray) and row.base is None
+        with pytest.raises(ValueError, match="read-only"):
+            row[0] = 7.0
+
+
+def test_large_numbers_that_are_normalised_are_learned(tmp_path: Path) -> None:
+    node = Asker(tmp_path, rows=Understanding(Preprocessing(3, normalize=True)))
+    assert node.ask("learn", rows=[[1e200, 0, 0], [0, -1e-200, 0]], labels=[1, 1], number=1, **ME)["is"] == "ok"
+    assert learned(node.intake) == [([1.0, 0.0, 0.0], 1.0), ([0.0, -1.0, 0.0], 1.0)]
+    node.close()
+
+
 def test_a_ticket_of_an_earlier_life_is_none_of_this_one(asker: Asker) -> None:
     [ticket] = asker.ask("predict", rows=block(5))["tickets"]
     asker.start_again()
@@ -496,6 +583,8 @@ def test_finish_ends_the_stream_for_good(asker: Asker) -> None:
         ({"do": "predict", "rows": [{"indices": [1], "values": []}]}, "row: expected as many indices as values"),
         ({"do": "predict", "rows": [{"indices": 1, "values": [2]}]}, "row: expected as many indices as values"),
         ({"do": "predict", "rows": block(float("nan"))}, "row: expected finite numbers"),
+        ({"do": "predict", "rows": [{"indices": [1], "values": [1e7]}]}, "row: expected numbers whose squares"),
+        ({"do": "learn", "rows": block(1, 1e200), "labels": [1, 1], "number": 1, **ME}, "at most 1e+12, got inf"),
         ({"do": "learn", "rows": block(1), "labels": [1]}, "client: expected 16 bytes of its own"),
         ({"do": "learn", "rows": block(1), "labels": [1], **ME}, "number: expected a whole number from 1"),
         ({"do": "learn", "rows": block(1), "labels": [1], "number": True, **ME}, "number: expected a whole number"),
@@ -576,3 +665,21 @@ def test_rounds_without_an_example_are_the_same_ones_after_a_crash(tmp_path: Pat
     intake.close()
     again = intake_of(spec)
     assert [again.stream.index_at(1), again.stream.index_at(2)] == [None, 0]
+
+
+@pytest.mark.parametrize("label", [1, True, 0.5, -1])
+def test_a_number_beside_labels_that_are_words_is_no_label(label: object) -> None:
+    """data.positive: "yes" makes every other *word* -1; that true or 1 was learned as -1 helped nobody."""
+    rows = Understanding(Preprocessing(3), positive="yes")
+    assert (rows.sign("yes"), rows.sign("no")) == (1.0, -1.0)
+    with pytest.raises(RowError, match="label: expected"):
+        rows.sign(label)
+    numbers = Understanding(Preprocessing(3), positive="2")
+    assert (numbers.sign(2), numbers.sign(1), numbers.sign("2")) == (1.0, -1.0, 1.0)
+
+
+def test_a_line_may_have_the_non_zeros_alone_also_where_features_have_names() -> None:
+    rows = Understanding(Preprocessing(raw_dim=2), ("age", "dose"), "ill", "yes")
+    features, sign = Lines("jsonl", rows).read(b'{"indices": [1], "values": [2.5], "ill": "yes"}')  # type: ignore[misc]
+    assert isinstance(features, SparseVector)
+    assert (features.indices.tolist(), features.values.tolist(), sign) == ([1], [2.5], 1.0)

@@ -99,6 +99,38 @@ def test_damage_in_the_middle_is_told_and_nothing_is_dropped_silently(tmp_path: 
         Spool(tmp_path / "spool").load()
 
 
+@pytest.mark.parametrize("bit", [0, 7, 20, 31])
+@pytest.mark.parametrize("waiting", [1, 20])
+def test_damage_to_the_length_of_a_frame_is_no_torn_end(tmp_path: Path, bit: int, waiting: int) -> None:
+    """All that was accepted behind it is still there."""
+    with Spool(tmp_path / "spool") as spool:
+        spool.add([example(0)])
+        spool.commit()
+        begin = segment(tmp_path).stat().st_size
+        for number in range(1, 100):
+            for _ in range(waiting):  # so many entries in one frame
+                spool.add([example(number)])
+            spool.commit()
+    data = bytearray(segment(tmp_path).read_bytes())
+    data[begin + bit // 8] ^= 1 << bit % 8
+    segment(tmp_path).write_bytes(data)
+    with pytest.raises(CheckpointError, match=f"damaged at byte {begin}: examples that were accepted are lost"):
+        Spool(tmp_path / "spool").load()
+    assert segment(tmp_path).read_bytes() == data
+
+
+def test_damage_to_the_length_of_a_segments_first_frame_is_told_too(tmp_path: Path) -> None:
+    with Spool(tmp_path / "spool") as spool:
+        for number in range(3):
+            spool.add([example(number)])
+            spool.commit()
+    data = bytearray(segment(tmp_path).read_bytes())
+    data[2] ^= 1
+    segment(tmp_path).write_bytes(data)
+    with pytest.raises(CheckpointError, match="is damaged: examples that were accepted are lost"):
+        Spool(tmp_path / "spool").load()
+
+
 def test_a_missing_segment_is_told(tmp_path: Path) -> None:
     for number in range(3):
         with Spool(tmp_path / "spool") as spool:
@@ -109,7 +141,7 @@ def test_a_missing_segment_is_told(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="does not go on from the segment before it"):
         Spool(tmp_path / "spool").load()
     (tmp_path / "spool" / "segment-0000000000.drom").unlink()
-    with pytest.raises(CheckpointError, match="has the examples from 2 to 3, and the node would go on from 0"):
+    with pytest.raises(CheckpointError, match=r"examples from 2 to 3 and .* and the node would go on from example 0"):
         Spool(tmp_path / "spool").load()
 
 
@@ -138,6 +170,20 @@ def test_segments_that_nobody_needs_are_removed_and_what_is_true_of_them_stays(
     assert again.num_accepted == 7 and again.position == [5] and again.has(Sender(ALICE, 6))
     with pytest.raises(CheckpointError, match="has the examples from 6 to 7"):
         Spool(tmp_path / "spool").load(5, 5)
+
+
+def test_idle_rounds_that_are_missing_are_told_as_examples_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without them rounds that were said to be idle would be given examples."""
+    monkeypatch.setattr(module, "_SEGMENT_BYTES", 1)
+    with Spool(tmp_path / "spool") as spool:
+        for rounds in ((1,), (2, 3), (4,)):
+            spool.decide(Decided(rounds, None))
+            spool.commit()
+        spool.trim(0, 3)
+    assert Spool(tmp_path / "spool").load(0, 3).decided.idle == (4,)
+    told = "what was decided behind round 3, and the node would go on from example 0 and round 2"
+    with pytest.raises(CheckpointError, match=told):
+        Spool(tmp_path / "spool").load(0, 2)
 
 
 def test_with_keep_all_nothing_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

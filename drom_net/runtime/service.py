@@ -1,0 +1,254 @@
+"""The socket of a live source: applications of the site ask for predictions, and say what was true."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgpack
+import zmq
+
+from drom_net.algorithms.features import Features
+from drom_net.client import REQUEST_BYTES, WIRE_VERSION
+from drom_net.data.incoming import RowError, Understanding
+from drom_net.errors import ClusterError
+from drom_net.runtime.spool import Sender
+from drom_net.runtime.zmq_transport import refuse_ipc_in_use
+
+if TYPE_CHECKING:
+    from drom_net.runtime.sources import Intake
+
+ROWS_AT_ONCE = 10_000
+"""The most rows in one."""
+_AGAIN_S = 0.05
+"""When who was told to wait may try again."""
+_REQUESTS_AT_ONCE = 64
+"""So many are answered before the node does something else; what they bring is brought to the disk together."""
+_WAITING_REQUESTS = 64
+"""Of one connection; beyond them it is not read."""
+_TICKETS = 40
+"""Bits of a ticket that count; those above are the node's incarnation, so that no two lives use one twice."""
+
+
+class Model(Protocol):
+    """What a source needs of the node."""
+
+    round: int
+
+    def predict(self, x: Features) -> float: ...
+
+
+class _Refusal(Exception):
+    """A request that cannot be carried out: its text says why."""
+
+
+class Service:
+    """A socket for the applications of the site: rows in, predictions out, labels when they are known.
+
+    Nothing that comes is trusted. docs/live.md has what is said.
+    """
+
+    def __init__(
+        self, intake: Intake, bind: str, rows: Understanding, model: Model, *, unlabelled: int, incarnation: int
+    ) -> None:
+        """
+        Args:
+            unlabelled: How many predicted rows are remembered.
+
+        Raises:
+            ClusterError: It cannot listen there.
+        """
+        self._intake = intake
+        self._rows = rows
+        self._model = model
+        self._limit = unlabelled
+        self._unlabelled: OrderedDict[int, Features] = OrderedDict()
+        """By ticket, the oldest first."""
+        self._next_ticket = incarnation << _TICKETS
+        self._predicted = self._forgotten = 0
+        self._context = zmq.Context()
+        self._socket: zmq.Socket[bytes] = self._context.socket(zmq.ROUTER)
+        self._socket.setsockopt(zmq.LINGER, 1000)
+        self._socket.setsockopt(zmq.MAXMSGSIZE, REQUEST_BYTES)
+        self._socket.setsockopt(zmq.RCVHWM, _WAITING_REQUESTS)
+        self._socket.setsockopt(zmq.SNDHWM, _WAITING_REQUESTS)
+        self._socket.setsockopt(zmq.TCP_KEEPALIVE, 1)
+        if "[" in bind:
+            self._socket.setsockopt(zmq.IPV6, 1)
+        try:
+            refuse_ipc_in_use(bind)
+            self._socket.bind(bind)
+        except zmq.ZMQError as error:
+            self.close()
+            hint = "; another process listens there" if error.errno == errno.EADDRINUSE else ""
+            why = os.strerror(error.errno or 0)
+            raise ClusterError(f"cannot listen for applications on {bind}: {why}{hint}") from None
+
+    def close(self) -> None:
+        self._socket.close()
+        self._context.term()
+
+    @property
+    def waits_for(self) -> zmq.Socket[bytes]:
+        return self._socket
+
+    def serve(self) -> bool:
+        answers: list[tuple[bytes, dict[str, Any]]] = []
+        with contextlib.suppress(zmq.Again):
+            while len(answers) < _REQUESTS_AT_ONCE:
+                sender, *frames = self._socket.recv_multipart(zmq.NOBLOCK)
+                answers.append((sender, self._answer(frames)))
+        if not answers:
+            return False
+        self._intake.commit()
+        for sender, answer in answers:
+            with contextlib.suppress(zmq.ZMQError):  # who has gone, or reads nothing, will ask again
+                self._socket.send_multipart([sender, msgpack.packb(answer)], zmq.NOBLOCK)
+        return True
+
+    def _answer(self, frames: list[bytes]) -> dict[str, Any]:
+        number: object = None
+        try:
+            request = _decode(frames)
+            number = request.get("id")
+            if type(number) is not int or not 0 <= number < 2**63:
+                number = None
+                raise _Refusal("id: expected a whole number")
+            what = request.get("do")
+            handle = _REQUESTS.get(what) if isinstance(what, str) else None
+            if handle is None:
+                raise _Refusal(f"do: expected one of {', '.join(_REQUESTS)}")
+            if request.get("version") != WIRE_VERSION:
+                raise _Refusal(f"version: expected {WIRE_VERSION}")
+            return {"id": number} | handle(self, request)
+        except _Refusal as refusal:
+            why = str(refusal)
+        except RowError as error:
+            why = str(error)
+        self._intake.bad += 1
+        return {"id": number, "is": "refused", "why": why}
+
+    def _predict(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        rows = self._read_rows(request)
+        scores = [self._model.predict(x) for x in rows]
+        tickets = range(self._next_ticket, self._next_ticket + len(rows))
+        self._next_ticket = tickets.stop
+        self._predicted += len(rows)
+        self._unlabelled.update(zip(tickets, rows, strict=True))
+        while len(self._unlabelled) > self._limit:
+            self._unlabelled.popitem(last=False)
+            self._forgotten += 1
+        return {"is": "ok", "scores": scores, "tickets": list(tickets), "round": self._model.round}
+
+    def _label(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        tickets = request.get("tickets")
+        if not isinstance(tickets, list) or not all(type(ticket) is int for ticket in tickets):
+            raise _Refusal("tickets: expected a list of whole numbers")
+        sender = _sender(request)
+        if self._intake.has(sender):
+            return _accepted(len(tickets))
+        if len(set(tickets)) < len(tickets):
+            raise _Refusal("tickets: expected different ones")
+        unknown = [ticket for ticket in tickets if ticket not in self._unlabelled]
+        if unknown:
+            why = "label for an example that is no longer remembered: send it with learn"
+            return {"is": "unknown", "tickets": unknown, "why": why}
+        answer = self._accept([self._unlabelled[ticket] for ticket in tickets], request, sender)
+        if answer["is"] == "ok":
+            for ticket in tickets:
+                del self._unlabelled[ticket]
+        return answer
+
+    def _learn(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        sender = _sender(request)
+        rows = self._read_rows(request)
+        return _accepted(len(rows)) if self._intake.has(sender) else self._accept(rows, request, sender)
+
+    def _accept(self, rows: list[Features], request: Mapping[str, Any], sender: Sender) -> dict[str, Any]:
+        labels = request.get("labels")
+        if not isinstance(labels, list) or len(labels) != len(rows):
+            raise _Refusal(f"labels: expected {len(rows)}, one for each row")
+        signs = [self._rows.sign(label) for label in labels]
+        if self._intake.stream.has_ended:
+            raise _Refusal("the stream has ended (finish): no more is learned")
+        if len(rows) > self._intake.backlog_limit:
+            raise _Refusal(f"rows: expected at most {self._intake.backlog_limit} at a time (source.backlog)")
+        if len(rows) > self._intake.room:
+            return {"is": "full", "again_s": _AGAIN_S}
+        self._intake.add(list(zip(rows, signs, strict=True)), sender=sender)
+        return _accepted(len(rows))
+
+    def _read_rows(self, request: Mapping[str, Any]) -> list[Features]:
+        rows = request.get("rows")
+        if isinstance(rows, bytes):
+            found = self._rows.block(rows)
+        elif isinstance(rows, list):
+            found = [self._rows.row(row) for row in rows[: ROWS_AT_ONCE + 1]]
+        else:
+            raise _Refusal("rows: expected a list, or bytes of float64")
+        if not 0 < len(found) <= ROWS_AT_ONCE:
+            raise _Refusal(f"rows: expected 1 to {ROWS_AT_ONCE}")
+        return found
+
+    def _status(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        stream = self._intake.stream
+        return {
+            "is": "ok",
+            "task": self._intake.task,
+            "round": self._model.round,
+            "accepted": self._intake.num_accepted,
+            "learned": stream.next_index,
+            "backlog": stream.backlog,
+            "predicted": self._predicted,
+            "unlabelled": len(self._unlabelled),
+            "forgotten": self._forgotten,
+            "bad": self._intake.bad,
+            "ended": stream.has_ended,
+        }
+
+    def _finish(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        self._intake.end()
+        return {"is": "ok"}
+
+
+_REQUESTS: dict[str, Callable[[Service, Mapping[str, Any]], dict[str, Any]]] = {
+    "predict": Service._predict,
+    "label": Service._label,
+    "learn": Service._learn,
+    "status": Service._status,
+    "finish": Service._finish,
+}
+
+
+def _decode(frames: list[bytes]) -> dict[str, Any]:
+    """A request.
+
+    Raises:
+        _Refusal: It is none.
+    """
+    if len(frames) != 1:
+        raise _Refusal("expected one frame")
+    try:
+        request = msgpack.unpackb(frames[0], max_ext_len=0, max_array_len=1 << 20, max_map_len=1 << 20)
+    except Exception:  # msgpack documents no closed list of what it raises
+        request = None
+    if not isinstance(request, dict):
+        raise _Refusal("expected a msgpack map")
+    return request
+
+
+def _sender(request: Mapping[str, Any]) -> Sender:
+    client, number = request.get("client"), request.get("number")
+    if not isinstance(client, bytes) or len(client) != 16:
+        raise _Refusal("client: expected 16 bytes of its own")
+    if type(number) is not int or not 0 < number < 2**63:
+        raise _Refusal("number: expected a whole number from 1, ascending")
+    return Sender(client, number)
+
+
+def _accepted(count: int) -> dict[str, Any]:
+    return {"is": "ok", "accepted": count}
