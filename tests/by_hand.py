@@ -31,6 +31,12 @@ def free_endpoint() -> str:
         return f"tcp://127.0.0.1:{probe.getsockname()[1]}"
 
 
+def start_star(processes: Family, config: Path, tasks: Sequence[object], *, out: str) -> list[subprocess.Popen[str]]:
+    """The reducer, then the worker of each of these tasks, all with one run directory."""
+    nodes = [("reducer",), *(("worker", "--task", str(task)) for task in tasks)]
+    return [processes.start(role, str(config), *task, "--out", out) for role, *task in nodes]
+
+
 def write_config(
     folder: Path,
     layout: str,

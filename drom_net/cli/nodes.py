@@ -18,7 +18,7 @@ from drom_net.blas import blas_kernel
 from drom_net.cli import options
 from drom_net.cli.output import log_as, tell
 from drom_net.cli.run import warn_of_paper_parameters, warn_of_sharing
-from drom_net.cluster.deployment import missing, roster_names
+from drom_net.cluster.deployment import missing, no_dim, no_meeting_place, no_peers, roster_names
 from drom_net.cluster.local import node_command, node_environment
 from drom_net.cluster.plan import Roster, about_run, node_specs, peer_graph, peer_specs
 from drom_net.config import ClusterConfig, SecuritySettings, config_digest, load_config, peer_endpoints, to_yaml
@@ -91,13 +91,13 @@ def reducer(
     warn_of_paper_parameters(config)
     listens = _endpoint("--bind", bind, listens=True) or config.reducer.listens_at
     if listens is None:
-        raise missing(config, "reducer.endpoint", "an address where the reducer and its workers meet")
+        raise no_meeting_place(config)
     options.require_loopback(listens, config, insecure=insecure)
     _require_own_key(config, REDUCER)
     names = roster_names(config)
     dim = known_dim(config.data, config.base)
     if dim is None:
-        raise missing(config, "data.dim", "the number of features (or data.features): a reducer reads no data")
+        raise no_dim(config)
     out = out or Path("runs") / config.name
     spec, *_ = _specs(config, Roster(names, dim, ""), out, endpoint=listens)
     _become(dataclasses.replace(spec, log_format=log_format, metrics=metrics), config)
@@ -134,7 +134,7 @@ def worker(
     config = _load_star(file, keys)
     endpoint = _endpoint("--endpoint", endpoint, listens=False) or config.reducer.endpoint
     if endpoint is None:
-        raise missing(config, "reducer.endpoint", "an address where the reducer and its workers meet")
+        raise no_meeting_place(config)
     names = roster_names(config)
     index = options.task_index(names, task)
     _require_own_key(config, names[index])
@@ -173,9 +173,10 @@ def peer(
     names = roster_names(config)
     graph = peer_graph(config, names)
     endpoints = peer_endpoints(config, names)
-    if graph is None or endpoints is None:
-        key = "topology" if graph is None else "peers.endpoints"
-        raise missing(config, key, "who talks to whom" if graph is None else "where each task's peer is reached")
+    if graph is None:
+        raise missing(config, "topology", "who talks to whom")
+    if endpoints is None:
+        raise no_peers(config)
     index = options.task_index(names, task)
     listens = _endpoint("--bind", bind, listens=True) or (config.peers.listens_at or endpoints)[index]
     options.require_loopback(listens, config, insecure=insecure)

@@ -9,6 +9,7 @@ import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path, PurePath
 
 from drom_net import __version__
@@ -94,7 +95,7 @@ x-ready: &ready {condition: service_completed_successfully}
 """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Cluster:
     """One cluster of a compose file."""
 
@@ -112,6 +113,11 @@ class _Cluster:
         nodes = self.deployment.nodes
         hosts = host_names([name for name in nodes if name != REDUCER], taken=(*_OWN_SERVICES, *_YAML_WORDS))
         return [self.prefix + host for host in (*((REDUCER,) if REDUCER in nodes else ()), *hosts)]
+
+    @cached_property
+    def files(self) -> Mapping[str, str]:
+        """The topology file as its containers see it, and what that names; large for many tasks."""
+        return _portable_files(self)
 
     @property
     def anchor(self) -> str:
@@ -131,7 +137,7 @@ def render(deployment: Deployment) -> Mapping[str, str]:
         f"docker compose up                {'':{len(build)}}         a run, which ends by itself: see ./runs\n"
         f"docker compose down -v           {'':{len(build)}}         forget it all, but for ./runs"
     )
-    return {FILE: _compose_file(head, [cluster]), **_portable_files(cluster)}
+    return {FILE: _compose_file(head, [cluster]), **cluster.files}
 
 
 def render_checkout(star: Deployment, peers: Deployment) -> Mapping[str, str]:
@@ -148,7 +154,7 @@ def render_checkout(star: Deployment, peers: Deployment) -> Mapping[str, str]:
         "Which profile is meant where none is named is said in .env. Written by `python -m drom_net.cluster.compose`."
     )
     files = {FILE: _compose_file(head, clusters, build="."), ".env": "COMPOSE_PROFILES=drom\n"}
-    return files | {cluster.file: _portable_files(cluster)[CLUSTER] for cluster in clusters}
+    return files | {cluster.file: cluster.files[CLUSTER] for cluster in clusters}
 
 
 def _about(deployment: Deployment) -> str:
@@ -245,7 +251,7 @@ def _shared_files(cluster: _Cluster) -> list[str]:
     mounts = [_mount(f"./{cluster.file}", "/cluster.yaml")]
     if isinstance(config.data, FileData) and isinstance(config.data.features, str):
         mounts.append(_data_mount(config, config.data.features))
-    if WEIGHTS in _portable_files(cluster):
+    if WEIGHTS in cluster.files:
         mounts.append(_mount(f"./{PurePath(cluster.file).with_name(WEIGHTS)}", f"/{WEIGHTS}"))
     return mounts
 

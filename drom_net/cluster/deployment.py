@@ -62,7 +62,7 @@ def plan_deployment(config: ClusterConfig) -> Deployment:
     """
     tasks = roster_names(config)
     if config.topology is None and known_dim(config.data, config.base) is None:
-        raise missing(config, "data.dim", "the number of features (or data.features): a reducer reads no data")
+        raise no_dim(config)
     return Deployment(config, tasks, peer_graph(config, tasks))
 
 
@@ -82,6 +82,21 @@ def roster_names(config: ClusterConfig) -> tuple[str, ...]:
 def missing(config: ClusterConfig, key: str, expected: str) -> ConfigError:
     """That the file lacks a key which a node on its own needs."""
     return ConfigError([Problem(f"{config.path}: {key}", expected, "nothing")])
+
+
+def no_meeting_place(config: ClusterConfig) -> ConfigError:
+    """That the file lacks the address of the reducer."""
+    return missing(config, "reducer.endpoint", "an address where the reducer and its workers meet")
+
+
+def no_peers(config: ClusterConfig) -> ConfigError:
+    """That the file lacks the addresses of the peers."""
+    return missing(config, "peers.endpoints", "where each task's peer is reached")
+
+
+def no_dim(config: ClusterConfig) -> ConfigError:
+    """That the file lacks the number of features."""
+    return missing(config, "data.dim", "the number of features (or data.features): a reducer reads no data")
 
 
 def host_names(names: Sequence[str], *, taken: Collection[str] = ()) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from drom_net.cluster.deployment import Deployment, missing
+from drom_net.cluster.deployment import Deployment, no_meeting_place, no_peers
 from drom_net.cluster.portable import CLUSTER, at_places, node_list, portable_files
 
 _HEAD = "The cluster, the same on all hosts: in /etc/drom-net."
@@ -18,9 +18,9 @@ def render(deployment: Deployment) -> Mapping[str, str]:
     """
     config, star = deployment.config, deployment.graph is None
     if star and config.reducer.endpoint is None:
-        raise missing(config, "reducer.endpoint", "an address where the reducer and its workers meet")
+        raise no_meeting_place(config)
     if not star and config.peers.endpoints is None:
-        raise missing(config, "peers.endpoints", "where each task's peer is reached")
+        raise no_peers(config)
     bind = "ipc:///run/drom-net/{task}/app.sock"  # in the unit's RuntimeDirectory
     places = at_places(config, reducer=config.reducer, peers=config.peers, bind=bind, follows_files=True)
     files = portable_files(deployment, places, head=_HEAD)

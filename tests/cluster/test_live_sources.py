@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from by_hand import QUICK, free_endpoint
+from by_hand import QUICK, free_endpoint, start_star
 from processes import DEADLINE_S, Family, family, wait_until
 
 from drom_net.client import Site
@@ -210,8 +210,7 @@ def test_a_run_without_any_example_ends_in_order(tmp_path: Path) -> None:
         f"reducer: {{endpoint: 'ipc://{tmp_path}/meet'}}\n"
     )
     with family(tmp_path) as processes:
-        nodes = [("reducer",), ("worker", "--task", "north"), ("worker", "--task", "south")]
-        started = [processes.start(role, str(config), *task, "--out", "run") for role, *task in nodes]
+        started = start_star(processes, config, ["north", "south"], out="run")
         told = [process.communicate(timeout=DEADLINE_S)[1] for process in started]
         assert [process.returncode for process in started] == [0, 0, 0], told
         assert "finished: 1 rounds, no examples, digest" in told[0]
@@ -233,8 +232,7 @@ def test_merge_takes_the_kept_examples_along(tmp_path: Path) -> None:
         f"reducer: {{endpoint: 'ipc://{tmp_path}/meet'}}\n"
     )
     with family(tmp_path) as processes:
-        nodes = [("reducer",), ("worker", "--task", "north"), ("worker", "--task", "south")]
-        started = [processes.start(role, str(config), *task, "--out", "by-hand") for role, *task in nodes]
+        started = start_star(processes, config, ["north", "south"], out="by-hand")
         assert [process.wait(DEADLINE_S) for process in started] == [0, 0, 0]
         assert processes.run("merge", "by-hand", "--out", "result")[0] == 0
         code, out, err = processes.run("replay", "result")

@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from by_hand import digest_of_loop
+from by_hand import digest_of_loop, start_star
 from processes import DEADLINE_S, family, wait_until
 
 pytestmark = pytest.mark.process
@@ -23,8 +23,7 @@ def test_records_that_were_lost_are_not_taken_for_none_that_were_kept(tmp_path: 
         config.write_text(
             STAR.replace("keep_records: false\n", "") + f"reducer: {{endpoint: 'ipc://{tmp_path}/meet'}}\n"
         )
-        nodes = [("reducer",), *(("worker", "--task", str(task)) for task in range(3))]
-        started = [processes.start(role, str(config), *task, "--out", "run") for role, *task in nodes]
+        started = start_star(processes, config, range(3), out="run")
         assert [process.wait(DEADLINE_S) for process in started] == [0] * 4
         (tmp_path / "run" / "nodes" / "task-01" / "records.bin").write_bytes(b"")
         assert processes.run("merge", "run")[0] == 0

@@ -49,7 +49,10 @@ def docker(shared_labs: Path) -> Iterator[Docker]:
         script("start")
         project = tomllib.loads((ROOT / "pyproject.toml").read_text())
         needs = project["project"]["dependencies"] + project["project"]["optional-dependencies"]["metrics"]
+        searched = environment["PATH"]
+        environment["PATH"] = f"{_folder_of_a_whole_python(searched)}:{searched}"
         script("base", *project["build-system"]["requires"], *needs)
+        environment["PATH"] = searched
         yield engine
     finally:
         script("stop", "--purge")
@@ -92,3 +95,17 @@ def _require(there: bool, reason: str) -> None:
     if os.environ.get("CI") == "true":
         pytest.fail(reason)
     pytest.skip(reason)
+
+
+def _folder_of_a_whole_python(searched: str) -> str:
+    """Where a `python3` is that can be copied into an image: Debian's own has its ensurepip turned off."""
+    tells = "import sys; print(sys.base_prefix, *sys.version_info[:2])"
+    for folder in searched.split(":"):
+        python = shutil.which("python3", path=folder)
+        if python is None:
+            continue
+        done = subprocess.run([python, "-c", tells], capture_output=True, text=True, timeout=DEADLINE_S)
+        prefix, _, version = done.stdout.strip().partition(" ")
+        if done.returncode == 0 and prefix != "/usr" and version == "3 11":
+            return folder
+    return searched.split(":")[0]

@@ -134,7 +134,7 @@ def test_a_job_on_three_machines(layout: str, slurm: Slurm, export: Export) -> N
     assert result_of(folder)["digest"] == digest_of_loop(folder / "cluster.yaml")
     assert slurm.end_of(slurm.submit(folder)) == ("COMPLETED", "0")  # there is nothing left to do, and it says so
     assert "has finished before" in said_in(folder)
-    (folder / "cluster.yaml").write_text((folder / "cluster.yaml").read_text().replace("seed: 0", "seed: 1"))
+    (folder / "cluster.yaml").write_text((folder / "cluster.yaml").read_text().replace("\nseed: 0\n", "\nseed: 1\n"))
     assert slurm.end_of(slurm.submit(folder))[1] == "2", "another configuration is another run: not the old result"
     assert "has the result of a run, which is not overwritten" in said_in(folder)
     assert not list(folder.glob(".*.yaml"))
