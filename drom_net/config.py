@@ -180,7 +180,8 @@ def data_settings(dataset: str) -> dict[str, Setting]:
     return {"dataset": _DATASET} | settings_of(DATA_SECTIONS[dataset])
 
 
-_ALGORITHM_NAME = Setting("name", "name", Choice(tuple(PARAMETERS)), REQUIRED, "The learner.")
+DEFAULT_ALGORITHM = "ldr"
+_ALGORITHM_NAME = Setting("name", "name", Choice(tuple(PARAMETERS)), DEFAULT_ALGORITHM, "The learner.")
 _DATASET = Setting(
     "dataset",
     "dataset",
@@ -240,6 +241,7 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> ClusterConfig:
         expected = "a mapping with the keys " + ", ".join(TOP_LEVEL)
         raise failure(root.mark, expected=expected, got=str(root))
     _override(root.value, overrides, problems)
+    _choose_algorithm(root)
 
     top = _section(problems, "", root, settings_of(ClusterConfig), also=TOP_LEVEL)
     if top.values.get("name", "") is None:
@@ -366,6 +368,17 @@ def _forget_section(root: dict[str, Item], name: str) -> None:
         root[name] = Item(options, min(item.mark for item in options.values()))
     else:
         del root[name]
+
+
+def _choose_algorithm(root: Item) -> None:
+    """Name the learner of a file that names none."""
+    sections = root.value
+    assert isinstance(sections, dict)
+    section = sections.get("algorithm")
+    if section is None or section.value is None:
+        section = sections["algorithm"] = Item({}, root.mark)
+    if isinstance(section.value, dict):
+        section.value.setdefault("name", Item(DEFAULT_ALGORITHM, section.mark))
 
 
 def _read_algorithm(problems: Problems, item: Item | None) -> tuple[str, Section]:

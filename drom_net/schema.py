@@ -14,6 +14,7 @@ from typing import Any
 
 from drom_net.algorithms import PARAMETERS
 from drom_net.config import (
+    DEFAULT_ALGORITHM,
     PEERS,
     SECTIONS,
     TOP_LEVEL,
@@ -52,7 +53,7 @@ def json_schema() -> dict[str, Any]:
         "title": "A cluster of drom_net",
         "type": "object",
         "properties": {key: top[key] for key in TOP_LEVEL},
-        "required": ["algorithm", "data"],
+        "required": ["data"],
         "additionalProperties": False,
         "allOf": [*(_sections_of(name) for name in PARAMETERS), _source_of_live_data()],
     }
@@ -60,12 +61,15 @@ def json_schema() -> dict[str, Any]:
 
 def _sections_of(algorithm: str) -> dict[str, Any]:
     """What a learner asks of the sections beside it."""
-    chosen = {"properties": {"name": {"const": algorithm}}, "required": ["name"]}
+    chosen: dict[str, Any] = {"properties": {"algorithm": {"properties": {"name": {"const": algorithm}}}}}
+    if algorithm != DEFAULT_ALGORITHM:
+        chosen["required"] = ["algorithm"]
+        chosen["properties"]["algorithm"]["required"] = ["name"]
     then: dict[str, Any] = {"properties": {key: {"type": "null"} for key in foreign_sections(algorithm)}}
     if algorithm in PEERS:
         then["properties"]["topology"] = {"type": "object"}
         then["required"] = ["topology"]
-    return {"if": {"properties": {"algorithm": chosen}, "required": ["algorithm"]}, "then": then}
+    return {"if": chosen, "then": then}
 
 
 def _source_of_live_data() -> dict[str, Any]:
@@ -90,6 +94,8 @@ def _one_of_kinds(
         if kind == "files":
             this = {"anyOf": [this, {"required": ["files"], "not": {"required": [selector]}}]}
             required.remove(selector)
+        elif kind == DEFAULT_ALGORITHM:
+            this.pop("required")
         properties = {key: _property(setting) for key, setting in settings.items()}
         properties[selector] = {"const": kind}
         then = {"properties": properties, "required": required, "additionalProperties": False}
@@ -98,7 +104,7 @@ def _one_of_kinds(
     schema: dict[str, Any] = {"type": "object", "properties": {selector: choice}, "allOf": branches}
     if section == "data":
         return schema | {"anyOf": [{"required": [selector]}, {"required": ["files"]}]}
-    return schema | {"required": [selector]}
+    return schema
 
 
 def _optional_section(section: type) -> dict[str, Any]:

@@ -34,7 +34,12 @@ SHARE = 0.01
 DELTA = 1e-8
 A_STEP = 0.1
 A_START = 0.01
-EXPERTS = 5
+EXPERTS = ("local", "shared", "shared with offset", "relation", "relation with offset")
+SURE = 0.3
+"""A mixture is sure of a label to which it gives a probability beyond 1/2 by this; it never gives more than 0.4."""
+EVIDENCE = ("examples", "errors", "errors_alone", "loss", "loss_alone", "weight_of_sharing", "sure", "sure_errors")
+"""What a task counts, by the labels that it sees: errors and log loss (nats) of the mixture and of its expert that
+learns alone, the sum of the weight of the others, and on how many it was sure, and how often wrong then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +75,8 @@ class LDRState:
     a: Vector
     """Its own coefficient, then the others'."""
     b: Vector
+    evidence: Vector
+    """Shape (8,), as `EVIDENCE`."""
     kappa: float = 1.0
     fresh: bool = True
 
@@ -109,8 +116,9 @@ def ldr(parameters: LDRParameters | None = None) -> Algorithm:
         deltas = [np.full(dim, DELTA) for _ in range(3)]
         W, P, q, V, VR, Z = zeros
         return LDRState(
-            W, deltas[0], P, q, V, deltas[1], VR, deltas[2], np.full(EXPERTS, 1.0 / EXPERTS), Z, np.zeros(dim),
-            np.zeros((0, dim)), np.ones(1), np.full(1, A_START),
+            W, deltas[0], P, q, V, deltas[1], VR, deltas[2], np.full(len(EXPERTS), 1.0 / len(EXPERTS)), Z,
+            np.zeros(dim),
+            np.zeros((0, dim)), np.ones(1), np.full(1, A_START), np.zeros(len(EVIDENCE)),
         )  # fmt: skip
 
     def scores(state: LDRState, x: Features) -> tuple[Vector, list[float]]:
@@ -151,10 +159,13 @@ def ldr(parameters: LDRParameters | None = None) -> Algorithm:
         state.b += step * step
         state.a -= A_STEP * step / np.sqrt(state.b)
         losses = np.array([-math.log(floored(y * one)) for one in z])
+        loss, sure, others = -math.log(0.5 + y * score), abs(score) >= SURE, 1.0 - float(state.w[0])
+        wrong, wrong_alone = (score >= 0.0) != (y > 0.0), (z[0] >= 0.0) != (y > 0.0)
+        state.evidence += (1.0, wrong, wrong_alone, loss, losses[0], others, sure, sure and wrong)
         w = state.w * np.exp(losses.min() - losses)
         w /= w.sum()
-        state.w = (1.0 - SHARE) * w + SHARE / EXPERTS
-        return state, Prediction(score, -math.log(0.5 + y * score), 1.0)
+        state.w = (1.0 - SHARE) * w + SHARE / len(EXPERTS)
+        return state, Prediction(score, loss, 1.0)
 
     def dual_step(state: LDRState, reply: Reply, t: int) -> tuple[LDRState, Contribution]:
         if not sync.at(t):
@@ -212,6 +223,7 @@ def ldr(parameters: LDRParameters | None = None) -> Algorithm:
             "relation": state.a[0] * state.W + state.a[1:] @ state.U,
             "relation_offset": state.VR,
             "mixture": state.w,
+            "evidence": state.evidence,
         },
         push_vectors=3,
         pull_vectors=lambda num_tasks: 1 + num_tasks,

@@ -57,7 +57,7 @@ def test_passes_give_one_digest_by_all_drivers(
 def test_the_amazon_reviews_give_one_digest(tmp_path: Path, shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Issue, "must show" 2: sparse rows of a real data set."""
     monkeypatch.setenv("DROM_NET_DATA", str(shared_data))
-    changes = ["--set", "rounds=40"]
+    changes = ["--set", "rounds=40", "--set", "algorithm.name=drom"]
     digests = [run(tmp_path, name, "amazon.yaml", changes) for name in ("reference", "processes", "processes")]
     assert len(set(digests)) == 1
 

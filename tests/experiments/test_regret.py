@@ -164,7 +164,9 @@ def test_d_holds_all_iterates_and_comparators() -> None:
 
 
 def test_every_algorithm_is_measured() -> None:
-    assert {contender.algorithm for contender in tuned_contenders("logistic", 9.0)} == set(ALGORITHMS) - {"ldr"}  # it has no W
+    assert {contender.algorithm for contender in tuned_contenders("logistic", 9.0)} == set(ALGORITHMS) - {
+        "ldr"
+    }  # it has no W
     for contender in tuned_contenders("hinge", 9.0):
         assert getattr(contender.parameters, "loss", "hinge") == "hinge"
         assert hasattr(contender.parameters, contender.step_name)
