@@ -180,7 +180,8 @@ def data_settings(dataset: str) -> dict[str, Setting]:
     return {"dataset": _DATASET} | settings_of(DATA_SECTIONS[dataset])
 
 
-DEFAULT_ALGORITHM = "ldr"
+DEFAULT_ALGORITHM, DEFAULT_PEERS = "ldr", "ldr-d"
+"""The learner of a file that names none: with a graph of peers, the other one."""
 _ALGORITHM_NAME = Setting("name", "name", Choice(tuple(PARAMETERS)), DEFAULT_ALGORITHM, "The learner.")
 _DATASET = Setting(
     "dataset",
@@ -198,7 +199,7 @@ TOP_LEVEL = (
     *("keep_records", "restart", "reducer", "peers", "policy", "checkpoint", "timeouts", "security"),
 )
 """All keys at the top, in the order in which they are written."""
-PEERS = ("drom-d",)
+PEERS = ("drom-d", "ldr-d")
 """The learners without a reducer, whose nodes are each other's peers."""
 _OF_PEERS, _OF_STAR = ("topology", "peers"), ("reducer",)
 
@@ -378,7 +379,9 @@ def _choose_algorithm(root: Item) -> None:
     if section is None or section.value is None:
         section = sections["algorithm"] = Item({}, root.mark)
     if isinstance(section.value, dict):
-        section.value.setdefault("name", Item(DEFAULT_ALGORITHM, section.mark))
+        topology = sections.get("topology")
+        peers = topology is not None and topology.value is not None
+        section.value.setdefault("name", Item(DEFAULT_PEERS if peers else DEFAULT_ALGORITHM, section.mark))
 
 
 def _read_algorithm(problems: Problems, item: Item | None) -> tuple[str, Section]:
@@ -574,7 +577,7 @@ def _check_sections(problems: Problems, root: dict[str, Item], algorithm: str) -
         hint = "such as topology: {graph: ring}"
         problems.add(section["name"].mark, "algorithm.name", expected=expected, got="none", hint=hint)
     why = {
-        "topology": f"{algorithm} has a reducer, and no graph of peers; algorithm.name: drom-d has one",
+        "topology": f"{algorithm} has a reducer, and no graph of peers; algorithm.name: drom-d or ldr-d has one",
         "peers": f"{algorithm} has a reducer, and its workers are no peers; where they meet is reducer.endpoint",
         "reducer": f"the peers of {algorithm} have no reducer; where they meet is peers.endpoints",
     }

@@ -27,7 +27,7 @@ from drom_net.algorithms.base import (
     Reply,
     ReplyKind,
 )
-from drom_net.algorithms.features import Features, Vector
+from drom_net.algorithms.features import Block, Features, Vector, numbers
 from drom_net.data.live import LiveStream
 from drom_net.data.stream import TaskStream
 from drom_net.errors import DivergedError
@@ -61,10 +61,16 @@ class Word(NamedTuple):
     """They are news to who has last heard its word of an earlier round than this."""
     otherwise: Contribution
     """For all others, without vectors."""
+    listeners: tuple[int, ...] = ()
+    """Whom each of the vectors is for, where they differ."""
 
-    def to(self, told_before: int) -> Contribution:
-        """What to say to who has last heard its word of this sync round (0: none yet)."""
-        return self.news if told_before < self.since else self.otherwise
+    def to(self, listener: int, told_before: int) -> Contribution:
+        """What to say to a task that has last heard its word of this sync round (0: none yet)."""
+        if told_before >= self.since:
+            return self.otherwise
+        if not self.listeners:
+            return self.news
+        return self.news._replace(vectors=(self.news.vectors[self.listeners.index(listener)],))
 
 
 class Replies(NamedTuple):
@@ -72,10 +78,14 @@ class Replies(NamedTuple):
 
     kinds: dict[int, ReplyKind]
     """By task."""
-    vectors: dict[int, tuple[Vector, ...]]
-    """By task; empty where they are v_i u."""
+    places: dict[int, int]
+    """`Reply.place` by task."""
+    common: tuple[Block, ...]
+    """The vectors of all who have none of their own."""
+    vectors: dict[int, tuple[Block, ...]]
+    """Those of others, by task."""
     factors: dict[int, float]
-    """v_i by task, where they are v_i u."""
+    """v_i by task, where the vectors are v_i u."""
     u: Vector | None
 
     def to(self, task: int) -> Reply | None:
@@ -85,14 +95,27 @@ class Replies(NamedTuple):
             return None if kind is None else Reply(kind)
         if self.u is not None:
             return Reply(kind, (self.factors[task] * self.u,))
-        return Reply(kind, self.vectors[task])
+        return Reply(kind, self.vectors.get(task, self.common), self.places[task])
 
 
 class TaskLearner:
     """One task going through its rounds: `begin(t)`, then `end(t, reply)`, for t = 1, 2, .. `last_round`."""
 
-    def __init__(self, algorithm: Algorithm, stream: TaskStream | LiveStream, *, rounds: int | None = None) -> None:
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        stream: TaskStream | LiveStream,
+        *,
+        rounds: int | None = None,
+        everybody: tuple[int, ...] = (),
+    ) -> None:
+        """
+        Args:
+            rounds: At most so many.
+            everybody: Of a peer: the tasks of its neighborhood, itself included.
+        """
         self.algorithm = algorithm
+        self._everybody = everybody if algorithm.tells_each else ()
         self.is_live = isinstance(stream, LiveStream)
         """Whether a round can begin only once there is an example, or others have opened it."""
         self.last_round = 0
@@ -163,6 +186,9 @@ class TaskLearner:
             self._state, contribution = self.algorithm.dual_step(self._state, self._reply, t)
             self._check_finite(self._seen[0] + self._seen[4], contribution.vectors, t)
             self._unsent_examples += 1
+        if self.algorithm.send is not None and self.algorithm.is_sync(t):
+            self._state, contribution = self.algorithm.send(self._state, t)
+            self._check_finite(0.0, contribution.vectors, t)
         self._kind = contribution.kind
         if contribution.kind is ContributionKind.VECTORS:
             self._vectors, self._since = contribution, t
@@ -182,7 +208,8 @@ class TaskLearner:
             self._kind = ContributionKind.POSTPONED
             return Word(POSTPONED, 0, POSTPONED)
         self._unsent_examples = 0
-        return Word(self._vectors._replace(last=last), self._since, otherwise._replace(last=last))
+        listeners = self._everybody if len(self._vectors.vectors) == len(self._everybody) > 1 else ()
+        return Word(self._vectors._replace(last=last), self._since, otherwise._replace(last=last), listeners)
 
     def end(self, t: int, reply: Reply = NO_REPLY) -> None:
         """Close round t with what came back."""
@@ -233,11 +260,12 @@ class TaskLearner:
         return TaskResult(close_task_chain(self._log.chain, model.values()), self._log.totals, model)
 
     @staticmethod
-    def _check_finite(number: float, vectors: Iterable[Vector], t: int) -> None:
+    def _check_finite(number: float, vectors: Iterable[Block], t: int) -> None:
         # A sum of squares is finite exactly when no entry is NaN, infinite or about to overflow; vdot does not warn.
         squares = number
         for vector in vectors:
-            squares += float(np.vdot(vector, vector))
+            held = numbers(vector)
+            squares += float(np.vdot(held, held))
         if math.isfinite(squares):
             return
         raise DivergedError(
@@ -301,15 +329,20 @@ class Centre:
         assert self._last is not None
         replies, info = self._last
         kinds = {task: reply.kind for task, reply in replies.items()}
-        if info.u is None:
-            return Replies(kinds, {task: reply.vectors for task, reply in replies.items()}, {}, None)
-        return Replies(kinds, {}, {task: float(info.v[self._row_of[task]]) for task in replies}, info.u)
+        places = {task: reply.place for task, reply in replies.items()}
+        if info.u is not None:
+            factors = {task: float(info.v[self._row_of[task]]) for task in replies}
+            return Replies(kinds, places, (), {}, factors, info.u)
+        common = next((reply.vectors for reply in replies.values() if reply.vectors), ())
+        own = {task: reply.vectors for task, reply in replies.items() if reply.vectors is not common}
+        return Replies(kinds, places, common, own, {}, None)
 
     def _scaled(self, task: int, contribution: Contribution) -> Contribution:
         scale = self._scales[task]
         if scale == 1.0:
             return contribution
-        return contribution._replace(vectors=tuple(scale * vector for vector in contribution.vectors))
+        vectors = [scale * vector for vector in contribution.vectors if isinstance(vector, np.ndarray)]
+        return contribution._replace(vectors=tuple(vectors))
 
     def snapshot(self) -> dict[str, Any]:
         """All that it needs to go on from here, but for its records."""

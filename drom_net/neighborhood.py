@@ -6,11 +6,12 @@ graphs from sync round to sync round. Who says what to whom, and what is waited 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from drom_net.algorithms.base import SyncRounds
-from drom_net.topology import GraphSchedule
+from drom_net.algorithms.base import Algorithm, SyncRounds
+from drom_net.topology import Graph, GraphSchedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,12 @@ class Neighborhood:
     then, ascending. One entry where the graph stays; where it changes all tasks have the same sync rounds."""
     scales: tuple[float, ...] | None = None
     """What everybody's vectors are multiplied with (S_ij / S_ii), in task order; None is 1 for all."""
+    tree: tuple[int, ...] | None = None
+    """Its neighbors along the edges of a spanning tree of the graph; None where all are neighbors of all."""
+
+    def place(self, algorithm: Algorithm) -> Algorithm:
+        """The learner as this task runs it."""
+        return algorithm if algorithm.at is None else algorithm.at(self.task, self.everybody, self.tree)
 
     @property
     def neighbors(self) -> tuple[int, ...]:
@@ -91,15 +98,33 @@ def neighborhoods(schedule: GraphSchedule, syncs: Sequence[SyncRounds]) -> list[
     if len(schedule.graphs) > 1 and len(set(syncs)) > 1:
         raise ValueError("a graph that changes by sync round needs the same sync rounds for all tasks")
     union = schedule.union
+    tree = None if min(union.degrees, default=0) == union.num_tasks - 1 else spanning_tree(union)
     return [
         Neighborhood(
             task,
             {member: syncs[member] for member in union.members(task)},
             tuple(graph.members(task) for graph in schedule.graphs),
             _scales(schedule, task),
+            None if tree is None else tree[task],
         )
         for task in range(union.num_tasks)
     ]
+
+
+def spanning_tree(graph: Graph) -> list[tuple[int, ...]]:
+    """Each task's neighbors in a tree of shortest ways from the task that has most neighbors."""
+    first = max(range(graph.num_tasks), key=lambda task: graph.degrees[task])
+    edges: list[list[int]] = [[] for _ in range(graph.num_tasks)]
+    seen, queue = {first}, deque([first])
+    while queue:
+        task = queue.popleft()
+        for other in graph.neighbors[task]:
+            if other not in seen:
+                seen.add(other)
+                queue.append(other)
+                edges[task].append(other)
+                edges[other].append(task)
+    return [tuple(sorted(row)) for row in edges]
 
 
 def _scales(schedule: GraphSchedule, task: int) -> tuple[float, ...] | None:

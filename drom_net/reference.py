@@ -168,8 +168,10 @@ def run_reference_peers(
         after_round: As for `run_reference`; sigma_1 is the largest of the peers'.
         journal: Likewise.
     """
+    algorithms = [hood.place(algorithm) for algorithm, hood in zip(algorithms, neighborhoods, strict=True)]
     learners = [
-        TaskLearner(algorithm, stream, rounds=rounds) for algorithm, stream in zip(algorithms, streams, strict=True)
+        TaskLearner(algorithm, stream, rounds=rounds, everybody=hood.everybody)
+        for algorithm, stream, hood in zip(algorithms, streams, neighborhoods, strict=True)
     ]
     centres = [
         Centre(algorithm, tasks=hood.everybody, dim=streams[0].dim, seed=seed, scales=hood.scales)
@@ -193,7 +195,7 @@ def run_reference_peers(
             s = hood.heard(member, t, last_words[member])
             if s > used[task][member]:
                 used[task][member] = s
-                heard[member] = words[member][s].to(neighborhoods[member].told_before(task, s))
+                heard[member] = words[member][s].to(task, neighborhoods[member].told_before(task, s))
         return centres[task].reduce(t, heard, hood.members(t), absent)[task]
 
     results = _Results(learners, journal)

@@ -174,7 +174,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "learning": ("algorithms", "data", "errors", "metrics", "records", "seeding"),
     "neighborhood": ("algorithms", "topology"),
     "reference": ("algorithms", "data", "learning", "metrics", "neighborhood", "records"),
-    "simulation": ("errors", "neighborhood", "protocol", "seeding", "simulation"),
+    "simulation": ("algorithms", "errors", "neighborhood", "protocol", "seeding", "simulation"),
     "timeline": ("neighborhood",),
     "report": (),
     "plots": ("algorithms", "errors", "report", "timeline", "topology"),

@@ -34,9 +34,7 @@ def digest_from_its_definition(result: ReferenceResult) -> str:
         for row in rows_of(result, task):
             fields = [row[name].item() for name in ("round", "active", "score", "label", "gamma", "reply")]
             h = hashlib.sha256(h + struct.pack("<qqdddq", *fields)).digest()
-        model = struct.pack(f"<{len(one.model['w'])}d", *one.model["w"])
-        if "a" in one.model:
-            model += struct.pack(f"<{len(one.model['a'])}d", *one.model["a"])
+        model = b"".join(struct.pack(f"<{len(vector)}d", *vector) for vector in one.model.values())
         chains.append(hashlib.sha256(h + model).digest())
     h = bytes(32)
     for row in np.frombuffer(result.central_records, dtype=central_dtype(len(result.tasks))):

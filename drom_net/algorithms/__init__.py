@@ -10,7 +10,7 @@ from drom_net.algorithms.d_admm import DADMMParameters, d_admm
 from drom_net.algorithms.d_ofw import DOFWParameters, d_ofw
 from drom_net.algorithms.drom import PAPER, DromParameters, drom
 from drom_net.algorithms.drom_d import DromDParameters, drom_d
-from drom_net.algorithms.ldr import LDRParameters, ldr
+from drom_net.algorithms.ldr import LDRParameters, ldr, ldr_d
 from drom_net.algorithms.local import LocalParameters, local
 from drom_net.algorithms.osmtl import OSMTLParameters, osmtl
 from drom_net.algorithms.pooled import PooledParameters, pooled
@@ -20,6 +20,7 @@ ALGORITHMS: dict[str, Callable[[Any], Algorithm]] = {
     "drom": drom,
     "drom-d": drom_d,
     "ldr": ldr,
+    "ldr-d": ldr_d,
     "local": local,
     "osmtl": osmtl,
     "d-admm": d_admm,
@@ -33,6 +34,7 @@ PARAMETERS: dict[str, type] = {
     "drom": DromParameters,
     "drom-d": DromDParameters,
     "ldr": LDRParameters,
+    "ldr-d": LDRParameters,
     "local": LocalParameters,
     "osmtl": OSMTLParameters,
     "d-admm": DADMMParameters,
@@ -45,7 +47,7 @@ PARAMETERS: dict[str, type] = {
 PRESETS: dict[str, dict[str, dict[str, object]]] = {
     "drom": {"default": {}, "paper": PAPER},
     "drom-d": {"default": {}, "paper": PAPER},
-    **{name: {"default": {}} for name in ("ldr", "local", "osmtl", "d-admm", "d-ofw", "prox-gd", "pooled")},
+    **{name: {"default": {}} for name in ("ldr", "ldr-d", "local", "osmtl", "d-admm", "d-ofw", "prox-gd", "pooled")},
 }
 """Name -> named parameter sets, as values that replace the defaults (by field name)."""
 

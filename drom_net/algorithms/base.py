@@ -68,7 +68,7 @@ class SyncRounds:
         if self.growing:
             begin = _growing(self.tau)
             if t <= begin[-1]:
-                return begin[bisect_left(begin, max(t, 1))]
+                return begin[bisect_left(begin, t)]
             return t + (begin[-1] - t) % self.tau
         return t + -t % self.tau
 
@@ -131,7 +131,8 @@ class Contribution(NamedTuple):
     """A task's part in one sync round. Its vectors are never written to."""
 
     kind: ContributionKind
-    vectors: tuple[Vector, ...] = ()
+    vectors: tuple[Any, ...] = ()
+    """Of shape (d,), or other blocks of vectors (`features.Block`)."""
     last: bool = False
     """This is the task's last round; what it sent stays (or is dropped) from here on."""
 
@@ -140,7 +141,10 @@ class Reply(NamedTuple):
     """What one task gets from the central step. Its vectors are never written to."""
 
     kind: ReplyKind
-    vectors: tuple[Vector, ...] = ()
+    vectors: tuple[Any, ...] = ()
+    """As a contribution's."""
+    place: int = 0
+    """Where the task stands among those whose vectors these are, for learners that need to know."""
 
 
 IDLE = Contribution(ContributionKind.IDLE)
@@ -210,6 +214,10 @@ class Algorithm(NamedTuple):
     """How many d-vectors a contribution carries."""
     pull_vectors: Callable[[int], int]
     """How many d-vectors a reply carries in a run of so many tasks."""
+    push_layout: tuple[int, ...] = ()
+    """How many of them each block of a contribution has; empty where each is a block of its own."""
+    pull_layout: Callable[[int], tuple[int, ...]] | None = None
+    """The same of a reply."""
     score: Callable[[Mapping[str, Vector], Features], float] | None = None
     """The score of x by the vectors of `model`; None is <w, x>."""
     receive: Callable[[LocalState, Reply, int], LocalState] | None = None
@@ -217,10 +225,27 @@ class Algorithm(NamedTuple):
 
     None where the reply waits for the next dual step, so that an exchange can overlap a primal step.
     """
+    send: Callable[[LocalState, int], tuple[LocalState, Contribution]] | None = None
+    """(state, t): the contribution of sync round t, also where the task was idle; None where it is the dual step's."""
+    at: Callable[[int, tuple[int, ...], tuple[int, ...] | None], Algorithm] | None = None
+    """(task, everybody in its neighborhood, its neighbors along a tree): the learner as this peer runs it.
+
+    The tree is None where all are neighbors of all. None where peers differ in nothing.
+    """
+    tells_each: bool = False
+    """Whether a contribution may hold one block for each of everybody, and each is told its own."""
     shares_examples: bool = False
     """Whether its contributions are the examples themselves, which then leave their site."""
     postpone_below: int = 0
     """A task that has seen fewer examples since its last vector answers a sync round with `POSTPONED`."""
+
+    def contribution_layout(self) -> tuple[int, ...]:
+        """How many vectors each block of a contribution has."""
+        return self.push_layout or (1,) * self.push_vectors
+
+    def reply_layout(self, num_tasks: int) -> tuple[int, ...]:
+        """How many vectors each block of a reply has, in a run of so many tasks."""
+        return self.pull_layout(num_tasks) if self.pull_layout else (1,) * self.pull_vectors(num_tasks)
 
     def is_sync(self, t: int) -> bool:
         """Whether round t is a sync round."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +20,47 @@ class SparseVector(NamedTuple):
 
 
 Features = Vector | SparseVector
+
+
+class SparseVectors(NamedTuple):
+    """What some vectors hold at the same places; elsewhere they are as they were before."""
+
+    indices: npt.NDArray[np.intp]
+    """Shape (k,), strictly increasing."""
+    values: Matrix
+    """Shape (r, k)."""
+    length: int
+    """Of each of the r vectors: d, or a multiple, where vectors are laid end to end."""
+
+
+Block = Vector | SparseVectors
+"""One or several vectors, as they travel: shape (d,), shape (r, d), or sparse."""
+
+
+def other_than(layout: Sequence[int], blocks: Iterable[Block], dim: int) -> str:
+    """What these are where they are not so many vectors of shape (d,) in each block; empty where they are."""
+    found = [
+        len(block.values) * (block.length // dim) if isinstance(block, SparseVectors) else block.size // dim
+        for block in blocks
+    ]
+    if found == list(layout):
+        return ""
+    if sum(found) != sum(layout):
+        return f"{sum(found)} vectors; expected {sum(layout)}"
+    return f"{sum(found)} vectors in blocks of {found}; expected {list(layout)}"
+
+
+def numbers(block: Block) -> Vector:
+    """All that it holds."""
+    return block.values if isinstance(block, SparseVectors) else block
+
+
+def put(target: Matrix, block: Block) -> None:
+    """Write as many vectors into those of shape (r, d), which keep what it does not hold."""
+    if isinstance(block, SparseVectors):
+        target.reshape(-1, block.length)[:, block.indices] = block.values
+    else:
+        target[:] = block
 
 
 def dot(w: Vector, x: Features) -> float:

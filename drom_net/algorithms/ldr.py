@@ -1,8 +1,11 @@
-"""LDR: each task mixes five small experts, of which four share, so that sharing cannot hurt; nothing to tune.
+"""LDR: each task mixes a few small experts, of which one learns alone and the others share; nothing to tune.
 
-The experts of task i (notation of docs/algorithms.md): L learns alone; D is one model for all tasks, by dual averaging
-with AdaGrad's step; R combines the models of all tasks with coefficients that it learns; D+ and R+ are the same with an
+The letters are those of docs/algorithms.md: L learns alone; D is one model for all tasks, by dual averaging with
+AdaGrad's step; R combines the models of all tasks with coefficients that it learns; D+ and R+ are the same with an
 offset of the task's own. Hedge on a floored log loss mixes their probabilities, with a fixed share.
+
+`ldr` has a reducer; `ldr_d` are peers: on a full graph each hears all others and sums as the reducer does; on another
+graph sums flow along a spanning tree, and models go to neighbors only.
 """
 
 from __future__ import annotations
@@ -10,11 +13,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from drom_net.algorithms.base import (
+    IDLE,
+    KEEP,
     Algorithm,
     CentralInfo,
     Contribution,
@@ -25,15 +31,22 @@ from drom_net.algorithms.base import (
     ReplyKind,
     SyncRounds,
 )
-from drom_net.algorithms.features import Features, Matrix, SparseVector, Vector
+from drom_net.algorithms.features import Block, Features, Matrix, SparseVector, SparseVectors, Vector, put
 from drom_net.fields import Flag, Integer, option
 
-ETA = 0.5
-EPS = 0.1
+STEP = 0.5
+"""AdaGrad's, of all models."""
+MOST_MOVED = 5.0
+"""One example's first step moves its own score by at most this: long rows of many non-zeros take smaller steps."""
+FLOOR = 0.1
+"""No expert gives a label less probability: a confident wrong label costs at most log 10, and its gradient fades."""
 SHARE = 0.01
+"""What of the weights goes to all experts alike after each example, so that a better one is found again."""
 DELTA = 1e-8
-A_STEP = 0.1
-A_START = 0.01
+"""What sums of squares begin with."""
+COEFFICIENT_STEP = 0.1
+COEFFICIENT_START = 0.01
+
 EXPERTS = ("local", "shared", "shared with offset", "relation", "relation with offset")
 SURE = 0.3
 """A mixture is sure of a label to which it gives a probability beyond 1/2 by this; it never gives more than 0.4."""
@@ -41,234 +54,476 @@ EVIDENCE = ("examples", "errors", "errors_alone", "loss", "loss_alone", "weight_
 """What a task counts, by the labels that it sees: errors and log loss (nats) of the mixture and of its expert that
 learns alone, the sum of the weight of the others, and on how many it was sure, and how often wrong then."""
 
+UNBOUNDED = 2**62
+_OWN, _OFFSET, _RELATION_OFFSET = range(3)
+_Rows = npt.NDArray[np.float64]
+"""Of three axes; the last is that of the features."""
+
 
 @dataclass(frozen=True, slots=True)
 class LDRParameters:
     """LDR has nothing to tune; these say how much travels, and whom to trust."""
 
-    tau: int = option(Integer(0), 1, doc="The most rounds between two syncs; 0 for no bound: about 4.5 ln T in all.")
+    tau: int = option(
+        Integer(0),
+        20,
+        doc="The most rounds between two sync rounds, of which there are many at first: 1, 2, .. 8, 10, 12, 15, ..; 1 "
+        "is every round, and 0 has no bound, which gives about 4.5 ln T in all.",
+    )
     robust: bool = option(
         Flag(),
         False,
         doc="Whether one bad site is stood: sums are trimmed, long models scaled down; six tasks or more.",
     )
+    exchange: ClassVar[str] = "blocking"
+    delayed: ClassVar[bool] = False
 
 
 @dataclass(slots=True)
 class LDRState:
-    """One task. Vectors have shape (d,)."""
+    """One task among m whose models it hears of."""
 
-    W: Vector
-    GW: Vector
-    P: Vector
-    q: Vector
-    V: Vector
-    GV: Vector
-    VR: Vector
-    GVR: Vector
-    w: Vector
-    """The experts' weights, shape (5,), sum 1."""
-    Z: Vector
-    Q: Vector
-    U: Matrix
-    """The other tasks' models, shape (m - 1, d), in task order."""
-    a: Vector
-    """Its own coefficient, then the others'."""
-    b: Vector
+    models: Matrix
+    """Its own model W, and the offsets V of D+ and V' of R+; shape (3, d)."""
+    squares: Matrix
+    """The sums of squared gradients of these."""
+    totals: Matrix
+    """Z and Q: the sums over all tasks of gradients and their squares, as last heard; shape (2, d)."""
+    unsent: Matrix
+    """P and q: what its own have added since; shape (2, d)."""
+    sent: Matrix
+    """The sums of its own before that; shape (2, d)."""
+    relay: _Rows
+    """What to pass on to each listener of the sums of others, shape (n, 2, d); n = 1 where all are told the same."""
+    told: _Rows
+    """The model and sums that each listener has been told, shape (n, 3, d)."""
+    telling: tuple[Block, ...]
+    """What is on its way to them."""
+    others: Matrix
+    """All tasks' models, as last heard; shape (m, d), m = 0 before the first reply."""
+    scales: Vector
+    """What these are multiplied by: 1, or less where the learner is robust and a model too long; shape (m,)."""
+    place: int
+    """Where its own model stands among them, which is not used."""
+    coefficients: Vector
+    """a: how much the relation trusts each model, its own among them; shape (m,)."""
+    coefficient_squares: Vector
+    weights: list[float]
+    """Of the experts, sum 1."""
     evidence: Vector
     """Shape (8,), as `EVIDENCE`."""
-    kappa: float = 1.0
-    fresh: bool = True
 
 
 @dataclass(slots=True)
 class LDRCentral:
-    """The centre: totals and the last models."""
+    """What a centre knows of its tasks."""
 
     row_of: dict[int, int]
-    P: Matrix
-    """Each task's sum of gradients, shape (m, d)."""
-    Q: Matrix
-    W: Matrix
+    told: _Rows
+    """By task its model, and its sums of gradients and of their squares; shape (m, 3, d)."""
+    totals: Matrix
+    """The sums over tasks, shape (2, d)."""
+    behind: set[int]
+    """Rows of tasks that have missed a reply: the next one has all."""
 
 
-def floored(z: float) -> float:
-    """pi = eps + (1 - 2 eps) s(z), the probability of +1."""
+def probability(z: float) -> float:
+    """pi(z) = eps + (1 - 2 eps) s(z): what an expert of score z gives to the label +1."""
     s = 1.0 / (1.0 + math.exp(-z)) if z >= 0.0 else math.exp(z) / (1.0 + math.exp(z))
-    return EPS + (1.0 - 2.0 * EPS) * s
+    return FLOOR + (1.0 - 2.0 * FLOOR) * s
 
 
-def floored_slope(z: float, y: float) -> float:
-    """c(z, y) = df/dz of f = -log pi(y z)."""
+def slope(z: float, y: float) -> float:
+    """c(z, y), the derivative by z of the loss -log pi(y z)."""
     e = math.exp(-abs(z))
     s = 1.0 / (1.0 + e) if y * z >= 0.0 else e / (1.0 + e)
-    pi = EPS + (1.0 - 2.0 * EPS) * s
-    return -y * (1.0 - 2.0 * EPS) * (e / ((1.0 + e) * (1.0 + e))) / pi
+    pi = FLOOR + (1.0 - 2.0 * FLOOR) * s
+    return -y * (1.0 - 2.0 * FLOOR) * (e / ((1.0 + e) * (1.0 + e))) / pi
 
 
 def ldr(parameters: LDRParameters | None = None) -> Algorithm:
-    """The mixture of learner.md, sections 2 and 3, central form."""
+    """LDR with a reducer, which keeps all models and sums and tells each task what has changed of them."""
     parameters = parameters or LDRParameters()
-    sync = SyncRounds(parameters.tau or 2**62, growing=True)
+    return _learner(parameters, name="ldr", listeners=1, robust=parameters.robust, central_step=_star(parameters))
+
+
+def ldr_d(parameters: LDRParameters | None = None) -> Algorithm:
+    """LDR as peers.
+
+    On a graph where all are neighbors of all a task hears all models and sums. On another one each edge of a spanning
+    tree carries the sum of everything behind it, one edge farther in each sync round: every gradient counts once, and a
+    message that is lost or comes twice does no harm, as sums are told anew. Models go to neighbors, and no farther.
+    """
+    parameters = parameters or LDRParameters()
+
+    def at(task: int, everybody: tuple[int, ...], tree: tuple[int, ...] | None) -> Algorithm:
+        if tree is None:
+            step = _star(parameters, own=task)
+            return _learner(parameters, name="ldr-d", listeners=1, robust=parameters.robust, central_step=step)
+        told = tuple(other in tree or other == task for other in everybody)
+        place = everybody.index(task)
+        algorithm = _learner(
+            parameters,
+            name="ldr-d",
+            listeners=len(everybody),
+            robust=parameters.robust,
+            central_step=_of_tree(task, place, told),
+            told=told,
+        )
+        return algorithm._replace(tells_each=True)
+
+    return _learner(
+        parameters, name="ldr-d", listeners=1, robust=parameters.robust, central_step=_star(parameters)
+    )._replace(at=at)
+
+
+def _learner(
+    parameters: LDRParameters,
+    *,
+    name: str,
+    listeners: int,
+    robust: bool,
+    central_step: Any,
+    told: tuple[bool, ...] | None = None,
+) -> Algorithm:
+    """
+    Args:
+        listeners: To how many it says something different.
+        told: Which of them are told sums, and not its model alone; with it sums reach each task once only.
+    """
+    sync = SyncRounds(parameters.tau or UNBOUNDED, growing=True)
+    num_experts = len(EXPERTS)
 
     def init_local(dim: int) -> LDRState:
-        zeros = [np.zeros(dim) for _ in range(6)]
-        deltas = [np.full(dim, DELTA) for _ in range(3)]
-        W, P, q, V, VR, Z = zeros
         return LDRState(
-            W, deltas[0], P, q, V, deltas[1], VR, deltas[2], np.full(len(EXPERTS), 1.0 / len(EXPERTS)), Z,
-            np.zeros(dim),
-            np.zeros((0, dim)), np.ones(1), np.full(1, A_START), np.zeros(len(EVIDENCE)),
-        )  # fmt: skip
+            models=np.zeros((3, dim)),
+            squares=np.full((3, dim), DELTA),
+            totals=np.zeros((2, dim)),
+            unsent=np.zeros((2, dim)),
+            sent=np.zeros((2, dim)),
+            relay=np.zeros((listeners, 2, dim)),
+            told=np.zeros((listeners, 3, dim)),
+            telling=(),
+            others=np.zeros((0, dim)),
+            scales=np.ones(1),
+            place=0,
+            coefficients=np.ones(1),
+            coefficient_squares=np.full(1, COEFFICIENT_START),
+            weights=[1.0 / num_experts] * num_experts,
+            evidence=np.zeros(len(EVIDENCE)),
+        )
 
-    def scores(state: LDRState, x: Features) -> tuple[Vector, list[float]]:
-        """(h: own and the others' models on x, z of the five experts)."""
-        at, values = support(x)
-        h = np.concatenate([[state.W[at] @ values], state.U[:, at] @ values])
-        z2 = float(shared(state, at) @ values)
-        z4 = float(state.a @ h)
-        return h, [float(h[0]), z2, z2 + float(state.V[at] @ values), z4, z4 + float(state.VR[at] @ values)]
+    def kappa(state: LDRState) -> float:
+        """How much what is not sent yet counts: others have learned as much meanwhile. Along a tree all is late."""
+        return math.sqrt(len(state.coefficients)) if told is None else 1.0
 
-    def ada(w: Vector, G: Vector, c: float, x: Features) -> None:
-        if isinstance(x, SparseVector):
-            g = c * x.values
-            G[x.indices] += g * g
-            w[x.indices] -= ETA * g / np.sqrt(G[x.indices])
-        else:
-            g = c * x
-            G += g * g
-            w -= ETA * g / np.sqrt(G)
+    def look(state: LDRState, x: Features) -> _Look:
+        at, values = (x.indices, x.values) if isinstance(x, SparseVector) else (slice(None), x)
+        step = min(STEP, MOST_MOVED / max(float(np.abs(values).sum()), DELTA))
+        own = state.models[:, at]
+        scores = own @ values
+        heard = state.others[:, at] @ values if len(state.others) else scores[:1].copy()
+        heard *= state.scales
+        heard[state.place] = scores[_OWN]
+        sums = state.totals[:, at] + kappa(state) * state.unsent[:, at]
+        shared = -step * float((sums[0] / np.sqrt(sums[1] + DELTA)) @ values)
+        relation = float(state.coefficients @ heard)
+        z = (
+            float(scores[_OWN]),
+            shared,
+            shared + float(scores[_OFFSET]),
+            relation,
+            relation + float(scores[_RELATION_OFFSET]),
+        )
+        return _Look(at, values, step, own, heard, z)
 
     def primal_step(state: LDRState, example: Example, t: int) -> tuple[LDRState, Prediction]:
         x, y = example
-        h, z = scores(state, x)
-        score = mixed(state.w, z)
-        c = [floored_slope(one, y) for one in z]
-        ada(state.W, state.GW, c[0], x)
-        if isinstance(x, SparseVector):
-            g = c[1] * x.values
-            state.P[x.indices] += g
-            state.q[x.indices] += g * g
-        else:
-            g = c[1] * x
-            state.P += g
-            state.q += g * g
-        ada(state.V, state.GV, c[2], x)
-        ada(state.VR, state.GVR, c[4], x)
-        step = c[3] * h
-        state.b += step * step
-        state.a -= A_STEP * step / np.sqrt(state.b)
-        losses = np.array([-math.log(floored(y * one)) for one in z])
-        loss, sure, others = -math.log(0.5 + y * score), abs(score) >= SURE, 1.0 - float(state.w[0])
-        wrong, wrong_alone = (score >= 0.0) != (y > 0.0), (z[0] >= 0.0) != (y > 0.0)
-        state.evidence += (1.0, wrong, wrong_alone, loss, losses[0], others, sure, sure and wrong)
-        w = state.w * np.exp(losses.min() - losses)
-        w /= w.sum()
-        state.w = (1.0 - SHARE) * w + SHARE / len(EXPERTS)
+        seen = look(state, x)
+        z = seen.z
+        score = mixed(state.weights, z)
+        slopes = [slope(one, y) for one in z]
+        gradients = np.array((slopes[0], slopes[2], slopes[4]))[:, None] * seen.values
+        squares = state.squares[:, seen.at] + gradients * gradients
+        state.squares[:, seen.at] = squares
+        state.models[:, seen.at] = seen.own - seen.step * gradients / np.sqrt(squares)
+        gradient = slopes[1] * seen.values
+        state.unsent[0, seen.at] += gradient
+        state.unsent[1, seen.at] += gradient * gradient
+        gradient = slopes[3] * seen.heard
+        state.coefficient_squares += gradient * gradient
+        state.coefficients -= COEFFICIENT_STEP * gradient / np.sqrt(state.coefficient_squares)
+        loss = _weigh(state, z, y, score)
         return state, Prediction(score, loss, 1.0)
 
-    def dual_step(state: LDRState, reply: Reply, t: int) -> tuple[LDRState, Contribution]:
-        if not sync.at(t):
-            return state, Contribution(ContributionKind.IDLE)
-        sent = (state.W.copy(), state.P, state.q)
-        state.P, state.q = np.zeros_like(state.P), np.zeros_like(state.q)
-        return state, Contribution(ContributionKind.VECTORS, sent)
+    def send(state: LDRState, t: int) -> tuple[LDRState, Contribution]:
+        news = np.empty((3, state.models.shape[1]))
+        blocks: list[Block] = []
+        for listener in range(listeners):
+            news[0] = state.models[_OWN]
+            news[1:] = state.sent + state.unsent + state.relay[listener] if told is None or told[listener] else 0.0
+            blocks.append(changes(news, state.told[listener]))
+        state.telling = tuple(blocks)
+        if all(isinstance(block, SparseVectors) and not len(block.indices) for block in blocks):
+            return state, IDLE
+        return state, Contribution(ContributionKind.VECTORS, state.telling)
 
     def receive(state: LDRState, reply: Reply, t: int) -> LDRState:
         if reply.kind is not ReplyKind.VECTORS:
             return state
-        state.Z, state.Q, *models = reply.vectors
-        if state.fresh:
-            m = len(models) + 1
-            state.a, state.b = np.full(m, 1.0 / m), np.full(m, A_START)
-            state.kappa, state.fresh = math.sqrt(m), False
-        state.U = np.array(models).reshape(len(models), len(state.Z))
+        for listener, block in enumerate(state.telling):  # what was said has come; without a reply it is said again
+            put(state.told[listener], block)
+        state.telling = ()
+        state.sent = state.sent + state.unsent
+        state.unsent = np.zeros_like(state.unsent)
+        totals, others, *relay = reply.vectors
+        if not len(state.others):
+            m = others.length // state.models.shape[1] if isinstance(others, SparseVectors) else len(others)
+            state.others = np.zeros((m, state.models.shape[1]))
+            state.coefficients, state.scales = np.full(m, 1.0 / m), np.ones(m)
+            state.coefficient_squares = np.full(m, COEFFICIENT_START)
+        state.place = reply.place
+        put(state.totals, totals)
+        put(state.others, others)
+        if relay:
+            put(state.relay.reshape(-1, state.models.shape[1]), relay[0])
+        if robust:
+            state.scales = scales_of(state.others)
         return state
+
+    def predict(state: LDRState, x: Features) -> float:
+        return mixed(state.weights, look(state, x).z)
+
+    def model(state: LDRState) -> dict[str, Vector]:
+        sums = state.totals + kappa(state) * state.unsent
+        own = state.models[_OWN]
+        trust = state.coefficients * state.scales
+        trust[state.place] = state.coefficients[state.place]
+        relation = trust[state.place] * own
+        if len(state.others):
+            relation = relation + trust @ state.others - trust[state.place] * state.others[state.place]
+        return {
+            "w": own,
+            "shared": -sums[0] / np.sqrt(sums[1] + DELTA),
+            "offset": state.models[_OFFSET],
+            "relation": relation,
+            "relation_offset": state.models[_RELATION_OFFSET],
+            "mixture": np.array(state.weights),
+            "evidence": state.evidence,
+        }
+
+    return Algorithm(
+        name=name,
+        init_local=init_local,
+        primal_step=primal_step,
+        dual_step=lambda state, reply, t: (state, IDLE),
+        init_central=init_central,
+        central_step=central_step,
+        sync=sync,
+        predict=predict,
+        model=model,
+        push_vectors=3,
+        pull_vectors=lambda num_tasks: 2 + num_tasks,
+        push_layout=(3,),
+        pull_layout=lambda num_tasks: (2, num_tasks),
+        score=score_of_model,
+        receive=receive,
+        send=send,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What a task sees in an example before it learns from it."""
+
+    at: Any
+    """Where x is not zero, as an index."""
+    values: Vector
+    """x there."""
+    step: float
+    own: Matrix
+    """The task's own models there, shape (3, k)."""
+    heard: Vector
+    """The score by each model of all tasks, shape (m,)."""
+    z: tuple[float, ...]
+    """The experts' scores."""
+
+
+def mixed(weights: Sequence[float], z: Sequence[float]) -> float:
+    """p - 1/2 of the mixture: its sign is the prediction."""
+    return sum(weight * probability(one) for weight, one in zip(weights, z, strict=True)) - 0.5
+
+
+def _weigh(state: LDRState, z: Sequence[float], y: float, score: float) -> float:
+    """Give the experts their new weights, and count; returns the mixture's log loss."""
+    given = [probability(y * one) for one in z]
+    loss = -math.log(0.5 + y * score)
+    others, sure, wrong = 1.0 - state.weights[0], abs(score) >= SURE, (score >= 0.0) != (y > 0.0)
+    wrong_alone = (z[0] >= 0.0) != (y > 0.0)
+    state.evidence += (1.0, wrong, wrong_alone, loss, -math.log(given[0]), others, sure, sure and wrong)
+    weights = [weight * one for weight, one in zip(state.weights, given, strict=True)]
+    total, share = sum(weights), SHARE / len(weights)
+    state.weights = [(1.0 - SHARE) * weight / total + share for weight in weights]
+    return loss
+
+
+def score_of_model(model: Mapping[str, Vector], x: Features) -> float:
+    """The same as `predict` by what is left of a task at its end."""
+    at, values = (x.indices, x.values) if isinstance(x, SparseVector) else (slice(None), x)
+    step = min(STEP, MOST_MOVED / max(float(np.abs(values).sum()), DELTA))
+    own, shared, offset, relation, relation_offset = (
+        float(model[name][at] @ values) for name in ("w", "shared", "offset", "relation", "relation_offset")
+    )
+    shared *= step
+    return mixed(model["mixture"].tolist(), [own, shared, shared + offset, relation, relation + relation_offset])
+
+
+def changes(news: Matrix, told: Matrix) -> Block:
+    """What of some vectors, shape (r, d), is new: sparse, or all where that is shorter."""
+    rows, dim = news.shape
+    at = np.flatnonzero((news != told).any(axis=0))
+    if len(at) * (8 * rows + 4) >= 8 * rows * dim:
+        return news.copy()
+    return SparseVectors(at, news[:, at], dim)
+
+
+# The centre ---------------------------------------------------------------------------------------
+
+
+def init_central(tasks: tuple[int, ...], dim: int, rng: np.random.Generator) -> LDRCentral:
+    """Before the first contribution."""
+    rows = {task: row for row, task in enumerate(tasks)}
+    return LDRCentral(rows, np.zeros((len(tasks), 3, dim)), np.zeros((2, dim)), set())
+
+
+def _take(state: LDRCentral, contributions: Mapping[int, Contribution]) -> list[tuple[int, Block]]:
+    """Write down what tasks tell; returns (row, block) of those that tell something."""
+    news = []
+    for task, contribution in contributions.items():
+        if contribution.kind is ContributionKind.VECTORS:
+            row, (block,) = state.row_of[task], contribution.vectors
+            put(state.told[row], block)
+            news.append((row, block))
+    return news
+
+
+def _star(parameters: LDRParameters, own: int | None = None) -> Any:
+    """The central step over all tasks; a peer answers itself only."""
 
     def central_step(
         state: LDRCentral, contributions: Mapping[int, Contribution], members: Sequence[int] | None = None
     ) -> tuple[LDRCentral, dict[int, Reply], CentralInfo]:
-        for task, contribution in contributions.items():
-            if contribution.kind is ContributionKind.VECTORS:
-                row = state.row_of[task]
-                W, P, q = contribution.vectors
-                state.W[row] = W
-                state.P[row] += P
-                state.Q[row] += q
-        Z, Q, W = totals(state.P, state.Q, state.W, robust=parameters.robust)
-        replies = {}
-        for task in sorted(contributions):
+        news = _take(state, contributions)
+        m, _, dim = state.told.shape
+        info = CentralInfo(0.0, np.zeros(m), 0.0)
+        replies = dict.fromkeys(sorted(contributions), KEEP)
+        if not news and not state.behind:
+            return state, replies, info
+        at: Any = changed_in([block for _, block in news], dim)
+        state.totals[:, at] = totals(state.told[:, 1:, at], robust=parameters.robust)
+        vectors = (_part(state.totals, at), _models(state.told, news))
+        whole: tuple[Block, ...] = ()
+        for task in replies:
             row = state.row_of[task]
-            replies[task] = Reply(ReplyKind.VECTORS, (Z, Q, *(W[j] for j in range(len(W)) if j != row)))
-        return state, replies, CentralInfo(0.0, np.zeros(len(state.W)), 0.0)
+            if own is not None and task != own:
+                continue
+            if not news and row not in state.behind:
+                continue
+            if row in state.behind:
+                whole = whole or (state.totals.copy(), state.told[:, 0].copy())
+            replies[task] = Reply(ReplyKind.VECTORS, whole if row in state.behind else vectors, row)
+        if own is None:
+            rows = {state.row_of[task] for task in replies}
+            state.behind = set(range(m)) - rows if news else state.behind - rows
+        return state, replies, info
 
-    def init_central(tasks: tuple[int, ...], dim: int, rng: np.random.Generator) -> LDRCentral:
-        shape = (len(tasks), dim)
-        rows = {task: row for row, task in enumerate(tasks)}
-        return LDRCentral(rows, np.zeros(shape), np.zeros(shape), np.zeros(shape))
-
-    return Algorithm(
-        name="ldr",
-        init_local=init_local,
-        primal_step=primal_step,
-        dual_step=dual_step,
-        init_central=init_central,
-        central_step=central_step,
-        sync=sync,
-        predict=lambda state, x: mixed(state.w, scores(state, x)[1]),
-        model=lambda state: {
-            "w": state.W,
-            "shared": shared(state, slice(None)),
-            "offset": state.V,
-            "relation": state.a[0] * state.W + state.a[1:] @ state.U,
-            "relation_offset": state.VR,
-            "mixture": state.w,
-            "evidence": state.evidence,
-        },
-        push_vectors=3,
-        pull_vectors=lambda num_tasks: 1 + num_tasks,
-        score=score_of_model,
-        receive=receive,
-    )
+    return central_step
 
 
-def support(x: Features) -> tuple[Any, Vector]:
-    """(where x is not zero, as an index of vectors; its values there)."""
-    return (x.indices, x.values) if isinstance(x, SparseVector) else (slice(None), x)
+def changed_in(blocks: Sequence[Block], dim: int) -> Any:
+    """Where some of these blocks of three vectors hold something, as an index."""
+    found = []
+    for block in blocks:
+        if not isinstance(block, SparseVectors) or block.length != dim:
+            return slice(None)
+        found.append(block.indices)
+    if not found:
+        return np.zeros(0, dtype=np.intp)
+    return np.unique(np.concatenate(found)) if len(found) > 1 else found[0]
 
 
-def shared(state: LDRState, at: Any) -> Vector:
-    """S, the shared model, at some features."""
-    step = -ETA * (state.Z[at] + state.kappa * state.P[at])
-    result: Vector = step / np.sqrt(state.Q[at] + state.kappa * state.q[at] + DELTA)
+def _part(rows: Matrix, at: Any) -> Block:
+    return rows.copy() if isinstance(at, slice) else SparseVectors(at, rows[:, at], rows.shape[1])
+
+
+def _models(told: _Rows, news: Sequence[tuple[int, Block]]) -> Block:
+    """What is new of the models of all tasks, shape (m, d), laid end to end where that is sparse."""
+    m, _, dim = told.shape
+    sparse = [(row, block) for row, block in news if isinstance(block, SparseVectors) and block.length == dim]
+    if len(sparse) < len(news) or 12 * sum(len(block.indices) for _, block in sparse) >= 8 * m * dim:
+        return told[:, 0].copy()
+    if not sparse:
+        return SparseVectors(np.zeros(0, dtype=np.intp), np.zeros((1, 0)), m * dim)
+    indices = np.concatenate([row * dim + block.indices for row, block in sparse])
+    values = np.concatenate([block.values[0] for _, block in sparse])
+    return SparseVectors(indices, values[None, :], m * dim)
+
+
+def totals(sums: _Rows, *, robust: bool) -> Matrix:
+    """The sums over tasks, shape (m, 2, k), of gradients and of squares; shape (2, k).
+
+    Args:
+        robust: In each coordinate without the task whose sum is the largest and that whose sum is the smallest.
+    """
+    result: Matrix
+    if not robust or len(sums) < 3:
+        result = sums.sum(axis=0)
+        return result
+    gradients = sums[:, 0]
+    low, high = gradients.argmin(axis=0), gradients.argmax(axis=0)
+    high = np.where(high == low, (low + 1) % len(sums), high)
+    kept = np.ones(gradients.shape)
+    column = np.arange(gradients.shape[1])
+    kept[low, column] = kept[high, column] = 0.0
+    result = (sums * kept[:, None]).sum(axis=0)
     return result
 
 
-def mixed(w: Vector, z: list[float]) -> float:
-    """p - 1/2 of the mixture: its sign is the prediction."""
-    return float(np.dot(w, [floored(one) for one in z])) - 0.5
+def scales_of(models: Matrix) -> Vector:
+    """What to multiply models by so that none is longer than twice the median of all."""
+    norms = np.sqrt(np.einsum("ij,ij->i", models, models))
+    most = 2.0 * float(np.median(norms))
+    scales = np.ones(len(models))
+    long = norms > most
+    scales[long] = most / norms[long]
+    return scales
 
 
-def score_of_model(model: Mapping[str, Vector], x: Features) -> float:
-    """The same by what is left of a task at its end."""
-    at, values = support(x)
-    own, both, offset, relation, relation_offset = (
-        float(model[name][at] @ values) for name in ("w", "shared", "offset", "relation", "relation_offset")
-    )
-    return mixed(model["mixture"], [own, both, both + offset, relation, relation + relation_offset])
+def _of_tree(own: int, place: int, told: tuple[bool, ...]) -> Any:
+    """The central step of a peer whose neighbors tell it the sum of everything behind them.
 
+    Args:
+        place: Where it stands itself in its neighborhood.
+        told: Who of that is a neighbor along the tree, or itself.
+    """
 
-def totals(P: Matrix, Q: Matrix, W: Matrix, *, robust: bool) -> tuple[Vector, Vector, Matrix]:
-    """(Z, Q, models), with one bad site stood where robust."""
-    if not robust or len(P) < 3:
-        return P.sum(axis=0), Q.sum(axis=0), W.copy()
-    low, high = P.argmin(axis=0), P.argmax(axis=0)
-    high = np.where(high == low, (low + 1) % len(P), high)
-    column = np.arange(P.shape[1])
-    Z = P.sum(axis=0) - P[low, column] - P[high, column]
-    total = Q.sum(axis=0) - Q[low, column] - Q[high, column]
-    norms = np.linalg.norm(W, axis=1)
-    most = 2.0 * np.median(norms)
-    factors = np.ones(len(W))
-    factors[norms > most] = most / norms[norms > most]
-    return Z, np.maximum(total, 0.0), W * factors[:, None]
+    def central_step(
+        state: LDRCentral, contributions: Mapping[int, Contribution], members: Sequence[int] | None = None
+    ) -> tuple[LDRCentral, dict[int, Reply], CentralInfo]:
+        _take(state, contributions)
+        sums = state.told[:, 1:]
+        # Sums of all others but one, without subtraction, which would give other low bits where nothing has changed.
+        before, after = np.zeros_like(sums), np.zeros_like(sums)
+        for row in range(1, len(sums)):
+            before[row] = before[row - 1] + (sums[row - 1] if row - 1 != place else 0.0)
+        for row in range(len(sums) - 2, -1, -1):
+            after[row] = after[row + 1] + (sums[row + 1] if row + 1 != place else 0.0)
+        relay = before + after
+        relay[place] = 0.0
+        state.totals = sums.sum(axis=0)
+        replies = dict.fromkeys(sorted(contributions), KEEP)
+        blocks = (state.totals.copy(), state.told[:, 0].copy(), relay.reshape(-1, relay.shape[-1]))
+        replies[own] = Reply(ReplyKind.VECTORS, blocks, place)
+        return state, replies, CentralInfo(0.0, np.zeros(len(sums)), 0.0)
+
+    return central_step

@@ -79,6 +79,16 @@ def peer_graph(config: ClusterConfig, names: Sequence[str]) -> PeerGraph | None:
     if schedule is None:
         return None
     tau = config.algorithm.parameters.tau
+    if algorithm_of(config, 0).at is not None:  # made for the place that a task has in one graph
+        why = ""
+        if len(schedule.graphs) > 1:
+            why = "a graph that stays, as sums flow along a tree of it"
+        elif schedule.graphs[0].weights is not None:
+            why = "mask, as each task learns how much a model counts"
+        if why:
+            got = f"{len(schedule.graphs)} graphs" if len(schedule.graphs) > 1 else "weights"
+            key = "topology.graph" if len(schedule.graphs) > 1 else "topology.weights"
+            raise ConfigError([Problem(f"{config.path}: {key}", f"{why} ({config.algorithm.name})", got)])
     expected = ""
     if isinstance(tau, tuple) and len(tau) != len(names):
         expected = f"{len(names)} numbers, one for each task"
@@ -196,6 +206,7 @@ def peer_specs(
             taus={str(other): sync.tau for other, sync in hood.syncs.items()},
             cycle=hood.cycle,
             scales=hood.scales,
+            tree=hood.tree,
             **common | {"parameters": dataclasses.asdict(parameters_of(config, task))},
         )
         for task, (name, hood) in enumerate(zip(roster.tasks, graph.neighborhoods, strict=True))
@@ -317,8 +328,12 @@ def cost(config: ClusterConfig, roster: Roster, graph: PeerGraph | None, *, last
         in_all = sum(algorithm.sync.count(last) * (push + pull) for last in last_rounds)
         most_neighbors = 1
     else:
-        sync_rounds = _count_union(
-            [_sync_rounds(hood, last) for hood, last in zip(graph.neighborhoods, last_rounds, strict=True)]
+        sync_rounds = (
+            algorithm.sync.count(max(last_rounds))
+            if _grow(graph.neighborhoods[0])
+            else _count_union(
+                [_sync_rounds(hood, last) for hood, last in zip(graph.neighborhoods, last_rounds, strict=True)]
+            )
         )
         per_sync_round = max(sum(each.degrees) for each in graph.schedule.graphs) * push
         in_all = push * sum(
@@ -367,6 +382,11 @@ def _sync_rounds(hood: Neighborhood, last: int) -> range:
     return range(tau, last + 1, tau)
 
 
+def _grow(hood: Neighborhood) -> bool:
+    """Whether its sync rounds grow apart; they are then those of all."""
+    return hood.syncs[hood.task].growing
+
+
 def _words(hood: Neighborhood, last: int, limit: int | None) -> int:
     """How many words a task says to its neighbors, its last one included."""
     neighbors, last_word = hood.neighbors, hood.syncs[hood.task].last_word(last, limit)
@@ -378,6 +398,8 @@ def _words(hood: Neighborhood, last: int, limit: int | None) -> int:
 
 def _told(hood: Neighborhood, neighbor: int, last: int) -> int:
     """How many of its words up to a round the neighbor uses; they repeat themselves, and a run may be long."""
+    if _grow(hood):
+        return hood.syncs[hood.task].count(last)
     period = math.lcm(hood.syncs[hood.task].tau, hood.syncs[neighbor].tau) * len(hood.cycle)
     periods, rest = divmod(last, period)
     within = [hood.tells(neighbor, t) for t in _sync_rounds(hood, min(last, period))]

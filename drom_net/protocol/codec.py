@@ -1,8 +1,9 @@
 """Messages as frames and back: the only module that knows the byte layout.
 
-A message is one msgpack array, ``[kind, field, ..]``, followed by one raw frame of little-endian float64 for
-each vector. Decoding trusts nothing: kinds, lengths, types and ranges are checked before a value is made, and
-whatever is wrong is a `RemoteError`. Decoded vectors are read-only views of memory that nobody else writes.
+A message is one msgpack array, ``[kind, field, ..]``, followed by one raw frame for each block of vectors: their
+numbers as little-endian float64, and behind them, where they are sparse, their indices. Decoding trusts nothing:
+kinds, lengths, types and ranges are checked before a value is made, and whatever is wrong is a `RemoteError`. Decoded
+vectors are read-only views of memory that nobody else writes.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from typing import Any
 
 import msgpack
 import numpy as np
+import numpy.typing as npt
 
 from drom_net.algorithms.base import Contribution, ContributionKind, Reply, ReplyKind
-from drom_net.algorithms.features import Vector
+from drom_net.algorithms.features import Block, SparseVectors
 from drom_net.errors import RemoteError
 from drom_net.metrics import Totals
 from drom_net.protocol.messages import (
@@ -38,6 +40,10 @@ _ARRAY_LIMIT = 16  # the longest array is a Hello's; msgpack makes room for what
 _TEXT_LIMIT = 1024
 _ROUND_LIMIT = 2**53
 _FLOAT64 = np.dtype("<f8")
+_SHORT, _LONG = np.dtype("<u2"), np.dtype("<u4")
+"""Of indices: which one follows from how long the vectors are."""
+_BLOCKS_LIMIT = 8
+"""Of a message whose vectors are not all alone."""
 _packb: Callable[[Sequence[object]], bytes] = msgpack.Packer().pack
 _NUM_TOTALS = len(Totals().to_list())
 
@@ -50,13 +56,13 @@ def encode(message: Message) -> list[bytes | memoryview]:
     """The frames of a message. Vector frames are views of the message's own arrays."""
     match message:
         case Push(round=t, contribution=contribution):
-            vectors = contribution.vectors
-            header = _packb([_PUSH, t, contribution.kind, contribution.last, message.durable, len(vectors)])
-            return [header, *[vector.data for vector in vectors]]
+            layout, frames = _layout(contribution.vectors)
+            header = _packb([_PUSH, t, contribution.kind, contribution.last, message.durable, layout])
+            return [header, *frames]
         case Pull(round=t, reply=reply):
-            vectors = reply.vectors
-            header = _packb([_PULL, t, reply.kind, message.durable, message.next, len(vectors)])
-            return [header, *[vector.data for vector in vectors]]
+            layout, frames = _layout(reply.vectors)
+            header = _packb([_PULL, t, reply.kind, message.durable, message.next, reply.place, layout])
+            return [header, *frames]
         case Resend(round=t):
             return [_packb([_RESEND, t])]
         case Hello():
@@ -108,14 +114,14 @@ def decode(frames: Frames, *, dim: int, max_vectors: int) -> Message:
     decoder = _DECODERS[kind] if type(kind) is int and 0 <= kind < len(_DECODERS) else None
     if decoder is None:
         raise RemoteError("a message of unknown kind")
-    return decoder(header[1:], frames[1:], dim)
+    return decoder(header[1:], frames[1:], dim, max_vectors)
 
 
-def _decode_push(fields: list[Any], frames: Frames, dim: int) -> Push:
-    t, kind, last, durable, num_vectors = _exactly(fields, 5, "push")
+def _decode_push(fields: list[Any], frames: Frames, dim: int, max_vectors: int) -> Push:
+    t, kind, last, durable, layout = _exactly(fields, 5, "push")
     if type(last) is not bool:
         raise RemoteError("a push whose mark for the last round is not a boolean")
-    vectors = _vectors(frames, num_vectors, dim)
+    vectors = _vectors(frames, layout, dim, max_vectors)
     contribution_kind = _CONTRIBUTION_KINDS.get(kind) if type(kind) is int else None
     if contribution_kind is None:
         raise RemoteError("a push of unknown kind")
@@ -124,24 +130,25 @@ def _decode_push(fields: list[Any], frames: Frames, dim: int) -> Push:
     return Push(_round(t), Contribution(contribution_kind, vectors, last), _natural(durable, "round"))
 
 
-def _decode_pull(fields: list[Any], frames: Frames, dim: int) -> Pull:
-    t, kind, durable, following, num_vectors = _exactly(fields, 5, "pull")
-    vectors = _vectors(frames, num_vectors, dim)
+def _decode_pull(fields: list[Any], frames: Frames, dim: int, max_vectors: int) -> Pull:
+    t, kind, durable, following, place, layout = _exactly(fields, 6, "pull")
+    vectors = _vectors(frames, layout, dim, max_vectors)
     reply_kind = _REPLY_KINDS.get(kind) if type(kind) is int else None
     if reply_kind is None:
         raise RemoteError("a pull of unknown kind")
     if bool(vectors) != (reply_kind is ReplyKind.VECTORS):
         raise RemoteError(f"a pull of kind {reply_kind.name} with {len(vectors)} vectors")
-    return Pull(_round(t), Reply(reply_kind, vectors), _natural(durable, "round"), _natural(following, "round"))
+    reply = Reply(reply_kind, vectors, _natural(place, "place"))
+    return Pull(_round(t), reply, _natural(durable, "round"), _natural(following, "round"))
 
 
-def _decode_resend(fields: list[Any], frames: Frames, dim: int) -> Resend:
+def _decode_resend(fields: list[Any], frames: Frames, dim: int, max_vectors: int) -> Resend:
     (t,) = _exactly(fields, 1, "resend")
     _no_vectors(frames)
     return Resend(_round(t))
 
 
-def _decode_hello(fields: list[Any], frames: Frames, dim: int) -> Hello:
+def _decode_hello(fields: list[Any], frames: Frames, dim: int, max_vectors: int) -> Hello:
     if fields and type(fields[0]) is int and fields[0] != PROTOCOL_VERSION:
         # Only the number can be relied on, whatever else that version says: let the node name it.
         return Hello(_natural(fields[0], "version"), "", 0, "", 0, "", "", "")
@@ -164,19 +171,19 @@ def _decode_hello(fields: list[Any], frames: Frames, dim: int) -> Hello:
     )
 
 
-def _decode_welcome(fields: list[Any], frames: Frames, dim: int) -> Welcome:
+def _decode_welcome(fields: list[Any], frames: Frames, dim: int, max_vectors: int) -> Welcome:
     run_id, t = _exactly(fields, 2, "welcome")
     _no_vectors(frames)
     return Welcome(_text(run_id), _natural(t, "round"))
 
 
-def _decode_reject(fields: list[Any], frames: Frames, dim: int) -> Reject:
+def _decode_reject(fields: list[Any], frames: Frames, dim: int, max_vectors: int) -> Reject:
     (reason,) = _exactly(fields, 1, "reject")
     _no_vectors(frames)
     return Reject(_text(reason))
 
 
-def _decode_goodbye(fields: list[Any], frames: Frames, dim: int) -> Goodbye:
+def _decode_goodbye(fields: list[Any], frames: Frames, dim: int, max_vectors: int) -> Goodbye:
     rounds, chain, totals = _exactly(fields, 3, "goodbye")
     _no_vectors(frames)
     if type(chain) is not bytes or len(chain) != 32:
@@ -186,25 +193,25 @@ def _decode_goodbye(fields: list[Any], frames: Frames, dim: int) -> Goodbye:
     return Goodbye(_natural(rounds, "round"), chain, Totals(*(_natural(count, "count") for count in totals)))
 
 
-def _decode_introduce(fields: list[Any], frames: Frames, dim: int) -> Introduce:
+def _decode_introduce(fields: list[Any], frames: Frames, dim: int, max_vectors: int) -> Introduce:
     (question,) = _exactly(fields, 1, "introduce")
     _no_vectors(frames)
     return Introduce(_natural(question, "question"))
 
 
-def _decode_open(fields: list[Any], frames: Frames, dim: int) -> Open:
+def _decode_open(fields: list[Any], frames: Frames, dim: int, max_vectors: int) -> Open:
     (t,) = _exactly(fields, 1, "open")
     _no_vectors(frames)
     return Open(_round(t))
 
 
-def _decode_farewell(fields: list[Any], frames: Frames, dim: int) -> Farewell:
+def _decode_farewell(fields: list[Any], frames: Frames, dim: int, max_vectors: int) -> Farewell:
     _exactly(fields, 0, "farewell")
     _no_vectors(frames)
     return Farewell()
 
 
-_DECODERS: tuple[Callable[[list[Any], Frames, int], Message], ...] = (
+_DECODERS: tuple[Callable[[list[Any], Frames, int, int], Message], ...] = (
     _decode_hello,
     _decode_welcome,
     _decode_reject,
@@ -249,22 +256,82 @@ def _no_vectors(frames: Frames) -> None:
         raise RemoteError("vectors behind a message that has none")
 
 
-def _vectors(frames: Frames, num_vectors: object, dim: int) -> tuple[Vector, ...]:
-    if type(num_vectors) is not int or num_vectors != len(frames):
+def _layout(blocks: Sequence[Block]) -> tuple[int | list[int], list[bytes | memoryview]]:
+    """(what the header says of the frames, the frames).
+
+    Of vectors it says how many; else of each block how many vectors it has, and how long they are where it is sparse,
+    or 0.
+    """
+    if all(isinstance(block, np.ndarray) and block.ndim == 1 for block in blocks):
+        return len(blocks), [block.data for block in blocks if isinstance(block, np.ndarray)]
+    layout: list[int] = []
+    frames: list[bytes | memoryview] = []
+    for block in blocks:
+        if isinstance(block, SparseVectors):
+            layout += (len(block.values), block.length)
+            frames.append(block.values.tobytes() + block.indices.astype(_index_type(block.length)).tobytes())
+        else:
+            layout += (block.size // block.shape[-1], 0)
+            frames.append(np.ascontiguousarray(block).reshape(-1).data)
+    return layout, frames
+
+
+def _index_type(length: int) -> np.dtype[Any]:
+    return _SHORT if length <= 2**16 else _LONG
+
+
+def _vectors(frames: Frames, layout: object, dim: int, max_vectors: int) -> tuple[Block, ...]:
+    if type(layout) is int and layout == len(frames):
+        return tuple([_dense(frame, (dim,)) for frame in frames])  # a list: half the cost of a generator
+    if type(layout) is not list or not 0 < len(frames) <= _BLOCKS_LIMIT or len(layout) != 2 * len(frames):
         raise RemoteError(f"a message that announces other than its {len(frames)} vectors")
-    return tuple([_vector(frame, dim) for frame in frames])  # a list: half the cost of a generator
+    blocks: list[Block] = []
+    count = 0
+    for frame, rows, length in zip(frames, layout[::2], layout[1::2], strict=True):
+        if not all(type(number) is int and 0 <= number <= _ROUND_LIMIT for number in (rows, length)) or not rows:
+            raise RemoteError("vectors whose number or length is not a whole number")
+        if length % dim:
+            raise RemoteError(f"sparse vectors of length {length}; expected a multiple of {dim}")
+        count += rows * max(1, length // dim)
+        if count > max_vectors:
+            raise RemoteError(f"{count} vectors; at most {max_vectors} are allowed")
+        blocks.append(_sparse(frame, rows, length) if length else _dense(frame, (rows, dim)))
+    return tuple(blocks)
 
 
-def _vector(frame: bytes | memoryview, dim: int) -> Vector:
-    if type(frame) is bytes:
-        size = len(frame)
-    else:
-        frame = memoryview(frame).toreadonly()
-        size = frame.nbytes  # len() counts items, whatever they are
-    if size != 8 * dim:
-        raise RemoteError(f"a vector of {size} bytes; expected {8 * dim} ({dim} float64)")
+def _dense(frame: bytes | memoryview, shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
+    frame, size = _sized(frame)
+    expected = math.prod(shape)
+    if size != 8 * expected:
+        raise RemoteError(f"a vector of {size} bytes; expected {8 * expected} ({expected} float64)")
     vector = np.frombuffer(frame, _FLOAT64)
+    _check_finite(vector)
+    return vector if len(shape) == 1 else vector.reshape(shape)
+
+
+def _sparse(frame: bytes | memoryview, rows: int, length: int) -> SparseVectors:
+    frame, size = _sized(frame)
+    dtype = _index_type(length)
+    count, rest = divmod(size, 8 * rows + dtype.itemsize)
+    if rest or count > length:
+        raise RemoteError(f"{rows} sparse vectors of length {length} in {size} bytes")
+    values = np.frombuffer(frame, _FLOAT64, count=rows * count)
+    indices = np.frombuffer(frame, dtype, offset=values.nbytes).astype(np.intp)
+    if count and (indices[-1] >= length or not (indices[1:] > indices[:-1]).all()):
+        raise RemoteError(f"sparse vectors whose indices do not increase, or are not below {length}")
+    _check_finite(values)
+    return SparseVectors(indices, values.reshape(rows, count), length)
+
+
+def _sized(frame: bytes | memoryview) -> tuple[bytes | memoryview, int]:
+    """(the frame, read-only; its bytes)."""
+    if type(frame) is bytes:
+        return frame, len(frame)
+    view = memoryview(frame).toreadonly()
+    return view, view.nbytes  # len() counts items, whatever they are
+
+
+def _check_finite(vector: npt.NDArray[np.float64]) -> None:
     # A sum of squares is finite exactly when no entry is NaN, infinite or about to overflow; vdot does not warn.
     if not math.isfinite(np.vdot(vector, vector)):
         raise RemoteError("a vector with NaN, infinity or numbers too large to be squared")
-    return vector

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 import numpy.typing as npt
 
 from drom_net.algorithms.base import IDLE, NO_REPLY, Contribution, ContributionKind, Reply
-from drom_net.algorithms.features import Features
+from drom_net.algorithms.features import Features, other_than
 from drom_net.errors import ClusterError, RejectedError
 from drom_net.learning import Centre, TaskLearner, TaskResult, Word
 from drom_net.metrics import Totals
@@ -142,7 +142,7 @@ class Peer(Tray):
         names: Sequence[str],
         neighborhood: Neighborhood,
         identity: Identity,
-        push_vectors: int,
+        push_layout: tuple[int, ...],
         exchange: str,
         rounds: int | None,
         timeouts: Timeouts,
@@ -175,7 +175,7 @@ class Peer(Tray):
         self._centre = centre
         self._hello = hello
         self._identity = identity
-        self._push_vectors = push_vectors
+        self._push_layout = push_layout
         self._exchange = exchange
         self.neighborhood = neighborhood
         self._sync = learner.algorithm.sync
@@ -250,7 +250,7 @@ class Peer(Tray):
 
     @property
     def max_vectors(self) -> int:
-        return self._push_vectors
+        return sum(self._push_layout)
 
     @property
     def totals(self) -> Totals:
@@ -735,13 +735,13 @@ class Peer(Tray):
         if len(self._said) > WORDS_KEPT:
             self._forget_words(t)
         # News of this very round are news to all.
-        to_all = Push(t, word.news, self._keeper.durable) if word.since >= t else None
+        to_all = Push(t, word.news, self._keeper.durable) if word.since >= t and not word.listeners else None
         for task, neighbor in self._neighbors.items():
             if (neighbor.last is None or neighbor.last >= t) and self._is_told(task, t):
                 self._say(task, to_all or self._push(task, t))
 
     def _push(self, task: int, t: int) -> Push:
-        word = self._said[t].to(self.neighborhood.told_before(task, t))
+        word = self._said[t].to(task, self.neighborhood.told_before(task, t))
         return Push(t, word, self._keeper.durable)
 
     def _is_told(self, task: int, t: int) -> bool:
@@ -823,9 +823,9 @@ class Peer(Tray):
                 return  # we are far behind, and will ask for it when we get there
             self._events.append(Refused(self.names[task], f"a push for round {t}; we are at round {self.round}"))
             return
-        if contribution.kind is ContributionKind.VECTORS and len(contribution.vectors) != self._push_vectors:
-            reason = f"a push of {len(contribution.vectors)} vectors; expected {self._push_vectors}"
-            self._events.append(Refused(self.names[task], reason))
+        vectors = contribution.vectors
+        if vectors and (wrong := other_than(self._push_layout, vectors, self._identity.dim)):
+            self._events.append(Refused(self.names[task], f"a push of {wrong}"))
             return
         neighbor.words[t] = contribution
         neighbor.heard = max(neighbor.heard, t)
@@ -930,7 +930,7 @@ class Peer(Tray):
             return
         if self._missing:
             return
-        heard = {self._task: self._said[t].to(self.neighborhood.told_before(self._task, t))}
+        heard = {self._task: self._said[t].to(self._task, self.neighborhood.told_before(self._task, t))}
         for task, s in self._counting.items():
             neighbor = self._neighbors[task]
             heard[task] = neighbor.words.pop(s)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import numpy.typing as npt
 
 from drom_net.algorithms.base import KEEP, Contribution, ContributionKind, SyncRounds
+from drom_net.algorithms.features import other_than
 from drom_net.errors import ClusterError
 from drom_net.learning import Centre, Replies
 from drom_net.protocol.handshake import Identity
@@ -108,7 +109,7 @@ class Reducer(Tray):
         names: Sequence[str],
         identity: Identity,
         *,
-        push_vectors: int,
+        push_layout: tuple[int, ...],
         sync: SyncRounds = _EACH,
         timeouts: Timeouts,
         policy: Policy = WAIT,
@@ -119,7 +120,7 @@ class Reducer(Tray):
         """
         Args:
             names: The tasks' names, in task order.
-            push_vectors: How many vectors a contribution carries.
+            push_layout: How many vectors each block of a contribution has; empty where there are none.
             sync: The rounds in which workers push; a round of the reducer is one of these.
             policy: What becomes of tasks that do not come.
             live: A round begins with the first task that has an example, and the others are told.
@@ -134,8 +135,8 @@ class Reducer(Tray):
         self._centre = centre
         self._identity = identity
         self._feature_digest = identity.feature_digest
-        self._push_vectors = push_vectors
-        self._sync = sync if push_vectors else _EACH
+        self._push_layout = push_layout
+        self._sync = sync if push_layout else _EACH
         self._timeouts = timeouts
         self._policy = policy
         self._live = live
@@ -189,7 +190,7 @@ class Reducer(Tray):
 
     @property
     def max_vectors(self) -> int:
-        return self._push_vectors
+        return sum(self._push_layout)
 
     @property
     def last_sigma(self) -> float:
@@ -472,7 +473,7 @@ class Reducer(Tray):
     def _started_anew(self, hello: Hello) -> str | None:
         """Which of the two has lost what it had, as it was started anew without a snapshot; None where they can go on
         together."""
-        if not self._push_vectors:
+        if not self._push_layout:
             return None
         if hello.round > self._round.number and not 0 < hello.kept_from <= self._round.number:
             return _ME
@@ -516,8 +517,9 @@ class Reducer(Tray):
         if task not in current.awaited and task not in self._absent:
             self._refuse(task, f"a push for round {t} after its last one")
             return
-        if contribution.kind is ContributionKind.VECTORS and len(contribution.vectors) != self._push_vectors:
-            self._refuse(task, f"a push of {len(contribution.vectors)} vectors; expected {self._push_vectors}")
+        vectors = contribution.vectors
+        if vectors and (wrong := other_than(self._push_layout, vectors, self._identity.dim)):
+            self._refuse(task, f"a push of {wrong}")
             return
         if task in self._absent:
             self._take_back(task)
@@ -638,7 +640,7 @@ class Reducer(Tray):
 
     def _is_behind(self, task: int, t: int) -> None:
         """A task is in round t already: its push of ours is asked for, and so are the next ones as we get there."""
-        if not self._push_vectors:
+        if not self._push_layout:
             return  # it goes through its rounds alone
         if t > self._round.number:
             if not self._behind_until:
@@ -692,7 +694,7 @@ class Reducer(Tray):
 
     def _on_goodbye(self, task: int, goodbye: Goodbye, now: float) -> None:
         member = self._members[task]
-        if member.ended is None and self._push_vectors and goodbye.rounds >= self._round.number:
+        if member.ended is None and self._push_layout and goodbye.rounds >= self._round.number:
             # We are behind, as after a crash: once it is answered it is gone, and nobody could say its pushes again.
             member.round = max(member.round, goodbye.rounds)
             self._is_behind(task, goodbye.rounds)
@@ -754,7 +756,7 @@ class Reducer(Tray):
     def _waits(self) -> bool:
         # Tasks that never push (Local) keep nobody waiting while they learn, nor does one before any has an example.
         begun = bool(self._round.contributions) or not self._live
-        return math.isfinite(self._join_by) or (bool(self._push_vectors) and begun)
+        return math.isfinite(self._join_by) or (bool(self._push_layout) and begun)
 
     def _waiting_for(self) -> str:
         tasks, what = self._awaited()

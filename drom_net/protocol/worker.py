@@ -13,7 +13,7 @@ import math
 import numpy.typing as npt
 
 from drom_net.algorithms.base import KEEP, NO_REPLY, Contribution, ContributionKind, Reply
-from drom_net.algorithms.features import Features
+from drom_net.algorithms.features import Features, other_than
 from drom_net.errors import ClusterError, RejectedError
 from drom_net.learning import TaskLearner, TaskResult
 from drom_net.metrics import Totals
@@ -74,7 +74,7 @@ class Worker(Tray):
         *,
         timeouts: Timeouts,
         endpoint: str,
-        pull_vectors: int,
+        pull_layout: tuple[int, ...],
         pace: Pace = at_once,
         checkpoints: Checkpoints | None = None,
         snapshot: Snapshot | None = None,
@@ -84,7 +84,7 @@ class Worker(Tray):
             learner: The task; its `begin` and `end` are called in turn.
             hello: What this worker says of itself.
             endpoint: Where the reducer is looked for; only for messages to people.
-            pull_vectors: How many vectors a reply carries.
+            pull_layout: How many vectors each block of a reply has.
             pace: How long each example takes to come.
             checkpoints: When to take snapshots; None for never.
             snapshot: What an earlier incarnation has left, to go on from.
@@ -99,7 +99,7 @@ class Worker(Tray):
         self._hello = hello
         self._timeouts = timeouts
         self._endpoint = endpoint
-        self._pull_vectors = pull_vectors
+        self._pull_layout = pull_layout
         self._said: Message = hello
         """What was said last: the message that this state waits for an answer to."""
         self._asking = Asking(timeouts.resend_after_s, timeouts.resend_cap_s)
@@ -140,7 +140,7 @@ class Worker(Tray):
 
     @property
     def max_vectors(self) -> int:
-        return self._pull_vectors
+        return sum(self._pull_layout)
 
     @property
     def totals(self) -> Totals:
@@ -173,9 +173,10 @@ class Worker(Tray):
     def receive(self, sender: str, message: Message, now: float) -> None:
         self._now = now
         match message:
-            case Pull(reply=Reply(vectors=vectors)) if vectors and len(vectors) != self._pull_vectors:
-                what = f"a pull of {len(vectors)} vectors; expected {self._pull_vectors}"
-                self._events.append(Refused(sender, what))
+            case Pull(reply=Reply(vectors=vectors)) if vectors and (
+                wrong := other_than(self._pull_layout, vectors, self._hello.dim)
+            ):
+                self._events.append(Refused(sender, f"a pull of {wrong}"))
             case Pull() if self.state is WorkerState.WAITING and message.round == self.round:
                 self._on_pull(message, now)
             case Introduce(question=question) if self.state is not WorkerState.FINISHED:

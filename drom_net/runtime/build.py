@@ -45,7 +45,7 @@ def build_worker(spec: NodeSpec, stream: TaskStream | LiveStream, life: Life = O
         _hello(spec, life.run_id or spec.run_id, life),
         timeouts=spec.build_timeouts(),
         endpoint=spec.endpoint,
-        pull_vectors=algorithm.pull_vectors(len(spec.tasks)),
+        pull_layout=algorithm.reply_layout(len(spec.tasks)),
         pace=life.pace or (lambda t: spec.pace_s),
         **_common(spec, life),
     )
@@ -53,17 +53,18 @@ def build_worker(spec: NodeSpec, stream: TaskStream | LiveStream, life: Life = O
 
 def build_peer(spec: NodeSpec, stream: TaskStream | LiveStream, life: Life = ONLY_ONE) -> Peer:
     """The peer of a task."""
-    algorithm, hood = spec.build_algorithm(), spec.build_neighborhood()
+    hood = spec.build_neighborhood()
+    algorithm = hood.place(spec.build_algorithm())
     run_id = spec.run_id or spec.config_digest[:16]  # without a launcher and a centre, the configuration is the run
     return Peer(
-        TaskLearner(algorithm, stream, rounds=spec.rounds),
+        TaskLearner(algorithm, stream, rounds=spec.rounds, everybody=hood.everybody),
         Centre(algorithm, tasks=hood.everybody, dim=spec.dim, seed=spec.seed, scales=hood.scales),
         _hello(spec, run_id, life),
         names=spec.tasks,
         neighborhood=hood,
         identity=_identity(spec, run_id),
-        push_vectors=algorithm.push_vectors,
-        exchange=str(spec.parameters["exchange"]),
+        push_layout=algorithm.contribution_layout(),
+        exchange=str(spec.parameters.get("exchange", "blocking")),
         rounds=spec.rounds,
         timeouts=spec.build_timeouts(),
         policy=spec.build_policy(),
@@ -79,7 +80,7 @@ def build_reducer(spec: NodeSpec, run_id: str, life: Life = ONLY_ONE) -> Reducer
         Centre(algorithm, tasks=range(len(spec.tasks)), dim=spec.dim, seed=spec.seed),
         spec.tasks,
         _identity(spec, run_id),
-        push_vectors=algorithm.push_vectors,
+        push_layout=algorithm.contribution_layout(),
         sync=algorithm.sync,
         timeouts=spec.build_timeouts(),
         policy=spec.build_policy(),

@@ -68,6 +68,8 @@ class NodeSpec:
     """As in Neighborhood."""
     scales: tuple[float, ...] | None = None
     """Likewise."""
+    tree: tuple[int, ...] | None = None
+    """Likewise."""
     policy: dict[str, Any] = dataclasses.field(default_factory=dict)
     """As protocol.settings.Policy."""
     checkpoints: dict[str, Any] = dataclasses.field(default_factory=dict)
@@ -90,8 +92,9 @@ class NodeSpec:
 
     def build_neighborhood(self) -> Neighborhood:
         """Of a peer."""
-        syncs = {int(task): SyncRounds(tau) for task, tau in self.taus.items()}
-        return Neighborhood(self.task, syncs, tuple(map(tuple, self.cycle)), self.scales)
+        growing = self.build_algorithm().sync.growing
+        syncs = {int(task): SyncRounds(tau, growing) for task, tau in self.taus.items()}
+        return Neighborhood(self.task, syncs, tuple(map(tuple, self.cycle)), self.scales, self.tree)
 
     def build_timeouts(self) -> Timeouts:
         return Timeouts(**self.timeouts)

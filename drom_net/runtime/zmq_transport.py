@@ -104,8 +104,10 @@ class _Transport:
         self._socket.setsockopt(zmq.LINGER, _LINGER_MS)
         self._socket.setsockopt(zmq.RCVTIMEO, round(SLICE_S * 1000))
         overhead = curve.OVERHEAD_BYTES if keys is not None else 0
-        frame_limit = max(8 * dim, HEADER_LIMIT_BYTES) + overhead
-        self._unread_limit = _RECEIVE_QUEUE * (1 + max_vectors) * frame_limit + _UNREAD_BYTES
+        frame_limit = max(8 * dim * max_vectors, HEADER_LIMIT_BYTES) + overhead  # a frame may have all of a message
+        self._unread_limit = (
+            _RECEIVE_QUEUE * (HEADER_LIMIT_BYTES + max_vectors * overhead + frame_limit) + _UNREAD_BYTES
+        )
         self._socket.setsockopt(zmq.MAXMSGSIZE, frame_limit)
         # No bound on what waits to be read: libzmq 4.3 ends the process by an assertion (!_io_error) where a connection
         # is lost whose queue is full, and a heartbeat is due. We close connections on which too much waits.

@@ -46,6 +46,12 @@ def frozen_vectors(value: Contribution | Reply) -> Contribution | Reply:
     return value
 
 
+def said(algorithm: Algorithm, state: Any, reply: Reply, t: int) -> tuple[Any, Contribution]:
+    """The state and the contribution after round t."""
+    state, contribution = algorithm.dual_step(state, reply, t)
+    return algorithm.send(state, t) if algorithm.send and algorithm.is_sync(t) else (state, contribution)
+
+
 def received(algorithm: Algorithm, state: Any, reply: Reply, t: int) -> Any:
     """The state after the reply of round t has come, as `learning.TaskLearner` does it."""
     if algorithm.receive is None or reply.kind in (ReplyKind.NONE, ReplyKind.KEEP):
@@ -192,9 +198,9 @@ def test_messages_carry_as_many_vectors_as_are_declared(name: str) -> None:
         contributions = {}
         for task, stream in enumerate(streams):
             states[task], _ = algorithm.primal_step(states[task], frozen_example(stream, t - 1), t)
-            states[task], contributions[task] = algorithm.dual_step(states[task], replies[task], t)
+            states[task], contributions[task] = said(algorithm, states[task], replies[task], t)
             with_vectors = contributions[task].kind is ContributionKind.VECTORS
-            assert len(contributions[task].vectors) == (algorithm.push_vectors if with_vectors else 0)
+            assert len(contributions[task].vectors) == (len(algorithm.contribution_layout()) if with_vectors else 0)
         central, replies, info = algorithm.central_step(central, contributions)
         assert sorted(replies) == [0, 1, 2]
         assert info.sigma >= 0.0
@@ -202,7 +208,7 @@ def test_messages_carry_as_many_vectors_as_are_declared(name: str) -> None:
         for reply in replies.values():
             seen.add(reply.kind)
             assert reply.kind is not ReplyKind.NONE
-            assert len(reply.vectors) == (algorithm.pull_vectors(3) if reply.kind is ReplyKind.VECTORS else 0)
+            assert len(reply.vectors) == (len(algorithm.reply_layout(3)) if reply.kind is ReplyKind.VECTORS else 0)
     assert (ReplyKind.VECTORS in seen) == (algorithm.pull_vectors(3) > 0)
 
 

@@ -9,7 +9,7 @@ import pytest
 from helpers import random_streams, sparse_stream
 
 from drom_net.algorithms.base import SyncRounds
-from drom_net.algorithms.ldr import LDRParameters, ldr, totals
+from drom_net.algorithms.ldr import LDRParameters, ldr, scales_of, totals
 from drom_net.data.stream import TaskStream
 from drom_net.records import TASK_DTYPE
 from drom_net.reference import run_reference
@@ -68,14 +68,15 @@ class Plain:
 
     def step(self, x: np.ndarray, y: float) -> float:
         """The score of x, after which it is learned."""
-        S = -0.5 * (self.Z + self.kappa * self.P) / np.sqrt(self.Q + self.kappa * self.q + 1e-8)
+        eta = min(0.5, 5.0 / np.abs(x).sum())
+        S = -eta * (self.Z + self.kappa * self.P) / np.sqrt(self.Q + self.kappa * self.q + 1e-8)
         h = np.array([self.W @ x if j == self.i else self.U[j] @ x for j in range(self.m)])
         z = [h[self.i], S @ x, S @ x + self.V @ x, self.a @ h, self.a @ h + self.V2 @ x]
         p = sum(w * pi(one) for w, one in zip(self.w, z, strict=True))
         c = [slope(one, y) for one in z]
         for w, G, gradient in ((self.W, self.GW, c[0] * x), (self.V, self.GV, c[2] * x), (self.V2, self.GV2, c[4] * x)):
             G += gradient**2
-            w -= 0.5 * gradient / np.sqrt(G)
+            w -= eta * gradient / np.sqrt(G)
         self.P += c[1] * x
         self.q += (c[1] * x) ** 2
         self.b += (c[3] * h) ** 2
@@ -120,7 +121,7 @@ def test_what_others_send_costs_a_task_little() -> None:
     """sum -log p <= the loss of the expert that learns alone + ln 5 + about 0.008 n, whatever comes."""
     (stream,) = random_streams([300], flip=0.1)
     garbage = random_streams([300] * 3, flip=0.5, seed=9)
-    result = run_reference(ldr(), [stream, *garbage], seed=0)
+    result = run_reference(ldr(LDRParameters(tau=1)), [stream, *garbage], seed=0)
     rows = np.frombuffer(result.task_records[0], TASK_DTYPE)
     mixture = float(np.sum(rows["loss"]))
     alone, plain = 0.0, Plain(1, 0)
@@ -137,7 +138,11 @@ def test_robust_sums_leave_out_one_bad_site() -> None:
     P, Q, W = rng.standard_normal((8, D)), rng.random((8, D)), rng.standard_normal((8, D))
     bad = P.copy()
     bad[3] *= -1000.0
-    Z, _, models = totals(bad, Q, np.vstack([W[:7], 1000.0 * W[7:]]), robust=True)
-    assert np.all(np.abs(Z) <= np.abs(P).sum(axis=0))
-    norms = np.linalg.norm(models, axis=1)
-    assert norms[7] <= 2.0 * np.median(np.linalg.norm(W, axis=1)) * 1.5
+    Z, _ = totals(np.stack([bad, Q], axis=1), robust=True)
+    others = np.delete(P, 3, axis=0)
+    assert np.all(others.sum(axis=0) - others.min(axis=0) + 1e-9 >= Z)
+    assert np.all(others.sum(axis=0) - others.max(axis=0) - 1e-9 <= Z)
+    models = np.vstack([W[:7], 1000.0 * W[7:]])
+    scaled = np.linalg.norm(models * scales_of(models)[:, None], axis=1)
+    assert scaled[7] == pytest.approx(2.0 * np.median(np.linalg.norm(models, axis=1)))
+    assert np.all(scaled <= scaled[7] + 1e-9)

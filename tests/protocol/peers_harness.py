@@ -52,14 +52,15 @@ def make_peer(
     Args:
         life: pace, policy, checkpoints and snapshot.
     """
+    algorithm = hood.place(algorithm)
     return Peer(
-        TaskLearner(algorithm, stream, rounds=rounds),
+        TaskLearner(algorithm, stream, rounds=rounds, everybody=hood.everybody),
         Centre(algorithm, tasks=hood.everybody, dim=DIM, seed=seed, scales=hood.scales),
         hello(hood.task, incarnation=incarnation),
         names=[f"site-{other}" for other in range(num_tasks)],
         neighborhood=hood,
         identity=Identity(RUN_ID, CONFIG, DIM, "2.0", "K", FEATURES),
-        push_vectors=algorithm.push_vectors,
+        push_layout=algorithm.contribution_layout(),
         exchange=exchange,
         rounds=rounds,
         timeouts=timeouts or Timeouts(),

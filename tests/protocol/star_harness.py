@@ -83,7 +83,7 @@ def make_worker(
         says,
         timeouts=timeouts or Timeouts(),
         endpoint=ENDPOINT,
-        pull_vectors=algorithm.pull_vectors(num_tasks),
+        pull_layout=algorithm.reply_layout(num_tasks),
         **life,
     )
 
@@ -95,14 +95,14 @@ def make_reducer(
     timeouts: Timeouts | None = None,
     seed: int = 0,
     feature_digest: str = FEATURES,
-    push_vectors: int | None = None,
+    push_layout: tuple[int, ...] | None = None,
     **life: Any,
 ) -> Reducer:
     return Reducer(
         Centre(algorithm, tasks=range(num_tasks), dim=DIM, seed=seed),
         [f"site-{task}" for task in range(num_tasks)],
         Identity(RUN_ID, CONFIG, DIM, "2.0", "K", feature_digest),
-        push_vectors=algorithm.push_vectors if push_vectors is None else push_vectors,
+        push_layout=algorithm.contribution_layout() if push_layout is None else push_layout,
         sync=algorithm.sync,
         timeouts=timeouts or Timeouts(),
         **life,

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drom_net.algorithms.base import Contribution, ContributionKind, Reply, ReplyKind
+from drom_net.algorithms.features import Block, SparseVectors
 from drom_net.errors import RemoteError
 from drom_net.metrics import Totals
 from drom_net.protocol.codec import HEADER_LIMIT_BYTES, decode, encode
@@ -53,7 +54,8 @@ def plain(message: Message) -> object:
             kind, vectors, last = contribution
             return Push, t, kind, [vector.tobytes() for vector in vectors], last, message.durable
         case Pull(round=t, reply=reply):
-            return Pull, t, reply.kind, [vector.tobytes() for vector in reply.vectors], message.durable, message.next
+            vectors = [vector.tobytes() for vector in reply.vectors]
+            return Pull, t, reply.kind, reply.place, vectors, message.durable, message.next
     return message
 
 
@@ -91,8 +93,8 @@ contributions = st.one_of(
     ),
 )
 replies = st.one_of(
-    st.builds(Reply, st.just(ReplyKind.VECTORS), some_arrays),
-    st.builds(Reply, st.sampled_from([ReplyKind.KEEP, ReplyKind.ZERO]), st.just(())),
+    st.builds(Reply, st.just(ReplyKind.VECTORS), some_arrays, naturals),
+    st.builds(Reply, st.sampled_from([ReplyKind.KEEP, ReplyKind.ZERO]), st.just(()), naturals),
 )
 messages: st.SearchStrategy[Message] = st.one_of(
     st.builds(
@@ -155,6 +157,69 @@ def test_a_view_is_measured_in_bytes(items: str) -> None:
     refused(memoryview(bytes(HEADER_LIMIT_BYTES + 8)).cast(items), match="a header of 4104 bytes; at most 4096")
 
 
+@st.composite
+def sparse_vectors(draw: st.DrawFn) -> SparseVectors:
+    """Up to two rows of 3 or 6 places, or of so many that an index has four bytes."""
+    length = draw(st.sampled_from([DIM, 2 * DIM, 2**16 + 2]))
+    at = sorted(draw(st.sets(st.integers(0, length - 1), max_size=5)))
+    rows = draw(st.integers(1, 2))
+    values = draw(st.lists(numbers, min_size=rows * len(at), max_size=rows * len(at)))
+    return SparseVectors(np.array(at, dtype=np.intp), np.array(values, dtype=float).reshape(rows, len(at)), length)
+
+
+dense_blocks = st.lists(arrays, min_size=1, max_size=3).map(np.array)
+
+
+@given(st.lists(st.one_of(dense_blocks, sparse_vectors()), min_size=1, max_size=4))
+def test_blocks_come_back_as_they_were(blocks: list[Block]) -> None:
+    push = Push(1, Contribution(ContributionKind.VECTORS, tuple(blocks)))
+    message = decode(wire(push), dim=1 if any(is_long(block) for block in blocks) else DIM, max_vectors=10**6)
+    assert isinstance(message, Push)
+    for block, again in zip(blocks, message.contribution.vectors, strict=True):
+        if isinstance(block, SparseVectors):
+            assert again.length == block.length
+            np.testing.assert_array_equal(again.indices, block.indices)
+            np.testing.assert_array_equal(again.values, block.values)
+        else:
+            np.testing.assert_array_equal(again.reshape(block.shape), block)
+
+
+def is_long(block: Block) -> bool:
+    return isinstance(block, SparseVectors) and block.length % DIM != 0
+
+
+def sparse_frame(values: list[float], indices: list[int]) -> bytes:
+    return np.array(values, dtype="<f8").tobytes() + np.array(indices, dtype="<u2").tobytes()
+
+
+@pytest.mark.parametrize(
+    ("layout", "frame", "match"),
+    [
+        ([1, 3], sparse_frame([1.0, 2.0], [1, 1]), "indices do not increase"),
+        ([1, 3], sparse_frame([1.0, 2.0], [2, 0]), "indices do not increase"),
+        ([1, 3], sparse_frame([1.0], [3]), "not below 3"),
+        ([1, 3], sparse_frame([float("nan")], [0]), "NaN"),
+        ([1, 3], sparse_frame([1.0], [0])[:-1], "1 sparse vectors of length 3 in 9 bytes"),
+        ([1, 3], sparse_frame([1.0] * 4, [0, 1, 2, 3]), "1 sparse vectors of length 3 in 40 bytes"),
+        ([2, 3], sparse_frame([1.0] * 2, [0]) + b"0", "2 sparse vectors"),
+        ([1, 4], sparse_frame([1.0], [0]), "length 4; expected a multiple of 3"),
+        ([3, 0], bytes(72), "3 vectors; at most 2 are allowed"),
+        ([1, 9], sparse_frame([1.0], [0]), "3 vectors; at most 2 are allowed"),
+        ([2, 0], bytes(40), "a vector of 40 bytes; expected 48"),
+        ([0, 0], b"", "not a whole number"),
+        ([-1, 3], b"", "not a whole number"),
+        ([1, -3], b"", "not a whole number"),
+        ([True, 3], sparse_frame([1.0], [0]), "not a whole number"),
+        ([1, 2**60], b"", "not a whole number"),
+        ([1], sparse_frame([1.0], [0]), "announces other than its 1 vectors"),
+        ([1, 3, 1, 3], sparse_frame([1.0], [0]), "announces other than its 1 vectors"),
+        ({}, sparse_frame([1.0], [0]), "header"),
+    ],
+)
+def test_blocks_that_are_none_are_refused(layout: object, frame: bytes, match: str) -> None:
+    refused(header(PUSH, 1, 1, False, 0, layout), frame, match=match)
+
+
 def test_there_is_an_example_of_every_kind() -> None:
     assert {type(message) for message in EXAMPLES.values()} == set(KINDS)
 
@@ -185,14 +250,14 @@ def test_vectors_that_were_decoded_are_read_only_float64_in_c_order() -> None:
 
 def test_the_layout_of_a_push_is_this() -> None:
     """The bytes are the protocol: whoever changes them changes PROTOCOL_VERSION."""
-    assert PROTOCOL_VERSION == 4
+    assert PROTOCOL_VERSION == 5
     assert wire(EXAMPLES["push"]) == [
         b"\x96\x03\x07\x01\xc3\x05\x01",
         np.array([1.0, -2.0, 3.0], dtype="<f8").tobytes(),
     ]
-    assert wire(EXAMPLES["zero"]) == [b"\x96\x04\x07\x02\x00\x00\x00"]
+    assert wire(EXAMPLES["zero"]) == [b"\x97\x04\x07\x02\x00\x00\x00\x00"]
     assert wire(EXAMPLES["farewell"]) == [b"\x91\x07"]
-    assert wire(EXAMPLES["hello"])[0][:3] == b"\x9d\x00\x04"
+    assert wire(EXAMPLES["hello"])[0][:3] == b"\x9d\x00\x05"
 
 
 # Versions
@@ -324,12 +389,12 @@ def test_counts_that_are_not_nine_naturals_are_refused(counts: object) -> None:
 
 @pytest.mark.parametrize("kind", [PUSH, PULL, RESEND])
 def test_there_is_no_round_zero(kind: int) -> None:
-    fields = {PUSH: (0, 2, False, 0, 0), PULL: (0, 2, 0, 0, 0), RESEND: (0,)}[kind]
+    fields = {PUSH: (0, 2, False, 0, 0), PULL: (0, 2, 0, 0, 0, 0), RESEND: (0,)}[kind]
     refused(header(kind, *fields), match="round that is not a whole number of at least 1")
 
 
 def test_a_reply_of_kind_none_is_not_for_the_wire() -> None:
-    refused(header(PULL, 1, int(ReplyKind.NONE), 0, 0, 0), match="unknown kind")
+    refused(header(PULL, 1, int(ReplyKind.NONE), 0, 0, 0, 0), match="unknown kind")
 
 
 def test_a_reason_is_cut_so_that_its_header_can_be_read() -> None:
@@ -357,7 +422,7 @@ def test_a_vector_that_is_not_finite_is_refused(value: float, place: int) -> Non
     vector = np.ones(DIM)
     vector[place] = value
     refused(header(PUSH, 1, 1, False, 0, 1), vector.tobytes(), match="NaN, infinity or numbers too large")
-    refused(header(PULL, 1, 3, 0, 0, 1), vector.tobytes(), match="NaN, infinity or numbers too large")
+    refused(header(PULL, 1, 3, 0, 0, 0, 1), vector.tobytes(), match="NaN, infinity or numbers too large")
 
 
 @pytest.mark.parametrize(
@@ -367,9 +432,9 @@ def test_a_vector_that_is_not_finite_is_refused(value: float, place: int) -> Non
         ((PUSH, 1, 2, False, 0, 1), [ONE]),  # SKIP with one
         ((PUSH, 1, 3, False, 0, 1), [ONE]),  # IDLE with one
         ((PUSH, 1, 5, False, 0, 1), [ONE]),  # GONE with one
-        ((PULL, 1, 3, 0, 0, 0), []),
-        ((PULL, 1, 1, 0, 0, 1), [ONE]),  # KEEP with one
-        ((PULL, 1, 2, 0, 0, 1), [ONE]),  # ZERO with one
+        ((PULL, 1, 3, 0, 0, 0, 0), []),
+        ((PULL, 1, 1, 0, 0, 0, 1), [ONE]),  # KEEP with one
+        ((PULL, 1, 2, 0, 0, 0, 1), [ONE]),  # ZERO with one
     ],
 )
 def test_a_kind_that_does_not_match_its_vectors_is_refused(fields: tuple[object, ...], frames: list[bytes]) -> None:

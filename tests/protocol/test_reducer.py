@@ -105,7 +105,7 @@ def test_a_hello_that_is_said_twice_is_answered_twice_and_counts_once() -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"version": 7}, "it speaks version 7 of the protocol, the reducer version 4"),
+        ({"version": 7}, "it speaks version 7 of the protocol, the reducer version 5"),
         ({"run_id": "run-2"}, "it belongs to run run-2, this is run run-1"),
         ({"task": 2}, r"it wants to be task 2 of 2 \(counted from 0\)"),
         ({"task": 2**53}, r"it wants to be task 9007199254740992 of 2"),
@@ -317,7 +317,7 @@ def test_a_push_for_a_future_round_is_not_counted_and_the_one_of_this_round_is_a
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_a_push_of_another_number_of_vectors_is_refused(count: int) -> None:
-    reducer = joined(push_vectors=2)
+    reducer = joined(push_layout=(1, 1))
     wrong = Contribution(ContributionKind.VECTORS, vector(1.0).vectors * count)
     assert push(reducer, 0, 1, wrong) == []
     assert refusals(reducer) == [Refused("site-0", f"a push of {count} vectors; expected 2")]

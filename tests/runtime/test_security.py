@@ -352,7 +352,7 @@ def hello(task: int) -> Hello:
 def make_reducer() -> Reducer:
     centre = Centre(drom(), tasks=range(2), dim=DIM, seed=0)
     identity = Identity("run", "digest", DIM, np.__version__, "blas")
-    return Reducer(centre, TASKS, identity, push_vectors=1, timeouts=TIMES)
+    return Reducer(centre, TASKS, identity, push_layout=(1,), timeouts=TIMES)
 
 
 def test_accident_35_the_key_decides_which_node_one_may_be(folder: Path) -> None:
@@ -374,7 +374,7 @@ def test_accident_35_the_key_decides_which_node_one_may_be(folder: Path) -> None
         def insider() -> None:
             stream = random_streams([5], dim=DIM)[0]
             worker = Worker(
-                TaskLearner(drom(), stream, rounds=None), hello(0), timeouts=TIMES, endpoint=endpoint, pull_vectors=1
+                TaskLearner(drom(), stream, rounds=None), hello(0), timeouts=TIMES, endpoint=endpoint, pull_layout=(1,)
             )
             with connect(endpoint, read_keyring(folder, "south")) as dealer:
                 try:

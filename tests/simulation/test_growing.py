@@ -1,4 +1,4 @@
-"""A star whose sync rounds grow apart: between them workers go on by themselves."""
+"""Sync rounds that grow apart, in a star and between peers: between them tasks go on by themselves."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import random_streams
-from simulated_harness import BAD, digest_of_star, every, last_rounds, star
+from helpers import graph_of, hoods_of, random_streams, run_loop
+from simulated_harness import BAD, digest_of_peers, digest_of_star, every, last_rounds, peers, star
 from test_live_streams import Live, drawn
 
-from drom_net.algorithms.ldr import LDRParameters, ldr
+from drom_net.algorithms.ldr import LDRParameters, ldr, ldr_d
 from drom_net.protocol.settings import Checkpoints
 from drom_net.records import TASK_DTYPE, central_dtype
 from drom_net.reference import run_reference
-from drom_net.simulation.checks import StarChecks
+from drom_net.simulation.checks import PeersChecks, StarChecks
 from drom_net.simulation.network import Distribution, NetworkSettings
 from drom_net.simulation.simulator import Crash
 
@@ -44,6 +44,31 @@ def test_the_bits_of_the_loop_through_crashes(seed: int, tau: int) -> None:
     expected = run_reference(algorithm, streams, seed=0)
     assert digest_of_star(simulator, 4) == expected.digest
     assert [bytes(rows) for rows in simulator.records] == [*expected.task_records, expected.central_records]
+
+
+@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("graph", ["full", "ring", "grid"])
+def test_the_bits_of_the_loop_of_peers_through_crashes(seed: int, graph: str) -> None:
+    draw = random.Random(seed)
+    algorithm = ldr_d(LDRParameters(tau=draw.choice([0, 1, 3]), robust=draw.random() < 0.5))
+    streams = random_streams((40, 7, 33, 4, 21, 30), flip=0.2, density=draw.choice([0.2, 1.0]))
+    made = graph_of(graph, 6)
+    faults = [
+        Crash(draw.randrange(6), draw.uniform(0.1, 2.0), draw.choice([0.0, 0.05, 1.0]))
+        for _ in range(draw.randrange(4))
+    ]
+    options: dict[str, Any] = {
+        "network": draw.choice([BAD, NetworkSettings(Distribution.parse("1ms..20ms"))]),
+        "paces": every(0.02, [1.0, 2.0, 1.0, 1.0, 1.0, 3.0]),
+        "detect_s": 0.1,
+        "checkpoints": Checkpoints(every_rounds=draw.choice([1, 5, 20]), every_s=1e9),
+    }
+    simulator = peers(algorithm, streams, made, faults=faults, seed=seed, **options)
+    checks = PeersChecks(hoods_of(made, [algorithm] * 6))
+    assert simulator.run(most_events=80_000, check=checks)
+    expected = run_loop(algorithm, streams, made, seed=0)
+    assert digest_of_peers(simulator, 6) == expected.digest
+    assert [bytes(rows) for rows in simulator.records] == [*expected.task_records]
 
 
 def test_nothing_travels_between_sync_rounds() -> None:
