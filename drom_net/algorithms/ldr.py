@@ -1,8 +1,9 @@
-"""LDR: each task mixes a few small experts, of which one learns alone and the others share; nothing to tune.
+"""LDR: each task mixes a few small experts, of which two learn alone and the others share; nothing to tune.
 
 The letters are those of docs/algorithms.md: L learns alone; D is one model for all tasks, by dual averaging with
 AdaGrad's step; R combines the models of all tasks with coefficients that it learns; D+ and R+ are the same with an
-offset of the task's own. Hedge on a floored log loss mixes their probabilities, with a fixed share.
+offset of the task's own. F learns alone by ridge regression, and DF so what D leaves. Hedge on a floored log loss mixes
+their probabilities, with a fixed share.
 
 `ldr` has a reducer; `ldr_d` are peers: on a full graph each hears all others and sums as the reducer does; on another
 graph sums flow along a spanning tree, and models go to neighbors only.
@@ -13,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +33,7 @@ from drom_net.algorithms.base import (
     SyncRounds,
 )
 from drom_net.algorithms.features import Block, Features, Matrix, SparseVector, SparseVectors, Vector, put
+from drom_net.algorithms.ridge import Ridge, ridge
 from drom_net.fields import Flag, Integer, option
 
 STEP = 0.5
@@ -47,14 +49,25 @@ DELTA = 1e-8
 COEFFICIENT_STEP = 0.1
 COEFFICIENT_START = 0.01
 
-EXPERTS = ("local", "shared", "shared with offset", "relation", "relation with offset")
+CERTAIN = 4.0
+"""The score that ridge regression's answer 1 stands for."""
+
+EXPERTS = (
+    *("local", "shared", "shared with offset", "relation", "relation with offset"),
+    *("local ridge", "shared with ridge"),
+)
+"""The last two are there up to 2,048 features only."""
+ALONE = (0, 5)
+"""Those that use nothing of others."""
 SURE = 0.3
 """A mixture is sure of a label to which it gives a probability beyond 1/2 by this; it never gives more than 0.4."""
 EVIDENCE = ("examples", "errors", "errors_alone", "loss", "loss_alone", "weight_of_sharing", "sure", "sure_errors")
-"""What a task counts, by the labels that it sees: errors and log loss (nats) of the mixture and of its expert that
-learns alone, the sum of the weight of the others, and on how many it was sure, and how often wrong then."""
+"""What a task counts, by the labels that it sees: errors and log loss (nats) of the mixture, and of one of the experts
+alone that use nothing of others, the sum of the weight of those that do, and on how many it was sure, and how often
+wrong then."""
 
 UNBOUNDED = 2**62
+NOTHING_SEEN = np.zeros(0)
 _OWN, _OFFSET, _RELATION_OFFSET = range(3)
 _Rows = npt.NDArray[np.float64]
 """Of three axes; the last is that of the features."""
@@ -108,8 +121,12 @@ class LDRState:
     coefficients: Vector
     """a: how much the relation trusts each model, its own among them; shape (m,)."""
     coefficient_squares: Vector
+    ridge: Ridge | None
+    """What F and DF learn by; None where there are too many features."""
     weights: list[float]
     """Of the experts, sum 1."""
+    weights_alone: list[float]
+    """The same in a mixture of those that use nothing of others."""
     evidence: Vector
     """Shape (8,), as `EVIDENCE`."""
 
@@ -192,9 +209,10 @@ def _learner(
         told: Which of them are told sums, and not its model alone; with it sums reach each task once only.
     """
     sync = SyncRounds(parameters.tau or UNBOUNDED, growing=True)
-    num_experts = len(EXPERTS)
 
     def init_local(dim: int) -> LDRState:
+        own_ridge = ridge(dim, 2)
+        num_experts, num_alone = (5, 1) if own_ridge is None else (len(EXPERTS), len(ALONE))
         return LDRState(
             models=np.zeros((3, dim)),
             squares=np.full((3, dim), DELTA),
@@ -209,7 +227,9 @@ def _learner(
             place=0,
             coefficients=np.ones(1),
             coefficient_squares=np.full(1, COEFFICIENT_START),
+            ridge=own_ridge,
             weights=[1.0 / num_experts] * num_experts,
+            weights_alone=[1.0 / num_alone] * num_alone,
             evidence=np.zeros(len(EVIDENCE)),
         )
 
@@ -228,14 +248,19 @@ def _learner(
         sums = state.totals[:, at] + kappa(state) * state.unsent[:, at]
         shared = -step * float((sums[0] / np.sqrt(sums[1] + DELTA)) @ values)
         relation = float(state.coefficients @ heard)
-        z = (
+        z = [
             float(scores[_OWN]),
             shared,
             shared + float(scores[_OFFSET]),
             relation,
             relation + float(scores[_RELATION_OFFSET]),
-        )
-        return _Look(at, values, step, own, heard, z)
+        ]
+        if state.ridge is None:
+            return _Look(at, values, step, own, heard, z)
+        means, seen = state.ridge.means(at, values)
+        prior = expected(shared)
+        z += (CERTAIN * float(means[0]), CERTAIN * (prior + float(means[1])))
+        return _Look(at, values, step, own, heard, z, means, seen, prior)
 
     def primal_step(state: LDRState, example: Example, t: int) -> tuple[LDRState, Prediction]:
         x, y = example
@@ -253,6 +278,8 @@ def _learner(
         gradient = slopes[3] * seen.heard
         state.coefficient_squares += gradient * gradient
         state.coefficients -= COEFFICIENT_STEP * gradient / np.sqrt(state.coefficient_squares)
+        if state.ridge is not None:
+            state.ridge.learn(seen.at, seen.values, seen.means, seen.seen, np.array((y, y - seen.prior)))
         loss = _weigh(state, z, y, score)
         return state, Prediction(score, loss, 1.0)
 
@@ -302,12 +329,16 @@ def _learner(
         relation = trust[state.place] * own
         if len(state.others):
             relation = relation + trust @ state.others - trust[state.place] * state.others[state.place]
+        ridges = {}
+        if state.ridge is not None:
+            ridges = dict(zip(("ridge", "shared_ridge"), state.ridge.vectors(), strict=True))
         return {
             "w": own,
             "shared": -sums[0] / np.sqrt(sums[1] + DELTA),
             "offset": state.models[_OFFSET],
             "relation": relation,
             "relation_offset": state.models[_RELATION_OFFSET],
+            **ridges,
             "mixture": np.array(state.weights),
             "evidence": state.evidence,
         }
@@ -332,8 +363,7 @@ def _learner(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Look:
+class _Look(NamedTuple):
     """What a task sees in an example before it learns from it."""
 
     at: Any
@@ -345,8 +375,18 @@ class _Look:
     """The task's own models there, shape (3, k)."""
     heard: Vector
     """The score by each model of all tasks, shape (m,)."""
-    z: tuple[float, ...]
+    z: list[float]
     """The experts' scores."""
+    means: Vector = NOTHING_SEEN
+    """What ridge regression expects of the label, and of what D leaves of it."""
+    seen: Vector = NOTHING_SEEN
+    prior: float = 0.0
+    """What D expects of the label."""
+
+
+def expected(z: float) -> float:
+    """What a score says of the label, as a number from -1 to 1."""
+    return min(1.0, max(-1.0, z / CERTAIN))
 
 
 def mixed(weights: Sequence[float], z: Sequence[float]) -> float:
@@ -358,13 +398,22 @@ def _weigh(state: LDRState, z: Sequence[float], y: float, score: float) -> float
     """Give the experts their new weights, and count; returns the mixture's log loss."""
     given = [probability(y * one) for one in z]
     loss = -math.log(0.5 + y * score)
-    others, sure, wrong = 1.0 - state.weights[0], abs(score) >= SURE, (score >= 0.0) != (y > 0.0)
-    wrong_alone = (z[0] >= 0.0) != (y > 0.0)
-    state.evidence += (1.0, wrong, wrong_alone, loss, -math.log(given[0]), others, sure, sure and wrong)
-    weights = [weight * one for weight, one in zip(state.weights, given, strict=True)]
-    total, share = sum(weights), SHARE / len(weights)
-    state.weights = [(1.0 - SHARE) * weight / total + share for weight in weights]
+    alone = ALONE[: len(state.weights_alone)]
+    score_alone = mixed(state.weights_alone, [z[expert] for expert in alone])
+    others = 1.0 - sum(state.weights[expert] for expert in alone)
+    sure, wrong, wrong_alone = abs(score) >= SURE, (score >= 0.0) != (y > 0.0), (score_alone >= 0.0) != (y > 0.0)
+    loss_alone = -math.log(0.5 + y * score_alone)
+    state.evidence += (1.0, wrong, wrong_alone, loss, loss_alone, others, sure, sure and wrong)
+    state.weights = _after(state.weights, given)
+    state.weights_alone = _after(state.weights_alone, [given[expert] for expert in alone])
     return loss
+
+
+def _after(weights: Sequence[float], given: Sequence[float]) -> list[float]:
+    """Hedge: the weights by the probability that each expert gave to the label, and a share for all alike."""
+    products = [weight * one for weight, one in zip(weights, given, strict=True)]
+    total, share = sum(products), SHARE / len(products)
+    return [(1.0 - SHARE) * product / total + share for product in products]
 
 
 def score_of_model(model: Mapping[str, Vector], x: Features) -> float:
@@ -375,7 +424,11 @@ def score_of_model(model: Mapping[str, Vector], x: Features) -> float:
         float(model[name][at] @ values) for name in ("w", "shared", "offset", "relation", "relation_offset")
     )
     shared *= step
-    return mixed(model["mixture"].tolist(), [own, shared, shared + offset, relation, relation + relation_offset])
+    z = [own, shared, shared + offset, relation, relation + relation_offset]
+    if "ridge" in model:
+        alone, left = (float(model[name][at] @ values) for name in ("ridge", "shared_ridge"))
+        z += (CERTAIN * alone, CERTAIN * (expected(shared) + left))
+    return mixed(model["mixture"].tolist(), z)
 
 
 def changes(news: Matrix, told: Matrix) -> Block:

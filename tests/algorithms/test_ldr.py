@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
-from helpers import random_streams, sparse_stream
+from helpers import graph_of, hoods_of, random_streams, run_loop, sparse_stream
 
 from drom_net.algorithms.base import SyncRounds
-from drom_net.algorithms.ldr import LDRParameters, ldr, scales_of, totals
+from drom_net.algorithms.ldr import EVIDENCE, LDRParameters, ldr, ldr_d, scales_of, totals
+from drom_net.algorithms.ridge import ExactRidge, WindowRidge, ridge
 from drom_net.data.stream import TaskStream
 from drom_net.records import TASK_DTYPE
 from drom_net.reference import run_reference
@@ -64,7 +66,12 @@ class Plain:
         self.Z, self.Q = np.zeros(D), np.zeros(D)
         self.U = np.zeros((m, D))
         self.a, self.b = np.full(m, 1.0 / m), np.full(m, 0.01)
-        self.w = np.full(5, 0.2)
+        self.w = np.full(7, 1 / 7)
+        self.rows: list[np.ndarray] = []
+        self.labels: list[float] = []
+        self.left: list[float] = []
+        self.alone = np.full(2, 0.5)
+        self.loss_alone = 0.0
 
     def step(self, x: np.ndarray, y: float) -> float:
         """The score of x, after which it is learned."""
@@ -72,6 +79,13 @@ class Plain:
         S = -eta * (self.Z + self.kappa * self.P) / np.sqrt(self.Q + self.kappa * self.q + 1e-8)
         h = np.array([self.W @ x if j == self.i else self.U[j] @ x for j in range(self.m)])
         z = [h[self.i], S @ x, S @ x + self.V @ x, self.a @ h, self.a @ h + self.V2 @ x]
+        X = np.array(self.rows).reshape(-1, D)
+        inverse = np.linalg.inv(0.1 * np.eye(D) + X.T @ X)
+        prior = float(np.clip(S @ x / 4, -1, 1))
+        z += [4 * x @ inverse @ X.T @ self.labels, 4 * (prior + x @ inverse @ X.T @ self.left)]
+        self.rows.append(x)
+        self.labels.append(y)
+        self.left.append(y - prior)
         p = sum(w * pi(one) for w, one in zip(self.w, z, strict=True))
         c = [slope(one, y) for one in z]
         for w, G, gradient in ((self.W, self.GW, c[0] * x), (self.V, self.GV, c[2] * x), (self.V2, self.GV2, c[4] * x)):
@@ -82,7 +96,10 @@ class Plain:
         self.b += (c[3] * h) ** 2
         self.a -= 0.1 * c[3] * h / np.sqrt(self.b)
         weights = np.array([w * pi(y * one) for w, one in zip(self.w, z, strict=True)])  # w exp(-f), f = -log pi
-        self.w = 0.99 * weights / weights.sum() + 0.01 / 5
+        self.w = 0.99 * weights / weights.sum() + 0.01 / 7
+        given = self.alone * np.array([pi(y * z[0]), pi(y * z[5])])
+        self.loss_alone -= math.log(given.sum())
+        self.alone = 0.99 * given / given.sum() + 0.01 / 2
         return float(p - 0.5)
 
 
@@ -117,8 +134,56 @@ def test_it_is_what_its_equations_say(kind: str, tau: int, plain_tau: float) -> 
         np.testing.assert_allclose(np.frombuffer(rows, TASK_DTYPE)["score"], scores, atol=1e-9)
 
 
+def plain_tree_scores(streams: list[TaskStream], edges: list[tuple[int, int]], neighbors: dict[int, set[int]]) -> Any:
+    """Sums along a tree, models of neighbors, tau = 1: each edge carries what is behind it, one edge a round."""
+    m, rounds = len(streams), streams[0].num_examples
+    tasks = [Plain(len(neighbors[i]) + 1, sorted({i, *neighbors[i]}).index(i)) for i in range(m)]
+    ways = [*edges, *((j, i) for i, j in edges)]
+    behind = {way: np.zeros((2, D)) for way in ways}
+    own = np.zeros((m, 2, D))
+    scores: list[list[float]] = [[] for _ in tasks]
+    for t in range(rounds):
+        for i, (task, stream) in enumerate(zip(tasks, streams, strict=True)):
+            task.kappa = 1.0
+            x = stream.features(t)
+            assert isinstance(x, np.ndarray)
+            scores[i].append(task.step(x, stream.label(t)))
+            own[i] += task.P, task.q
+            task.P, task.q = np.zeros(D), np.zeros(D)
+        # What is said now is what had come before, and one's own.
+        behind = {
+            (i, j): own[i] + sum((behind[k, to] for k, to in ways if to == i and k != j), np.zeros((2, D)))
+            for i, j in ways
+        }
+        for i, task in enumerate(tasks):
+            task.Z, task.Q = own[i] + sum(behind[k, to] for k, to in ways if to == i)
+            task.U = np.array([tasks[j].W for j in sorted({i, *neighbors[i]})])
+    return scores
+
+
+def test_sums_along_a_tree_are_what_its_equations_say() -> None:
+    streams = random_streams([50] * 5, flip=0.1, density=0.6)
+    ring = graph_of("ring", 5)
+    hoods = hoods_of(ring, [ldr_d()] * 5)
+    edges = [(hood.task, other) for hood in hoods for other in hood.tree or () if hood.task < other]
+    assert sorted(edges) == [(0, 1), (0, 4), (1, 2), (3, 4)]
+    wanted = plain_tree_scores(streams, edges, {hood.task: set(hood.neighbors) for hood in hoods})
+    for given in (streams, [sparse_stream(stream) for stream in streams]):
+        result = run_loop(ldr_d(LDRParameters(tau=1)), given, ring, seed=0)
+        for rows, scores in zip(result.task_records, wanted, strict=True):
+            np.testing.assert_allclose(np.frombuffer(rows, TASK_DTYPE)["score"], scores, atol=1e-9)
+
+
+def test_a_full_graph_computes_what_a_reducer_does() -> None:
+    streams = random_streams([40] * 4, flip=0.1)
+    for tau in (1, 3):
+        star = run_reference(ldr(LDRParameters(tau=tau, robust=True)), streams, seed=0)
+        peers = run_loop(ldr_d(LDRParameters(tau=tau, robust=True)), streams, graph_of("full", 4), seed=0)
+        assert peers.task_records == star.task_records
+
+
 def test_what_others_send_costs_a_task_little() -> None:
-    """sum -log p <= the loss of the expert that learns alone + ln 5 + about 0.008 n, whatever comes."""
+    """sum -log p <= the loss of any expert that learns alone + ln 7 + about 0.0086 n, whatever comes."""
     (stream,) = random_streams([300], flip=0.1)
     garbage = random_streams([300] * 3, flip=0.5, seed=9)
     result = run_reference(ldr(LDRParameters(tau=1)), [stream, *garbage], seed=0)
@@ -130,7 +195,32 @@ def test_what_others_send_costs_a_task_little() -> None:
         assert isinstance(x, np.ndarray)
         alone -= math.log(pi(y * float(plain.W @ x)))
         plain.step(x, y)
-    assert mixture <= alone + math.log(5) + 300 * -math.log(1 - 0.01 + 0.01 / 5) + 1e-9
+    assert mixture <= alone + math.log(7) + 300 * -math.log(1 - 0.01 + 0.01 / 7) + 1e-9
+    evidence = dict(zip(EVIDENCE, result.tasks[0].model["evidence"], strict=True))
+    assert evidence["loss"] == pytest.approx(mixture)
+    assert evidence["loss_alone"] == pytest.approx(plain.loss_alone)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_window_of_ridge_regression_is_that_of_its_last_examples(sparse: bool) -> None:
+    rng = np.random.default_rng(1)
+    ridge = WindowRidge(np.zeros((6, D)), np.zeros((2, 6)), np.zeros((6, 6)), 0.7)
+    X, targets = rng.standard_normal((200, D)), rng.standard_normal((200, 2))
+    X[:, 3:] *= rng.random((200, D - 3)) < 0.4
+    for t, (x, target) in enumerate(zip(X, targets, strict=True)):
+        at = np.flatnonzero(x) if sparse else slice(None)
+        seen, wanted = X[max(0, t - 6) : t], targets[max(0, t - 6) : t]
+        weights = wanted.T @ np.linalg.inv(0.7 * np.eye(len(seen)) + seen @ seen.T) @ seen
+        means, likeness = ridge.means(at, x[at])
+        np.testing.assert_allclose(means, weights @ x, atol=1e-9)
+        np.testing.assert_allclose(ridge.vectors(), weights, atol=1e-9)
+        ridge.learn(at, x[at], means, likeness, target)
+
+
+def test_exact_ridge_regression_is_for_few_features_and_none_for_many() -> None:
+    assert isinstance(ridge(512, 2), ExactRidge)
+    assert isinstance(ridge(513, 2), WindowRidge)
+    assert ridge(2049, 2) is None
 
 
 def test_robust_sums_leave_out_one_bad_site() -> None:
