@@ -55,6 +55,17 @@ def numbers(block: Block) -> Vector:
     return block.values if isinstance(block, SparseVectors) else block
 
 
+def put_columns(target: Matrix, block: Block) -> None:
+    """Write as many vectors into the columns of shape (d, r), which keep what it does not hold."""
+    dim = len(target)
+    if not isinstance(block, SparseVectors):
+        target[:] = block.reshape(-1, dim).T
+        return
+    ends, at = np.divmod(block.indices, dim)
+    for row, values in enumerate(block.values):
+        target[at, row * (block.length // dim) + ends] = values
+
+
 def put(target: Matrix, block: Block) -> None:
     """Write as many vectors into those of shape (r, d), which keep what it does not hold."""
     if isinstance(block, SparseVectors):

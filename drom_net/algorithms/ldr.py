@@ -32,7 +32,7 @@ from drom_net.algorithms.base import (
     ReplyKind,
     SyncRounds,
 )
-from drom_net.algorithms.features import Block, Features, Matrix, SparseVector, SparseVectors, Vector, put
+from drom_net.algorithms.features import Block, Features, Matrix, SparseVector, SparseVectors, Vector, put, put_columns
 from drom_net.algorithms.ridge import Ridge, ridge
 from drom_net.fields import Flag, Integer, option
 
@@ -67,8 +67,12 @@ alone that use nothing of others, the sum of the weight of those that do, and on
 wrong then."""
 
 UNBOUNDED = 2**62
-NOTHING_SEEN = np.zeros(0)
-_OWN, _OFFSET, _RELATION_OFFSET = range(3)
+_MODELS, _SQUARES, _UNSENT = slice(0, 3), slice(3, 6), slice(6, 8)
+"""Columns of `LDRState.own`."""
+_OF_MODELS = np.array([0, 2, 4])
+"""The experts by whose gradients these learn."""
+_ALONE = np.array(ALONE)
+_SCALE = 0.5 - FLOOR
 _Rows = npt.NDArray[np.float64]
 """Of three axes; the last is that of the features."""
 
@@ -96,16 +100,13 @@ class LDRParameters:
 class LDRState:
     """One task among m whose models it hears of."""
 
-    models: Matrix
-    """Its own model W, and the offsets V of D+ and V' of R+; shape (3, d)."""
-    squares: Matrix
-    """The sums of squared gradients of these."""
+    own: Matrix
+    """By feature what is learned here, shape (d, 8): the model W, the offsets V of D+ and V' of R+, the sums of squared
+    gradients of these three, and P and q, what was added to the sums below since a word was heard."""
     totals: Matrix
-    """Z and Q: the sums over all tasks of gradients and their squares, as last heard; shape (2, d)."""
-    unsent: Matrix
-    """P and q: what its own have added since; shape (2, d)."""
+    """Z and Q: the sums over all tasks of gradients and their squares, as last heard; shape (d, 2)."""
     sent: Matrix
-    """The sums of its own before that; shape (2, d)."""
+    """The task's own part of them, shape (2, d)."""
     relay: _Rows
     """What to pass on to each listener of the sums of others, shape (n, 2, d); n = 1 where all are told the same."""
     told: _Rows
@@ -113,7 +114,7 @@ class LDRState:
     telling: tuple[Block, ...]
     """What is on its way to them."""
     others: Matrix
-    """All tasks' models, as last heard; shape (m, d), m = 0 before the first reply."""
+    """All tasks' models, as last heard; shape (d, m), m = 0 before the first reply."""
     scales: Vector
     """What these are multiplied by: 1, or less where the learner is robust and a model too long; shape (m,)."""
     place: int
@@ -123,9 +124,9 @@ class LDRState:
     coefficient_squares: Vector
     ridge: Ridge | None
     """What F and DF learn by; None where there are too many features."""
-    weights: list[float]
+    weights: Vector
     """Of the experts, sum 1."""
-    weights_alone: list[float]
+    weights_alone: Vector
     """The same in a mixture of those that use nothing of others."""
     evidence: Vector
     """Shape (8,), as `EVIDENCE`."""
@@ -142,20 +143,6 @@ class LDRCentral:
     """The sums over tasks, shape (2, d)."""
     behind: set[int]
     """Rows of tasks that have missed a reply: the next one has all."""
-
-
-def probability(z: float) -> float:
-    """pi(z) = eps + (1 - 2 eps) s(z): what an expert of score z gives to the label +1."""
-    s = 1.0 / (1.0 + math.exp(-z)) if z >= 0.0 else math.exp(z) / (1.0 + math.exp(z))
-    return FLOOR + (1.0 - 2.0 * FLOOR) * s
-
-
-def slope(z: float, y: float) -> float:
-    """c(z, y), the derivative by z of the loss -log pi(y z)."""
-    e = math.exp(-abs(z))
-    s = 1.0 / (1.0 + e) if y * z >= 0.0 else e / (1.0 + e)
-    pi = FLOOR + (1.0 - 2.0 * FLOOR) * s
-    return -y * (1.0 - 2.0 * FLOOR) * (e / ((1.0 + e) * (1.0 + e))) / pi
 
 
 def ldr(parameters: LDRParameters | None = None) -> Algorithm:
@@ -214,22 +201,20 @@ def _learner(
         own_ridge = ridge(dim, 2)
         num_experts, num_alone = (5, 1) if own_ridge is None else (len(EXPERTS), len(ALONE))
         return LDRState(
-            models=np.zeros((3, dim)),
-            squares=np.full((3, dim), DELTA),
-            totals=np.zeros((2, dim)),
-            unsent=np.zeros((2, dim)),
+            own=np.repeat([[0.0, 0.0, 0.0, DELTA, DELTA, DELTA, 0.0, 0.0]], dim, axis=0),
+            totals=np.zeros((dim, 2)),
             sent=np.zeros((2, dim)),
             relay=np.zeros((listeners, 2, dim)),
             told=np.zeros((listeners, 3, dim)),
             telling=(),
-            others=np.zeros((0, dim)),
+            others=np.zeros((dim, 0)),
             scales=np.ones(1),
             place=0,
             coefficients=np.ones(1),
             coefficient_squares=np.full(1, COEFFICIENT_START),
             ridge=own_ridge,
-            weights=[1.0 / num_experts] * num_experts,
-            weights_alone=[1.0 / num_alone] * num_alone,
+            weights=np.full(num_experts, 1.0 / num_experts),
+            weights_alone=np.full(num_alone, 1.0 / num_alone),
             evidence=np.zeros(len(EVIDENCE)),
         )
 
@@ -239,56 +224,53 @@ def _learner(
 
     def look(state: LDRState, x: Features) -> _Look:
         at, values = (x.indices, x.values) if isinstance(x, SparseVector) else (slice(None), x)
-        step = min(STEP, MOST_MOVED / max(float(np.abs(values).sum()), DELTA))
-        own = state.models[:, at]
-        scores = own @ values
-        heard = state.others[:, at] @ values if len(state.others) else scores[:1].copy()
+        step = step_of(values)
+        own = state.own[at]
+        alone, offset, relation_offset = (values @ own[:, _MODELS]).tolist()
+        heard = values @ state.others[at] if state.others.shape[1] else np.empty(1)
         heard *= state.scales
-        heard[state.place] = scores[_OWN]
-        sums = state.totals[:, at] + kappa(state) * state.unsent[:, at]
-        shared = -step * float((sums[0] / np.sqrt(sums[1] + DELTA)) @ values)
+        heard[state.place] = alone
+        sums = state.totals[at] + kappa(state) * own[:, _UNSENT]
+        shared = -step * float(values @ (sums[:, 0] / np.sqrt(sums[:, 1] + DELTA)))
         relation = float(state.coefficients @ heard)
-        z = [
-            float(scores[_OWN]),
-            shared,
-            shared + float(scores[_OFFSET]),
-            relation,
-            relation + float(scores[_RELATION_OFFSET]),
-        ]
+        z = [alone, shared, shared + offset, relation, relation + relation_offset]
         if state.ridge is None:
-            return _Look(at, values, step, own, heard, z)
+            return _Look(at, values, step, own, heard, np.array(z))
         means, seen = state.ridge.means(at, values)
         prior = expected(shared)
         z += (CERTAIN * float(means[0]), CERTAIN * (prior + float(means[1])))
-        return _Look(at, values, step, own, heard, z, means, seen, prior)
+        return _Look(at, values, step, own, heard, np.array(z), means, seen, prior)
 
     def primal_step(state: LDRState, example: Example, t: int) -> tuple[LDRState, Prediction]:
         x, y = example
         seen = look(state, x)
-        z = seen.z
-        score = mixed(state.weights, z)
-        slopes = [slope(one, y) for one in z]
-        gradients = np.array((slopes[0], slopes[2], slopes[4]))[:, None] * seen.values
-        squares = state.squares[:, seen.at] + gradients * gradients
-        state.squares[:, seen.at] = squares
-        state.models[:, seen.at] = seen.own - seen.step * gradients / np.sqrt(squares)
+        tilts = tilts_of(seen.z)
+        given = 0.5 + y * tilts
+        slopes = slopes_of(tilts, given, y)
+        own = np.empty_like(seen.own)
+        gradients = seen.values[:, None] * slopes[_OF_MODELS]
+        own[:, _SQUARES] = seen.own[:, _SQUARES] + gradients * gradients
+        own[:, _MODELS] = seen.own[:, _MODELS] - seen.step * gradients / np.sqrt(own[:, _SQUARES])
         gradient = slopes[1] * seen.values
-        state.unsent[0, seen.at] += gradient
-        state.unsent[1, seen.at] += gradient * gradient
+        own[:, 6] = seen.own[:, 6] + gradient
+        own[:, 7] = seen.own[:, 7] + gradient * gradient
+        state.own[seen.at] = own
         gradient = slopes[3] * seen.heard
         state.coefficient_squares += gradient * gradient
         state.coefficients -= COEFFICIENT_STEP * gradient / np.sqrt(state.coefficient_squares)
         if state.ridge is not None:
             state.ridge.learn(seen.at, seen.values, seen.means, seen.seen, np.array((y, y - seen.prior)))
-        loss = _weigh(state, z, y, score)
+        score = float(state.weights @ tilts)
+        loss = _weigh(state, tilts, given, y, score)
         return state, Prediction(score, loss, 1.0)
 
     def send(state: LDRState, t: int) -> tuple[LDRState, Contribution]:
-        news = np.empty((3, state.models.shape[1]))
+        news = np.empty((3, len(state.own)))
+        unsent = state.own[:, _UNSENT].T
         blocks: list[Block] = []
         for listener in range(listeners):
-            news[0] = state.models[_OWN]
-            news[1:] = state.sent + state.unsent + state.relay[listener] if told is None or told[listener] else 0.0
+            news[0] = state.own[:, 0]
+            news[1:] = state.sent + unsent + state.relay[listener] if told is None or told[listener] else 0.0
             blocks.append(changes(news, state.told[listener]))
         state.telling = tuple(blocks)
         if all(isinstance(block, SparseVectors) and not len(block.indices) for block in blocks):
@@ -301,45 +283,46 @@ def _learner(
         for listener, block in enumerate(state.telling):  # what was said has come; without a reply it is said again
             put(state.told[listener], block)
         state.telling = ()
-        state.sent = state.sent + state.unsent
-        state.unsent = np.zeros_like(state.unsent)
+        state.sent += state.own[:, _UNSENT].T
+        state.own[:, _UNSENT] = 0.0
         totals, others, *relay = reply.vectors
-        if not len(state.others):
-            m = others.length // state.models.shape[1] if isinstance(others, SparseVectors) else len(others)
-            state.others = np.zeros((m, state.models.shape[1]))
+        dim = len(state.own)
+        if not state.others.shape[1]:
+            m = others.length // dim if isinstance(others, SparseVectors) else len(others)
+            state.others = np.zeros((dim, m))
             state.coefficients, state.scales = np.full(m, 1.0 / m), np.ones(m)
             state.coefficient_squares = np.full(m, COEFFICIENT_START)
         state.place = reply.place
-        put(state.totals, totals)
-        put(state.others, others)
+        put_columns(state.totals, totals)
+        put_columns(state.others, others)
         if relay:
-            put(state.relay.reshape(-1, state.models.shape[1]), relay[0])
+            put(state.relay.reshape(-1, dim), relay[0])
         if robust:
-            state.scales = scales_of(state.others)
+            state.scales = scales_of(state.others.T)
         return state
 
     def predict(state: LDRState, x: Features) -> float:
-        return mixed(state.weights, look(state, x).z)
+        return float(state.weights @ tilts_of(look(state, x).z))
 
     def model(state: LDRState) -> dict[str, Vector]:
-        sums = state.totals + kappa(state) * state.unsent
-        own = state.models[_OWN]
+        sums = state.totals + kappa(state) * state.own[:, _UNSENT]
+        w, offset, relation_offset = (state.own[:, column].copy() for column in range(3))
         trust = state.coefficients * state.scales
         trust[state.place] = state.coefficients[state.place]
-        relation = trust[state.place] * own
-        if len(state.others):
-            relation = relation + trust @ state.others - trust[state.place] * state.others[state.place]
+        relation = trust[state.place] * w
+        if state.others.shape[1]:
+            relation += state.others @ trust - trust[state.place] * state.others[:, state.place]
         ridges = {}
         if state.ridge is not None:
             ridges = dict(zip(("ridge", "shared_ridge"), state.ridge.vectors(), strict=True))
         return {
-            "w": own,
-            "shared": -sums[0] / np.sqrt(sums[1] + DELTA),
-            "offset": state.models[_OFFSET],
+            "w": w,
+            "shared": -sums[:, 0] / np.sqrt(sums[:, 1] + DELTA),
+            "offset": offset,
             "relation": relation,
-            "relation_offset": state.models[_RELATION_OFFSET],
+            "relation_offset": relation_offset,
             **ridges,
-            "mixture": np.array(state.weights),
+            "mixture": state.weights,
             "evidence": state.evidence,
         }
 
@@ -372,14 +355,15 @@ class _Look(NamedTuple):
     """x there."""
     step: float
     own: Matrix
-    """The task's own models there, shape (3, k)."""
+    """`LDRState.own` there, shape (k, 8)."""
     heard: Vector
     """The score by each model of all tasks, shape (m,)."""
-    z: list[float]
+    z: Vector
     """The experts' scores."""
-    means: Vector = NOTHING_SEEN
+    means: Vector = np.zeros(0)
     """What ridge regression expects of the label, and of what D leaves of it."""
-    seen: Vector = NOTHING_SEEN
+    seen: Vector = np.zeros(0)
+    """What it wants to have of the example when it learns."""
     prior: float = 0.0
     """What D expects of the label."""
 
@@ -389,37 +373,47 @@ def expected(z: float) -> float:
     return min(1.0, max(-1.0, z / CERTAIN))
 
 
-def mixed(weights: Sequence[float], z: Sequence[float]) -> float:
-    """p - 1/2 of the mixture: its sign is the prediction."""
-    return sum(weight * probability(one) for weight, one in zip(weights, z, strict=True)) - 0.5
+def step_of(values: Vector) -> float:
+    """AdaGrad's step for an example with these non-zeros."""
+    return min(STEP, MOST_MOVED / max(float(np.abs(values).sum()), DELTA))
 
 
-def _weigh(state: LDRState, z: Sequence[float], y: float, score: float) -> float:
+def tilts_of(z: Vector) -> Vector:
+    """By how much experts of these scores find the label +1 more probable than 1/2: pi(z) - 1/2."""
+    tilts: Vector = _SCALE * np.tanh(0.5 * z)  # s(z) - 1/2 = tanh(z/2) / 2
+    return tilts
+
+
+def slopes_of(tilts: Vector, given: Vector, y: float) -> Vector:
+    """The derivatives by z of the losses -log pi(y z)."""
+    slopes: Vector = (tilts * tilts - _SCALE * _SCALE) * (y / (2.0 * _SCALE)) / given
+    return slopes
+
+
+def _weigh(state: LDRState, tilts: Vector, given: Vector, y: float, score: float) -> float:
     """Give the experts their new weights, and count; returns the mixture's log loss."""
-    given = [probability(y * one) for one in z]
-    loss = -math.log(0.5 + y * score)
-    alone = ALONE[: len(state.weights_alone)]
-    score_alone = mixed(state.weights_alone, [z[expert] for expert in alone])
-    others = 1.0 - sum(state.weights[expert] for expert in alone)
-    sure, wrong, wrong_alone = abs(score) >= SURE, (score >= 0.0) != (y > 0.0), (score_alone >= 0.0) != (y > 0.0)
-    loss_alone = -math.log(0.5 + y * score_alone)
-    state.evidence += (1.0, wrong, wrong_alone, loss, loss_alone, others, sure, sure and wrong)
+    loss, sure, wrong = -math.log(0.5 + y * score), abs(score) >= SURE, (score >= 0.0) != (y > 0.0)
+    alone = _ALONE[: len(state.weights_alone)]
+    score_alone, weights_alone = float(state.weights_alone @ tilts[alone]), float(state.weights[alone].sum())
+    loss_alone, wrong_alone = -math.log(0.5 + y * score_alone), (score_alone >= 0.0) != (y > 0.0)
+    state.evidence += (1.0, wrong, wrong_alone, loss, loss_alone, 1.0 - weights_alone, sure, sure and wrong)
     state.weights = _after(state.weights, given)
-    state.weights_alone = _after(state.weights_alone, [given[expert] for expert in alone])
+    state.weights_alone = _after(state.weights_alone, given[alone])
     return loss
 
 
-def _after(weights: Sequence[float], given: Sequence[float]) -> list[float]:
+def _after(weights: Vector, given: Vector) -> Vector:
     """Hedge: the weights by the probability that each expert gave to the label, and a share for all alike."""
-    products = [weight * one for weight, one in zip(weights, given, strict=True)]
-    total, share = sum(products), SHARE / len(products)
-    return [(1.0 - SHARE) * product / total + share for product in products]
+    products = weights * given
+    products *= (1.0 - SHARE) / products.sum()
+    products += SHARE / len(products)
+    return products
 
 
 def score_of_model(model: Mapping[str, Vector], x: Features) -> float:
     """The same as `predict` by what is left of a task at its end."""
     at, values = (x.indices, x.values) if isinstance(x, SparseVector) else (slice(None), x)
-    step = min(STEP, MOST_MOVED / max(float(np.abs(values).sum()), DELTA))
+    step = step_of(values)
     own, shared, offset, relation, relation_offset = (
         float(model[name][at] @ values) for name in ("w", "shared", "offset", "relation", "relation_offset")
     )
@@ -428,7 +422,7 @@ def score_of_model(model: Mapping[str, Vector], x: Features) -> float:
     if "ridge" in model:
         alone, left = (float(model[name][at] @ values) for name in ("ridge", "shared_ridge"))
         z += (CERTAIN * alone, CERTAIN * (expected(shared) + left))
-    return mixed(model["mixture"].tolist(), z)
+    return float(model["mixture"] @ tilts_of(np.array(z)))
 
 
 def changes(news: Matrix, told: Matrix) -> Block:

@@ -6,6 +6,7 @@ Up to `EXACT` features it is over all examples, by the inverse of r I + X^T X; u
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,9 +33,9 @@ class ExactRidge:
     def learn(self, at: Any, values: Vector, means: Vector, seen: Vector, targets: Vector) -> None:
         """Take the example's targets, after `means` of it."""
         spread = 1.0 + float(seen[at] @ values)
-        self.weights += np.outer((targets - means) / spread, seen)
+        self.weights += ((targets - means) / spread)[:, None] * seen
         seen /= np.sqrt(spread)
-        self.inverse -= np.outer(seen, seen)  # of one vector, so that it stays symmetric to the last bit
+        _add_square(self.inverse, seen, -1.0)
 
     def vectors(self) -> Matrix:
         """The weights, shape (t, d)."""
@@ -45,8 +46,8 @@ class ExactRidge:
 class WindowRidge:
     """Over the last N examples."""
 
-    rows: Matrix
-    """Shape (N, d)."""
+    columns: Matrix
+    """The examples, shape (d, N)."""
     targets: Matrix
     """Shape (t, N)."""
     inverse: Matrix
@@ -56,34 +57,46 @@ class WindowRidge:
 
     def means(self, at: Any, values: Vector) -> tuple[Vector, Vector]:
         """As `ExactRidge.means`."""
-        likeness = self.rows[:, at] @ values
+        likeness = values @ self.columns[at]
         return self.targets @ (self.inverse @ likeness), likeness
 
     def learn(self, at: Any, values: Vector, means: Vector, seen: Vector, targets: Vector) -> None:
         """As `ExactRidge.learn`."""
-        place = self.count % len(self.rows)
-        if self.count >= len(self.rows):  # the oldest leaves
+        place = self.count % len(self.inverse)
+        if self.count >= len(self.inverse):  # the oldest leaves
             column = self.inverse[:, place] / np.sqrt(self.inverse[place, place])
-            self.inverse -= np.outer(column, column)
+            _add_square(self.inverse, column, -1.0)
             self.inverse[place] = self.inverse[:, place] = 0.0
         seen[place] = 0.0
         column = self.inverse @ seen
         spread = float(values @ values) + self.ridge - float(column @ seen)
         column[place] = -1.0
         column /= np.sqrt(spread)
-        self.inverse += np.outer(column, column)
-        self.rows[place] = 0.0
-        self.rows[place, at] = values
+        _add_square(self.inverse, column, 1.0)
+        self.columns[:, place] = 0.0
+        self.columns[at, place] = values
         self.targets[:, place] = targets
         self.count += 1
 
     def vectors(self) -> Matrix:
         """The weights, shape (t, d)."""
-        result: Matrix = self.targets @ self.inverse @ self.rows
+        result: Matrix = (self.columns @ (self.targets @ self.inverse).T).T
         return result
 
 
 Ridge = ExactRidge | WindowRidge
+
+
+@functools.cache
+def _scratch(size: int) -> Matrix:
+    """Memory for one product: new memory for each costs as much as the product."""
+    return np.empty((size, size))
+
+
+def _add_square(target: Matrix, v: Vector, sign: float) -> None:
+    """target += sign v v^T, which leaves it symmetric to the last bit."""
+    product = np.multiply(v[:, None], v, out=_scratch(len(v)))
+    (np.add if sign > 0.0 else np.subtract)(target, product, out=target)
 
 
 def ridge(dim: int, num_targets: int) -> Ridge | None:
@@ -92,5 +105,5 @@ def ridge(dim: int, num_targets: int) -> Ridge | None:
         return ExactRidge(np.eye(dim) / 0.1, np.zeros((num_targets, dim)))
     if dim <= MOST:
         shape = (num_targets, WINDOW)
-        return WindowRidge(np.zeros((WINDOW, dim)), np.zeros(shape), np.zeros((WINDOW, WINDOW)), 1.0)
+        return WindowRidge(np.zeros((dim, WINDOW)), np.zeros(shape), np.zeros((WINDOW, WINDOW)), 1.0)
     return None

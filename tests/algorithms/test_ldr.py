@@ -204,7 +204,7 @@ def test_what_others_send_costs_a_task_little() -> None:
 @pytest.mark.parametrize("sparse", [False, True])
 def test_a_window_of_ridge_regression_is_that_of_its_last_examples(sparse: bool) -> None:
     rng = np.random.default_rng(1)
-    ridge = WindowRidge(np.zeros((6, D)), np.zeros((2, 6)), np.zeros((6, 6)), 0.7)
+    ridge = WindowRidge(np.zeros((D, 6)), np.zeros((2, 6)), np.zeros((6, 6)), 0.7)
     X, targets = rng.standard_normal((200, D)), rng.standard_normal((200, 2))
     X[:, 3:] *= rng.random((200, D - 3)) < 0.4
     for t, (x, target) in enumerate(zip(X, targets, strict=True)):
