@@ -33,7 +33,7 @@ from drom_net.algorithms.base import (
     SyncRounds,
 )
 from drom_net.algorithms.features import Block, Features, Matrix, SparseVector, SparseVectors, Vector, put, put_columns
-from drom_net.algorithms.ridge import Ridge, ridge
+from drom_net.algorithms.ridge import ExactRidge, Ridge, ridge
 from drom_net.fields import Flag, Integer, option
 
 STEP = 0.5
@@ -67,6 +67,7 @@ alone that use nothing of others, the sum of the weight of those that do, and on
 wrong then."""
 
 UNBOUNDED = 2**62
+NOTHING = np.zeros(0)
 _MODELS, _SQUARES, _UNSENT = slice(0, 3), slice(3, 6), slice(6, 8)
 """Columns of `LDRState.own`."""
 _OF_MODELS = np.array([0, 2, 4])
@@ -108,9 +109,11 @@ class LDRState:
     sent: Matrix
     """The task's own part of them, shape (2, d)."""
     relay: _Rows
-    """What to pass on to each listener of the sums of others, shape (n, 2, d); n = 1 where all are told the same."""
+    """What to pass on to each listener of the sums of others, shape (n, 2, d); n = 0 where all are told the same."""
+    touched: list[npt.NDArray[np.intp]] | None
+    """Where examples were not zero since a word was heard, which is what has changed; None for everywhere."""
     told: _Rows
-    """The model and sums that each listener has been told, shape (n, 3, d)."""
+    """The model and sums that each listener has been told, shape (n, 3, d); n = 0 where all are told the same."""
     telling: tuple[Block, ...]
     """What is on its way to them."""
     others: Matrix
@@ -148,7 +151,7 @@ class LDRCentral:
 def ldr(parameters: LDRParameters | None = None) -> Algorithm:
     """LDR with a reducer, which keeps all models and sums and tells each task what has changed of them."""
     parameters = parameters or LDRParameters()
-    return _learner(parameters, name="ldr", listeners=1, robust=parameters.robust, central_step=_star(parameters))
+    return _learner(parameters, name="ldr", listeners=0, robust=parameters.robust, central_step=_star(parameters))
 
 
 def ldr_d(parameters: LDRParameters | None = None) -> Algorithm:
@@ -163,7 +166,7 @@ def ldr_d(parameters: LDRParameters | None = None) -> Algorithm:
     def at(task: int, everybody: tuple[int, ...], tree: tuple[int, ...] | None) -> Algorithm:
         if tree is None:
             step = _star(parameters, own=task)
-            return _learner(parameters, name="ldr-d", listeners=1, robust=parameters.robust, central_step=step)
+            return _learner(parameters, name="ldr-d", listeners=0, robust=parameters.robust, central_step=step)
         told = tuple(other in tree or other == task for other in everybody)
         place = everybody.index(task)
         algorithm = _learner(
@@ -177,7 +180,7 @@ def ldr_d(parameters: LDRParameters | None = None) -> Algorithm:
         return algorithm._replace(tells_each=True)
 
     return _learner(
-        parameters, name="ldr-d", listeners=1, robust=parameters.robust, central_step=_star(parameters)
+        parameters, name="ldr-d", listeners=0, robust=parameters.robust, central_step=_star(parameters)
     )._replace(at=at)
 
 
@@ -192,7 +195,7 @@ def _learner(
 ) -> Algorithm:
     """
     Args:
-        listeners: To how many it says something different.
+        listeners: To how many it says something different; 0 where all are told the same.
         told: Which of them are told sums, and not its model alone; with it sums reach each task once only.
     """
     sync = SyncRounds(parameters.tau or UNBOUNDED, growing=True)
@@ -205,6 +208,7 @@ def _learner(
             totals=np.zeros((dim, 2)),
             sent=np.zeros((2, dim)),
             relay=np.zeros((listeners, 2, dim)),
+            touched=[],
             told=np.zeros((listeners, 3, dim)),
             telling=(),
             others=np.zeros((dim, 0)),
@@ -229,14 +233,16 @@ def _learner(
         alone, offset, relation_offset = (values @ own[:, _MODELS]).tolist()
         heard = values @ state.others[at] if state.others.shape[1] else np.empty(1)
         heard *= state.scales
-        heard[state.place] = alone
+        means = seen = NOTHING
+        if state.ridge is not None:
+            means, seen = state.ridge.means(at, values)
+        heard[state.place] = CERTAIN * means[0] if isinstance(state.ridge, ExactRidge) else alone
         sums = state.totals[at] + kappa(state) * own[:, _UNSENT]
         shared = -step * float(values @ (sums[:, 0] / np.sqrt(sums[:, 1] + DELTA)))
         relation = float(state.coefficients @ heard)
         z = [alone, shared, shared + offset, relation, relation + relation_offset]
         if state.ridge is None:
             return _Look(at, values, step, own, heard, np.array(z))
-        means, seen = state.ridge.means(at, values)
         prior = expected(shared)
         z += (CERTAIN * float(means[0]), CERTAIN * (prior + float(means[1])))
         return _Look(at, values, step, own, heard, np.array(z), means, seen, prior)
@@ -255,6 +261,10 @@ def _learner(
         own[:, 6] = seen.own[:, 6] + gradient
         own[:, 7] = seen.own[:, 7] + gradient * gradient
         state.own[seen.at] = own
+        if not isinstance(x, SparseVector):
+            state.touched = None
+        elif state.touched is not None:
+            state.touched.append(seen.at)
         gradient = slopes[3] * seen.heard
         state.coefficient_squares += gradient * gradient
         state.coefficients -= COEFFICIENT_STEP * gradient / np.sqrt(state.coefficient_squares)
@@ -265,26 +275,36 @@ def _learner(
         return state, Prediction(score, loss, 1.0)
 
     def send(state: LDRState, t: int) -> tuple[LDRState, Contribution]:
-        news = np.empty((3, len(state.own)))
-        unsent = state.own[:, _UNSENT].T
-        blocks: list[Block] = []
-        for listener in range(listeners):
-            news[0] = state.own[:, 0]
-            news[1:] = state.sent + unsent + state.relay[listener] if told is None or told[listener] else 0.0
-            blocks.append(changes(news, state.told[listener]))
-        state.telling = tuple(blocks)
-        if all(isinstance(block, SparseVectors) and not len(block.indices) for block in blocks):
+        exact = isinstance(state.ridge, ExactRidge)
+        at: Any = slice(None) if exact or state.touched is None else union(state.touched, len(state.own))
+        if listeners:
+            news = _news(state, slice(None))
+            blocks = []
+            for listener in range(listeners):
+                its = news.copy()
+                its[1:] = news[1:] + state.relay[listener] if told is None or told[listener] else 0.0
+                blocks.append(changes(its, state.told[listener]))
+            state.telling = tuple(blocks)
+        elif not isinstance(at, slice) and 28 * len(at) < 24 * len(state.own):
+            state.telling = (SparseVectors(at, _news(state, at), len(state.own)),)
+        elif exact and state.touched == []:
+            return state, IDLE
+        else:
+            state.telling = (_news(state, slice(None)),)
+        if all(isinstance(block, SparseVectors) and not len(block.indices) for block in state.telling):
             return state, IDLE
         return state, Contribution(ContributionKind.VECTORS, state.telling)
 
     def receive(state: LDRState, reply: Reply, t: int) -> LDRState:
         if reply.kind is not ReplyKind.VECTORS:
             return state
-        for listener, block in enumerate(state.telling):  # what was said has come; without a reply it is said again
-            put(state.told[listener], block)
-        state.telling = ()
-        state.sent += state.own[:, _UNSENT].T
-        state.own[:, _UNSENT] = 0.0
+        if state.telling:  # it has come; without a reply it would be said again
+            for listener in range(listeners):
+                put(state.told[listener], state.telling[listener])
+            at: Any = slice(None) if state.touched is None else union(state.touched, len(state.own))
+            state.sent[:, at] += state.own[at, _UNSENT].T
+            state.own[at, _UNSENT] = 0.0
+            state.touched, state.telling = [], ()
         totals, others, *relay = reply.vectors
         dim = len(state.own)
         if not state.others.shape[1]:
@@ -307,9 +327,10 @@ def _learner(
     def model(state: LDRState) -> dict[str, Vector]:
         sums = state.totals + kappa(state) * state.own[:, _UNSENT]
         w, offset, relation_offset = (state.own[:, column].copy() for column in range(3))
+        told_of = CERTAIN * state.ridge.weights[0] if isinstance(state.ridge, ExactRidge) else w
         trust = state.coefficients * state.scales
         trust[state.place] = state.coefficients[state.place]
-        relation = trust[state.place] * w
+        relation = trust[state.place] * told_of
         if state.others.shape[1]:
             relation += state.others @ trust - trust[state.place] * state.others[:, state.place]
         ridges = {}
@@ -360,9 +381,9 @@ class _Look(NamedTuple):
     """The score by each model of all tasks, shape (m,)."""
     z: Vector
     """The experts' scores."""
-    means: Vector = np.zeros(0)
+    means: Vector = NOTHING
     """What ridge regression expects of the label, and of what D leaves of it."""
-    seen: Vector = np.zeros(0)
+    seen: Vector = NOTHING
     """What it wants to have of the example when it learns."""
     prior: float = 0.0
     """What D expects of the label."""
@@ -423,6 +444,22 @@ def score_of_model(model: Mapping[str, Vector], x: Features) -> float:
         alone, left = (float(model[name][at] @ values) for name in ("ridge", "shared_ridge"))
         z += (CERTAIN * alone, CERTAIN * (expected(shared) + left))
     return float(model["mixture"] @ tilts_of(np.array(z)))
+
+
+def union(found: Sequence[npt.NDArray[np.intp]], dim: int) -> npt.NDArray[np.intp]:
+    """All indices that are in some of these, ascending."""
+    if len(found) == 1:
+        return found[0]
+    there = np.zeros(dim, dtype=bool)
+    for indices in found:
+        there[indices] = True
+    return np.flatnonzero(there)
+
+
+def _news(state: LDRState, at: Any) -> Matrix:
+    """What a task says of itself: the model that others use, and its sums; shape (3, k)."""
+    model = CERTAIN * state.ridge.weights[0, at] if isinstance(state.ridge, ExactRidge) else state.own[at, 0]
+    return np.concatenate((model[None], state.sent[:, at] + state.own[at, _UNSENT].T))
 
 
 def changes(news: Matrix, told: Matrix) -> Block:
@@ -494,9 +531,7 @@ def changed_in(blocks: Sequence[Block], dim: int) -> Any:
         if not isinstance(block, SparseVectors) or block.length != dim:
             return slice(None)
         found.append(block.indices)
-    if not found:
-        return np.zeros(0, dtype=np.intp)
-    return np.unique(np.concatenate(found)) if len(found) > 1 else found[0]
+    return union(found, dim)
 
 
 def _part(rows: Matrix, at: Any) -> Block:

@@ -73,16 +73,23 @@ class Plain:
         self.alone = np.full(2, 0.5)
         self.loss_alone = 0.0
 
+    def fit(self, targets: list[float]) -> np.ndarray:
+        """Ridge regression over all examples so far."""
+        X = np.array(self.rows).reshape(-1, D)
+        return np.linalg.inv(0.1 * np.eye(D) + X.T @ X) @ X.T @ np.array(targets)
+
+    def model(self) -> np.ndarray:
+        """What it tells the others."""
+        return 4 * self.fit(self.labels)
+
     def step(self, x: np.ndarray, y: float) -> float:
         """The score of x, after which it is learned."""
         eta = min(0.5, 5.0 / np.abs(x).sum())
         S = -eta * (self.Z + self.kappa * self.P) / np.sqrt(self.Q + self.kappa * self.q + 1e-8)
-        h = np.array([self.W @ x if j == self.i else self.U[j] @ x for j in range(self.m)])
-        z = [h[self.i], S @ x, S @ x + self.V @ x, self.a @ h, self.a @ h + self.V2 @ x]
-        X = np.array(self.rows).reshape(-1, D)
-        inverse = np.linalg.inv(0.1 * np.eye(D) + X.T @ X)
+        h = np.array([self.model() @ x if j == self.i else self.U[j] @ x for j in range(self.m)])
+        z = [self.W @ x, S @ x, S @ x + self.V @ x, self.a @ h, self.a @ h + self.V2 @ x]
         prior = float(np.clip(S @ x / 4, -1, 1))
-        z += [4 * x @ inverse @ X.T @ self.labels, 4 * (prior + x @ inverse @ X.T @ self.left)]
+        z += [self.model() @ x, 4 * (prior + self.fit(self.left) @ x)]
         self.rows.append(x)
         self.labels.append(y)
         self.left.append(y - prior)
@@ -119,7 +126,7 @@ def plain_scores(streams: list[TaskStream], tau: float) -> list[list[float]]:
                 Z, Q = Z + task.P, Q + task.q
                 task.P, task.q = np.zeros(D), np.zeros(D)
             for task in tasks:
-                task.Z, task.Q, task.U = Z, Q, np.array([other.W for other in tasks])
+                task.Z, task.Q, task.U = Z, Q, np.array([other.model() for other in tasks])
     return scores
 
 
@@ -157,7 +164,7 @@ def plain_tree_scores(streams: list[TaskStream], edges: list[tuple[int, int]], n
         }
         for i, task in enumerate(tasks):
             task.Z, task.Q = own[i] + sum(behind[k, to] for k, to in ways if to == i)
-            task.U = np.array([tasks[j].W for j in sorted({i, *neighbors[i]})])
+            task.U = np.array([tasks[j].model() for j in sorted({i, *neighbors[i]})])
     return scores
 
 
