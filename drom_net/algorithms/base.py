@@ -217,6 +217,8 @@ class Algorithm(NamedTuple):
 
     None where the reply waits for the next dual step, so that an exchange can overlap a primal step.
     """
+    mixing: Callable[[LocalState], tuple[Vector, Vector]] | None = None
+    """Of a learner that mixes experts: the model's vectors "mixture" and "evidence" so far."""
     shares_examples: bool = False
     """Whether its contributions are the examples themselves, which then leave their site."""
     postpone_below: int = 0
