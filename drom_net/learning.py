@@ -241,6 +241,11 @@ class TaskLearner:
         """The counts over all closed rounds."""
         return self._log.totals
 
+    @property
+    def mixing(self) -> tuple[Vector, Vector] | None:
+        """(mixture, evidence) so far, as algorithms.ldr; None of a learner that mixes no experts."""
+        return self.algorithm.mixing(self._state) if self.algorithm.mixing is not None else None
+
     def take_records(self) -> bytes:
         """The rows of the rounds closed since the last call, as records.TASK_DTYPE."""
         return self._log.take()

@@ -42,6 +42,7 @@ from drom_net.errors import UsageError, naming
 from drom_net.metrics import Totals, total
 from drom_net.protocol.node import TIMES_DTYPE
 from drom_net.records import TASK_DTYPE, central_chain_of, central_dtype, peers_chain, run_digest, task_chain_of
+from drom_net.sharing import sharing_sections
 from drom_net.summary import TaskFigures, summarize, write_json
 from drom_net.timeline import Disturbance, begun_anew
 
@@ -473,6 +474,14 @@ def wrong_figures(run_dir: Path, summary: dict[str, Any]) -> list[str]:
             totals.count(score, clean, label, gamma)
         counts.append(totals)
     wrong = []
+    model = load_model(run_dir)
+    if "sharing" in summary and {"MIXTURE", "EVIDENCE"} <= model.keys():  # else the digest is another one, too
+        flipped = any(totals.seen_errors != totals.errors for totals in counts)
+        overall, of_tasks = sharing_sections(names, model["MIXTURE"], model["EVIDENCE"], flipped=flipped)
+        for said, figures in [*zip(summary["tasks"], of_tasks, strict=True), (summary | {"name": "all"}, overall)]:
+            its = said.get("sharing", {})  # a verdict is words: those of an earlier version may be others
+            if any(its.get(key) != value for key, value in figures.items() if key != "verdict"):
+                wrong.append(f"{said['name']}: sharing is not what the models say")
     for name, said, totals in [
         *zip(names, summary["tasks"], counts, strict=True),
         ("all", summary, total(counts)),
@@ -581,7 +590,7 @@ def _figures(task: TaskOutcome) -> TaskFigures:
         away_s = np.diff(closed)[begun_anew(task.times)[1:]].sum()
         learning_s = round(float(closed[-1] - closed[0] - away_s), 6) if len(closed) else 0.0
     counts = (task.rounds, task.totals, task.lost, task.bytes_sent, task.bytes_received)
-    return TaskFigures(task.name, *counts, waiting_s, learning_s)
+    return TaskFigures(task.name, *counts, waiting_s, learning_s, task.model.get("mixture"), task.model.get("evidence"))
 
 
 def _central_chain(chains: Sequence[bytes], *, peers: bool) -> bytes:

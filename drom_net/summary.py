@@ -9,8 +9,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from drom_net.algorithms.features import Vector
 from drom_net.errors import naming
 from drom_net.metrics import Totals, macro, total
+from drom_net.sharing import sharing_sections
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,9 @@ class TaskFigures:
     """How long there was nothing to do but to wait for others; None where no clock was read."""
     learning_s: float | None = None
     """From the beginning of learning to its end, without the time that its node was down."""
+    mixture: Vector | None = None
+    """With `evidence` of a model that mixes experts, as algorithms.ldr."""
+    evidence: Vector | None = None
 
 
 def summarize(
@@ -50,6 +57,7 @@ def summarize(
         status: "finished", or "interrupted" where the figures are those of the rounds so far.
     """
     sums = total(task.totals for task in tasks)
+    overall, of_tasks = _sharing(tasks)
     macro_error, _ = macro(task.totals.error_rate for task in tasks)
     macro_f1, num_f1 = macro(task.totals.f1 for task in tasks)
     return {
@@ -68,6 +76,7 @@ def summarize(
         "bytes_sent": sum(task.bytes_sent for task in tasks),
         "bytes_received": sum(task.bytes_received for task in tasks),
         "waiting_share": _waiting_share(tasks),
+        **overall,
         "digest": digest,
         "tasks": [
             {
@@ -83,10 +92,23 @@ def summarize(
                 "bytes_received": task.bytes_received,
                 "waiting_s": task.waiting_s,
                 "learning_s": task.learning_s,
+                **of_task,
             }
-            for index, task in enumerate(tasks)
+            for index, (task, of_task) in enumerate(zip(tasks, of_tasks, strict=True))
         ],
     }
+
+
+def _sharing(tasks: Sequence[TaskFigures]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The section `sharing` of all tasks and of each; nothing where that is not known of all."""
+    mixtures = [task.mixture for task in tasks if task.mixture is not None]
+    evidence = [task.evidence for task in tasks if task.evidence is not None]
+    if len(mixtures) < len(tasks) or len(evidence) < len(tasks):
+        return {}, [{} for _ in tasks]
+    flipped = any(task.totals.seen_errors != task.totals.errors for task in tasks)
+    names = [task.name for task in tasks]
+    overall, of_tasks = sharing_sections(names, np.stack(mixtures), np.stack(evidence), flipped=flipped)
+    return {"sharing": overall}, [{"sharing": figures} for figures in of_tasks]
 
 
 def _waiting_share(tasks: Sequence[TaskFigures]) -> float | None:

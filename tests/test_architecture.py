@@ -177,6 +177,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "simulation": ("algorithms", "errors", "neighborhood", "protocol", "seeding", "simulation"),
     "timeline": ("neighborhood",),
     "report": (),
+    "sharing": ("algorithms",),
     "plots": ("algorithms", "errors", "report", "timeline", "topology"),
     "protocol": ("algorithms", "errors", "fields", "learning", "metrics", "neighborhood", "protocol", "records"),
 }

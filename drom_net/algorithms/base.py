@@ -234,6 +234,8 @@ class Algorithm(NamedTuple):
     """
     tells_each: bool = False
     """Whether a contribution may hold one block for each of everybody, and each is told its own."""
+    mixing: Callable[[LocalState], tuple[Vector, Vector]] | None = None
+    """Of a learner that mixes experts: the model's vectors "mixture" and "evidence" so far."""
     shares_examples: bool = False
     """Whether its contributions are the examples themselves, which then leave their site."""
     postpone_below: int = 0

@@ -59,12 +59,11 @@ EXPERTS = (
 """The last two are there up to 2,048 features only."""
 ALONE = (0, 5)
 """Those that use nothing of others."""
-SURE = 0.3
-"""A mixture is sure of a label to which it gives a probability beyond 1/2 by this; it never gives more than 0.4."""
 EVIDENCE = ("examples", "errors", "errors_alone", "loss", "loss_alone", "weight_of_sharing", "sure", "sure_errors")
 """What a task counts, by the labels that it sees: errors and log loss (nats) of the mixture, and of one of the experts
-alone that use nothing of others, the sum of the weight of those that do, and on how many it was sure, and how often
-wrong then."""
+alone that use nothing of others, the sum of the weight of those that do, and how sure it was, of all and of what came
+out contrary. Sure is (|p - 1/2| / 0.4)^4, at most 1: above all the surest count, and a task of which it is never very
+sure has some too."""
 
 UNBOUNDED = 2**62
 NOTHING = np.zeros(0)
@@ -364,6 +363,7 @@ def _learner(
         score=score_of_model,
         receive=receive,
         send=send,
+        mixing=lambda state: (state.weights, state.evidence),
     )
 
 
@@ -413,11 +413,11 @@ def slopes_of(tilts: Vector, given: Vector, y: float) -> Vector:
 
 def _weigh(state: LDRState, tilts: Vector, given: Vector, y: float, score: float) -> float:
     """Give the experts their new weights, and count; returns the mixture's log loss."""
-    loss, sure, wrong = -math.log(0.5 + y * score), abs(score) >= SURE, (score >= 0.0) != (y > 0.0)
+    loss, sure, wrong = -math.log(0.5 + y * score), (score / _SCALE) ** 4, (score >= 0.0) != (y > 0.0)
     alone = _ALONE[: len(state.weights_alone)]
     score_alone, weights_alone = float(state.weights_alone @ tilts[alone]), float(state.weights[alone].sum())
     loss_alone, wrong_alone = -math.log(0.5 + y * score_alone), (score_alone >= 0.0) != (y > 0.0)
-    state.evidence += (1.0, wrong, wrong_alone, loss, loss_alone, 1.0 - weights_alone, sure, sure and wrong)
+    state.evidence += (1.0, wrong, wrong_alone, loss, loss_alone, 1.0 - weights_alone, sure, sure * wrong)
     state.weights = _after(state.weights, given)
     state.weights_alone = _after(state.weights_alone, given[alone])
     return loss

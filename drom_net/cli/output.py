@@ -35,8 +35,13 @@ def console(*, err: bool = False) -> Console:
     return found if found.is_terminal else Console(**plain, width=200, no_color=True)
 
 
-def percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.2f} %"
+def percent(value: float | None, decimals: int = 2) -> str:
+    return "-" if value is None else f"{100 * value:.{decimals}f} %"
+
+
+def _points(value: float | None) -> str:
+    """A difference of percentages, with its sign."""
+    return "-" if value is None else f"{value:+.2f}"
 
 
 def fraction(value: float | None) -> str:
@@ -301,18 +306,25 @@ def print_result(summary: dict[str, Any]) -> None:
     """One run: a row for each task, the figures over all, the digest."""
     waiting = summary.get("waiting_share")  # earlier versions did not know it
     seen = summary["seen_errors"] != summary["errors"]
-    columns = ["task", "examples", "error rate", "F1", "outliers", "sent", "received"]
-    if seen:
-        columns.insert(3, "on seen labels")
+    sharing = summary.get("sharing")  # of a learner that mixes experts
+    columns = ["task", "examples", "error rate", *(["on seen labels"] if seen else [])]
+    columns += ["alone", "gain", "F1", "shared weight", "noise"] if sharing else ["F1", "outliers", "sent", "received"]
     rows = []
     for task in [*summary["tasks"], summary | {"name": "all"}]:
         name = task["name"] + (" (lost)" if task.get("lost") else "")
-        row = [name, str(task["examples"]), percent(task["error_rate"]), fraction(task["f1"])]
-        row += [str(task["outliers"]), size(task["bytes_sent"]), size(task["bytes_received"])]
+        row = [name, str(task["examples"]), percent(task["error_rate"])]
         if seen:
-            row.insert(3, percent(task["error_rate_seen"]))
+            row.append(percent(task["error_rate_seen"]))
+        if sharing:
+            its = task["sharing"]
+            row += [percent(its["error_rate_alone"]), _points(its["gain_points"]), fraction(task["f1"])]
+            row += [percent(its["weight"], 1), percent(its["noise"], 1)]
+        else:
+            row += [fraction(task["f1"]), str(task["outliers"])]
+            row += [size(task["bytes_sent"]), size(task["bytes_received"])]
         rows.append(row)
     print_table(columns, rows)
+    moved = size(summary["bytes_sent"]), size(summary["bytes_received"])
     click.echo(
         f"\n{summary['algorithm']} on {summary['dataset']}, driver {summary['driver']}: {summary['status']} after "
         f"{summary['rounds']} rounds, {duration(summary['seconds'])}\n"
@@ -320,6 +332,8 @@ def print_result(summary: dict[str, Any]) -> None:
         f"F1 {fraction(summary['f1'])}"
         + (f" (+1 is {summary['positive']})" if "positive" in summary else "")
         + "\n"
+        + (f"{sharing['verdict']}\n" if sharing else "")
+        + (f"sent {moved[0]}, received {moved[1]}\n" if sharing and summary["bytes_sent"] else "")
         + (f"waited for others {100 * waiting:.1f} % of the time\n" if waiting is not None else "")
         + _usage_line(summary)
         + f"digest {summary['digest']}"

@@ -25,7 +25,7 @@ from drom_net.data.preprocessing import Preprocessing
 from drom_net.data.rows import read_rows
 from drom_net.data.stream import SparseRows
 from drom_net.errors import DromNetError, UsageError
-from drom_net.plots import Timeline, check_plot_file, draw_timelines
+from drom_net.plots import Timeline, check_plot_file, draw_sharing, draw_timelines
 from drom_net.rundir import (
     load_disturbances,
     load_model,
@@ -45,6 +45,12 @@ from drom_net.timeline import Lane
     "--timeline", "picture", type=click.Path(path_type=Path), help="Draw who worked and waited when: .png or .svg."
 )
 @click.option(
+    "--sharing",
+    "sharing_picture",
+    type=click.Path(path_type=Path),
+    help="Draw what sharing did to each task, of a learner that mixes experts: .png or .svg.",
+)
+@click.option(
     "--from",
     "from_s",
     type=float,
@@ -56,23 +62,33 @@ from drom_net.timeline import Lane
 )
 @options.as_json
 def show(
-    run_dirs: tuple[Path, ...], picture: Path | None, from_s: float | None, to_s: float | None, as_json: bool
+    run_dirs: tuple[Path, ...],
+    picture: Path | None,
+    sharing_picture: Path | None,
+    from_s: float | None,
+    to_s: float | None,
+    as_json: bool,
 ) -> None:
     """Print the result of a finished run, or of several runs of the same tasks side by side.
 
     The timeline shows each task's own work, its waits for words that are under way, and its waits for words that a
-    neighbor has not said yet; of several runs above each other.
+    neighbor has not said yet; of several runs above each other. The picture of sharing shows each task's errors alone
+    and with sharing, and the weights of its experts.
 
     \b
     Examples:
       drom-net show runs/quickstart
+      drom-net show runs/spam-ecml2006 --sharing gains.png
       drom-net show runs/quickstart runs/quickstart-local
       drom-net show runs/blocking runs/delayed --timeline waits.png --to 0.5
     """
     if picture is None and (from_s is not None or to_s is not None):
         raise UsageError("--from and --to choose what --timeline draws, which is not given")
-    if picture is not None:
-        check_plot_file(picture)
+    if sharing_picture is not None and len(run_dirs) > 1:
+        raise UsageError(f"--sharing draws one run, got {len(run_dirs)}")
+    pictures = [path for path in (picture, sharing_picture) if path is not None]
+    for path in pictures:
+        check_plot_file(path)
     summaries = [load_summary(run_dir) for run_dir in run_dirs]
     tasks = [{task["name"] for task in summary["tasks"]} for summary in summaries]
     for run_dir, names in zip(run_dirs, tasks, strict=True):
@@ -80,6 +96,8 @@ def show(
             click.echo(f"warning: {run_dir} has other tasks than {run_dirs[0]}", err=True)
     if picture is not None:
         _draw(run_dirs, summaries, picture, (from_s, to_s))
+    if sharing_picture is not None:
+        _draw_sharing(run_dirs[0], summaries[0], sharing_picture)
     if as_json:
         print_json(summaries[0] if len(summaries) == 1 else summaries)
     elif len(summaries) == 1:
@@ -88,8 +106,8 @@ def show(
         algorithms = [summary["algorithm"] for summary in summaries]
         distinct = len(set(algorithms)) == len(algorithms)
         print_comparison(summaries, algorithms if distinct else [run_dir.name for run_dir in run_dirs])
-    if picture is not None and not as_json:
-        click.echo(f"picture {picture}")
+    for path in [] if as_json else pictures:
+        click.echo(f"picture {path}")
 
 
 def _draw(
@@ -116,6 +134,17 @@ def _draw(
         title += " (simulated)"
     # Where a run of processes is among them all are drawn from when all of its tasks had begun.
     draw_timelines(panels, picture, title.strip(), window=window, virtual=all(simulated))
+
+
+def _draw_sharing(run_dir: Path, summary: dict[str, Any], picture: Path) -> None:
+    if "sharing" not in summary:
+        raise UsageError(
+            f"{run_dir} says nothing of sharing: expected a run of a learner that mixes experts (after `merge` "
+            f"where nodes were started by hand), got {summary['algorithm']}"
+        )
+    tasks = summary["tasks"]
+    title = f"{summary['name']}: {summary['algorithm']}"
+    draw_sharing([task["name"] for task in tasks], [task["sharing"] for task in tasks], picture, title)
 
 
 def _lanes(run_dir: Path, summary: dict[str, Any]) -> list[Lane]:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 import numpy.typing as npt
 
 from drom_net.algorithms.base import IDLE, NO_REPLY, Contribution, ContributionKind, Reply
-from drom_net.algorithms.features import Features, other_than
+from drom_net.algorithms.features import Features, Vector, other_than
 from drom_net.errors import ClusterError, RejectedError
 from drom_net.learning import Centre, TaskLearner, TaskResult, Word
 from drom_net.metrics import Totals
@@ -256,6 +256,11 @@ class Peer(Tray):
     def totals(self) -> Totals:
         """The counts over all rounds closed so far."""
         return self._learner.totals
+
+    @property
+    def mixing(self) -> tuple[Vector, Vector] | None:
+        """As TaskLearner.mixing."""
+        return self._learner.mixing
 
     def predict(self, x: Features) -> float:
         """The score of x by the model as it is now."""

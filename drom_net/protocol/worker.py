@@ -13,7 +13,7 @@ import math
 import numpy.typing as npt
 
 from drom_net.algorithms.base import KEEP, NO_REPLY, Contribution, ContributionKind, Reply
-from drom_net.algorithms.features import Features, other_than
+from drom_net.algorithms.features import Features, Vector, other_than
 from drom_net.errors import ClusterError, RejectedError
 from drom_net.learning import TaskLearner, TaskResult
 from drom_net.metrics import Totals
@@ -146,6 +146,11 @@ class Worker(Tray):
     def totals(self) -> Totals:
         """The counts over all rounds closed so far."""
         return self._learner.totals
+
+    @property
+    def mixing(self) -> tuple[Vector, Vector] | None:
+        """As TaskLearner.mixing."""
+        return self._learner.mixing
 
     def predict(self, x: Features) -> float:
         """The score of x by the model as it is now."""

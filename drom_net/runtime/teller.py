@@ -26,6 +26,7 @@ from drom_net.protocol.reducer import Reducer
 from drom_net.protocol.worker import Worker
 from drom_net.runtime.loop import Transport
 from drom_net.runtime.reports import Counts, Reporter
+from drom_net.sharing import sharing_figures
 
 if TYPE_CHECKING:
     from drom_net.runtime.sources import Intake
@@ -179,6 +180,8 @@ class Teller:
             counts["drom_net_examples_total"] = totals.examples
             counts["drom_net_errors_total"] = totals.errors
             counts["drom_net_waiting_seconds_total"] = node.waited_s
+            if node.mixing is not None:
+                counts |= _counts_of_sharing(sharing_figures(*node.mixing))
         counts["drom_net_sent_bytes_total"] = transport.bytes_sent
         counts["drom_net_received_bytes_total"] = transport.bytes_received
         counts["drom_net_resends_total"] = node.resends
@@ -220,6 +223,16 @@ class Teller:
             case _:
                 told = ", ".join(f"{name} {value}" for name, value in self._fields(event).items())
                 return f"{event_name(event).replace('_', ' ')}: {told}"
+
+
+def _counts_of_sharing(figures: dict[str, Any]) -> Counts:
+    known = {
+        "drom_net_seen_errors_total": figures["errors"],
+        "drom_net_alone_errors_total": figures["errors_alone"],
+        "drom_net_sharing_weight": figures["weight_at_end"],
+        "drom_net_noise": figures["noise"],
+    }
+    return {name: value for name, value in known.items() if value is not None}
 
 
 def event_name(event: Event) -> str:

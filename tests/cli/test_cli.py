@@ -681,6 +681,73 @@ def test_verify_checks_the_figures_that_people_read(
     assert f"all: {key} {value}, records say {summary[key]}" in err
 
 
+def run_ldr(tmp_path: Path, capsys: pytest.CaptureFixture[str], *more: str) -> str:
+    """What `run` prints of three sites that are learned by LDR."""
+    config = str(make_sites(tmp_path))
+    code, out, _ = call(
+        capsys, "run", config, "--driver", "simulation", "--out", "run", "--set", "algorithm.name=ldr", *more
+    )
+    assert code == 0
+    return out
+
+
+def test_a_run_says_what_sharing_gained_each_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = run_ldr(tmp_path, capsys)
+    lines = out.splitlines()
+    columns = "task  examples  error rate  alone  gain  F1  shared weight  noise"
+    assert lines[0].split() == columns.split()
+    assert max(map(len, lines[:5])) <= 100
+    _, shown, _ = call(capsys, "show", "run")
+    assert shown + "run directory run\n" == out
+    _, text, _ = call(capsys, "show", "run", "--json")
+    summary = json.loads(text)
+    assert summary["sharing"]["verdict"] in lines
+    for line, task in zip(lines[1:], [*summary["tasks"], summary | {"name": "all"}], strict=False):
+        its = task["sharing"]
+        assert its["gain_points"] == pytest.approx(100 * (its["error_rate_alone"] - its["error_rate"]))
+        cells = [task["name"], f"{100 * its['error_rate_alone']:.2f} %", f"{its['gain_points']:+.2f}"]
+        cells += [f"{100 * its['weight']:.1f} %", f"{100 * its['noise']:.1f} %"]
+        assert all(cell in line for cell in cells)
+
+
+def test_flipped_labels_have_a_column_and_the_verdict_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = run_ldr(tmp_path, capsys, "--set", "data.flip=0.2")
+    assert out.splitlines()[0].split()[4:8] == ["on", "seen", "labels", "alone"]
+    assert " alone, by the labels seen; " in out
+
+
+def test_verify_compares_sharing_with_the_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_ldr(tmp_path, capsys)
+    assert call(capsys, "verify", "run")[0] == 0
+    path = tmp_path / "run" / "summary.json"
+    summary = json.loads(path.read_text())
+    summary["tasks"][1]["sharing"]["gain_points"] += 1.0
+    summary["sharing"]["noise"] = 0.0001
+    path.write_text(json.dumps(summary))
+    code, _, err = call(capsys, "verify", "run")
+    assert code == 1
+    assert "b: sharing is not what the models say, all: sharing is not what the models say\n" in err
+
+
+def test_show_draws_sharing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    run_ldr(tmp_path, capsys)
+    code, out, _ = call(capsys, "show", "run", "--sharing", "gains.svg", "--timeline", "waits.svg")
+    assert (code, out.splitlines()[-2:]) == (0, ["picture waits.svg", "picture gains.svg"])
+    assert "<!-- sites: ldr -->" in (tmp_path / "gains.svg").read_text()
+    call(capsys, "run", str(tmp_path / "sites.yaml"), "--driver", "reference", "--out", "drom", "-q")
+    for arguments, message in [
+        (["drom"], "error: drom says nothing of sharing: expected a run of a learner that mixes experts"),
+        (["run", "drom"], "error: --sharing draws one run, got 2\n"),
+    ]:
+        code, out, err = call(capsys, "show", *arguments, "--sharing", "no.png")
+        assert (code, out) == (2, "")
+        assert err.startswith(message)
+        assert not (tmp_path / "no.png").exists()
+
+
 def test_a_pipe_is_no_data_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = make_sites(tmp_path)
     (tmp_path / "site-b.csv").unlink()

@@ -52,6 +52,25 @@ def test_workers_first_then_the_reducer_give_the_digest_of_the_loop(where: str, 
         assert len((tmp_path / "merged" / "timeline.csv").read_text().splitlines()) == 1 + 4 * (200 + 2)
 
 
+def test_merge_adds_what_sharing_gained_which_no_reducer_knows(tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text(
+        "algorithm: {name: ldr}\ndata: {dataset: synthetic, tasks: 2, examples: 60}\n"
+        f"reducer: {{endpoint: '{endpoint()}'}}\n"
+    )
+    with family(tmp_path) as processes:
+        nodes = [processes.start("worker", "s.yaml", "--task", str(task), "--out", f"host-{task}") for task in (0, 1)]
+        nodes.append(processes.start("reducer", "s.yaml", "--out", "hub"))
+        assert [node.wait(timeout=60) for node in nodes] == [0, 0, 0]
+        assert "sharing" not in json.loads((tmp_path / "hub" / "summary.json").read_text())
+        code, out, err = processes.run("merge", "hub", "host-0", "host-1", "--out", "all")
+        assert code == 0, err
+        assert "\nsharing " in out
+        assert processes.run("run", "s.yaml", "--driver", "reference", "--out", "loop", "-q")[0] == 0
+    merged, loop = (json.loads((tmp_path / name / "summary.json").read_text()) for name in ("all", "loop"))
+    assert merged["sharing"] == loop["sharing"]
+    assert [task["sharing"] for task in merged["tasks"]] == [task["sharing"] for task in loop["tasks"]]
+
+
 def test_a_second_worker_of_one_task_is_rejected_and_the_first_goes_on(tmp_path: Path) -> None:
     """Accident 13."""
     meet = endpoint()

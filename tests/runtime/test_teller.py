@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from star_harness import hello, make_reducer
+from helpers import random_streams
+from star_harness import Star, hello, make_reducer, make_worker
 
 from drom_net.algorithms.drom import drom
+from drom_net.algorithms.ldr import ldr
 from drom_net.protocol.node import ConnectionChanged, Joined, Refused, Stalled, Warned
 from drom_net.runtime import teller as module
 from drom_net.runtime.metrics_page import METRICS
@@ -167,6 +169,26 @@ def test_counts_are_published_about_once_a_second_and_name_known_metrics(monkeyp
     assert published[0]["drom_net_connected_peers"] == 1
     assert published[0]["drom_net_received_bytes_total"] == 20
     assert (published[0]["drom_net_rounds_total"], published[0]["drom_net_sigma_1"]) == (41, 1.5)
+
+
+def test_a_task_that_mixes_experts_counts_what_sharing_does() -> None:
+    (stream,) = random_streams([40])
+    worker = make_worker(ldr(), stream, num_tasks=1)
+    teller = make_teller(JsonLog("site"))
+    teller.watch(worker, Moved())  # type: ignore[arg-type]
+    named = ("drom_net_seen_errors_total", "drom_net_alone_errors_total", "drom_net_sharing_weight", "drom_net_noise")
+    before = teller.counts()
+    assert [before.get(name) for name in named] == [0, 0, pytest.approx(0.8), None]
+    star = Star(ldr(), [stream])
+    star.run()
+    teller.watch(star.workers[0], Moved())  # type: ignore[arg-type]
+    after = teller.counts()
+    assert after.keys() <= METRICS.keys()
+    assert after["drom_net_seen_errors_total"] == star.workers[0].totals.errors > 0
+    assert after["drom_net_alone_errors_total"] > 0
+    assert 0.0 <= after["drom_net_noise"] < 0.5
+    teller.watch(make_worker(drom(), stream), Moved())  # type: ignore[arg-type]
+    assert not set(named) & teller.counts().keys()
 
 
 def test_records_are_saved_at_each_look_and_the_wish_to_end_is_passed_on(tmp_path: Path) -> None:
