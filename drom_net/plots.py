@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from drom_net.algorithms.features import Matrix
+from drom_net.algorithms.ldr import ALONE, EXPERTS
 from drom_net.errors import UsageError
 from drom_net.report import Panel, Picture, Series
 from drom_net.timeline import KINDS, Disturbance, Lane
@@ -46,8 +47,8 @@ SHARING_LIMIT = 60
 _SHARING_SHOWN = 40
 _GAINED, _LOST = "#0072b2", "#d55e00"
 _ROW_POINTS = 13.0
-_WEIGHT_COLORS = ("#e3e3e3", "#0072b2", "#8cc6ec", "#a85100", "#f0b060", "#009e73", "#cc79a7")
-"""Of a mixture's experts, the one that learns alone first."""
+_WEIGHT_COLORS = ("#e3e3e3", "#0072b2", "#8cc6ec", "#a85100", "#f0b060", "#c6c6c6", "#009e73")
+"""Of a mixture's experts, in their order; grey are those that learn alone."""
 
 _COLUMN_INCHES, _PAGE_INCHES, _PANEL_INCHES = 3.4, 7.0, 2.15  # of a two-column page; a panel's height
 _PRINT_DPI = 300
@@ -646,11 +647,13 @@ def _draw_weights(axes: Axes, figures: Sequence[Mapping[str, Any]]) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    alone, *sharing = figures[0]["weights_at_end"]
-    color_of = dict(zip((alone, *sharing), _WEIGHT_COLORS, strict=False))
+    there = list(figures[0]["weights_at_end"])
+    color_of = dict(zip(there, _WEIGHT_COLORS, strict=False))
+    alone = [EXPERTS[expert] for expert in ALONE if EXPERTS[expert] in there]
+    there = [expert for expert in there if expert not in alone] + alone
     rows, bar = range(len(figures)), _BAR_POINTS / _ROW_POINTS
     left = np.zeros(len(figures))
-    for expert in (*sharing, alone):
+    for expert in there:
         weights = np.array([100.0 * of["weights_at_end"][expert] for of in figures])
         axes.barh(rows, weights, bar, left=left, color=color_of[expert], linewidth=0.0)
         left += weights
@@ -659,7 +662,7 @@ def _draw_weights(axes: Axes, figures: Sequence[Mapping[str, Any]]) -> None:
     axes.vlines(means, low, high, colors=_TEXT, linewidths=1.2)
     axes.set_xlim(0.0, 100.0)
     axes.set_xlabel("weight at the end (%)", fontsize=8, color=_TEXT)
-    handles: list[Patch | Line2D] = [Patch(facecolor=color_of[expert], label=expert) for expert in (*sharing, alone)]
+    handles: list[Patch | Line2D] = [Patch(facecolor=color_of[expert], label=expert) for expert in there]
     tick: dict[str, Any] = {"marker": "|", "markersize": 7, "markeredgewidth": 1.2, "linestyle": "none"}
     handles.append(Line2D([], [], color=_TEXT, label="sharing, mean of the run", **tick))
     _legend_above(axes, handles, columns=2)

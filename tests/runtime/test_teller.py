@@ -178,7 +178,7 @@ def test_a_task_that_mixes_experts_counts_what_sharing_does() -> None:
     teller.watch(worker, Moved())  # type: ignore[arg-type]
     named = ("drom_net_seen_errors_total", "drom_net_alone_errors_total", "drom_net_sharing_weight", "drom_net_noise")
     before = teller.counts()
-    assert [before.get(name) for name in named] == [0, 0, pytest.approx(0.8), None]
+    assert [before.get(name) for name in named] == [0, 0, pytest.approx(5 / 7), None]
     star = Star(ldr(), [stream])
     star.run()
     teller.watch(star.workers[0], Moved())  # type: ignore[arg-type]
