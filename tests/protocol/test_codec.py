@@ -213,7 +213,7 @@ def sparse_frame(values: list[float], indices: list[int]) -> bytes:
         ([1, 2**60], b"", "not a whole number"),
         ([1], sparse_frame([1.0], [0]), "announces other than its 1 vectors"),
         ([1, 3, 1, 3], sparse_frame([1.0], [0]), "announces other than its 1 vectors"),
-        ({}, sparse_frame([1.0], [0]), "header"),
+        ({}, sparse_frame([1.0], [0]), "announces other than its 1 vectors"),
     ],
 )
 def test_blocks_that_are_none_are_refused(layout: object, frame: bytes, match: str) -> None:
