@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 from drom_net.algorithms.base import (
     Algorithm,
@@ -49,6 +50,8 @@ class DromDParameters(DromParameters):
         "regularise",
         doc="An example of weight 0: regularise still takes both steps without its gradient (as printed), skip none.",
     )
+
+    exchanges: ClassVar[tuple[str, ...]] = EXCHANGES
 
     @property
     def delayed(self) -> bool:

@@ -92,6 +92,7 @@ class LDRParameters:
         False,
         doc="Whether one bad site is stood: sums are trimmed, long models scaled down; six tasks or more.",
     )
+    exchanges: ClassVar[tuple[str, ...]] = ("blocking",)
     exchange: ClassVar[str] = "blocking"
     delayed: ClassVar[bool] = False
 

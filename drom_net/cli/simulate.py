@@ -10,7 +10,6 @@ from typing import Any
 
 import click
 
-from drom_net.algorithms.drom_d import EXCHANGES
 from drom_net.cli import durations, options
 from drom_net.cli.output import LiveProgress, choose_progress, count_of, print_json, print_table, size
 from drom_net.cli.run import hiding_lines, load_and_prepare
@@ -193,8 +192,9 @@ def _others(prepared: Prepared, conditions: Conditions, progress: Progress) -> l
     taus = [1] if parameters.tau == 1 else [1, parameters.tau]
     beside = []
     for tau in taus:
-        for exchange in EXCHANGES:
-            other = with_parameters(prepared, tau=tau, exchange=exchange)
+        for exchange in parameters.exchanges:
+            varied = {"exchange": exchange} if len(parameters.exchanges) > 1 else {}
+            other = with_parameters(prepared, tau=tau, **varied)
             progress.start(prepared.roster.tasks, prepared.rounds)
             row = forecast(other, conditions, progress).figures
             beside.append({"exchange": exchange, "tau": tau} | {key: row[key] for key in _SHOWN})

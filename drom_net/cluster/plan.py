@@ -13,7 +13,7 @@ import numpy as np
 
 from drom_net.algorithms import ALGORITHMS, Algorithm
 from drom_net.algorithms.base import Contribution, ContributionKind, Reply, ReplyKind
-from drom_net.algorithms.drom_d import EXCHANGES, DromDParameters
+from drom_net.algorithms.drom_d import DromDParameters
 from drom_net.config import ClusterConfig, config_digest, graph_schedule
 from drom_net.data.files import understanding_of
 from drom_net.data.incoming import LINE_FORMATS
@@ -459,7 +459,7 @@ def hiding_table(config: ClusterConfig, latency_s: float, round_s: float) -> lis
             "exchange": exchange,
             "least_tau": least_tau(exchange, **speeds),
             "least_tau_almost": least_tau(exchange, at_most=ALMOST, **speeds),
-            "waiting_share": waiting_share(exchange, tau, **speeds) if isinstance(tau, int) else None,
+            "waiting_share": waiting_share(exchange, tau, **speeds) if isinstance(tau, int) and tau else None,
         }
-        for exchange in EXCHANGES
+        for exchange in config.algorithm.parameters.exchanges
     ]
