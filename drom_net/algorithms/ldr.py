@@ -65,6 +65,10 @@ alone that use nothing of others, the sum of the weight of those that do, and ho
 out contrary. Sure is (|p - 1/2| / 0.4)^4, at most 1: above all the surest count, and a task of which it is never very
 sure has some too."""
 
+TRIMMED_FROM = 6
+"""Tasks. Of four, two would be left."""
+MOST_SAID = 1e100
+"""No entry of a vector of the result is larger, whatever others have sent."""
 UNBOUNDED = 2**62
 NOTHING = np.zeros(0)
 _MODELS, _SQUARES, _UNSENT = slice(0, 3), slice(3, 6), slice(6, 8)
@@ -89,8 +93,9 @@ class LDRParameters:
     )
     robust: bool = option(
         Flag(),
-        False,
-        doc="Whether one bad site is stood: sums are trimmed, long models scaled down; six tasks or more.",
+        True,
+        doc="Whether one bad site is stood: models longer than twice the median are scaled down and, among six tasks "
+        "or more, sums are made without the largest and the smallest in each coordinate.",
     )
     exchanges: ClassVar[tuple[str, ...]] = ("blocking",)
     exchange: ClassVar[str] = "blocking"
@@ -338,9 +343,9 @@ def _learner(
             ridges = dict(zip(("ridge", "shared_ridge"), state.ridge.vectors(), strict=True))
         return {
             "w": w,
-            "shared": -sums[:, 0] / np.sqrt(sums[:, 1] + DELTA),
+            "shared": np.clip(-sums[:, 0] / np.sqrt(sums[:, 1] + DELTA), -MOST_SAID, MOST_SAID),
             "offset": offset,
-            "relation": relation,
+            "relation": np.clip(relation, -MOST_SAID, MOST_SAID),
             "relation_offset": relation_offset,
             **ridges,
             "mixture": state.weights,
@@ -488,6 +493,7 @@ def _take(state: LDRCentral, contributions: Mapping[int, Contribution]) -> list[
         if contribution.kind is ContributionKind.VECTORS:
             row, (block,) = state.row_of[task], contribution.vectors
             put(state.told[row], block)
+            np.maximum(state.told[row, 2], 0.0, out=state.told[row, 2])  # a site may say of squares what it likes
             news.append((row, block))
     return news
 
@@ -556,10 +562,11 @@ def totals(sums: _Rows, *, robust: bool) -> Matrix:
     """The sums over tasks, shape (m, 2, k), of gradients and of squares; shape (2, k).
 
     Args:
-        robust: In each coordinate without the task whose sum is the largest and that whose sum is the smallest.
+        robust: In each coordinate without the task whose sum is the largest and that whose sum is the smallest, where
+            there are `TRIMMED_FROM`.
     """
     result: Matrix
-    if not robust or len(sums) < 3:
+    if not robust or len(sums) < TRIMMED_FROM:
         result = sums.sum(axis=0)
         return result
     gradients = sums[:, 0]

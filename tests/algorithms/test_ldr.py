@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from helpers import graph_of, hoods_of, random_streams, run_loop, sparse_stream
 
-from drom_net.algorithms.base import SyncRounds
+from drom_net.algorithms.base import Algorithm, Contribution, SyncRounds
 from drom_net.algorithms.ldr import EVIDENCE, LDRParameters, ldr, ldr_d, scales_of, totals
 from drom_net.algorithms.ridge import ExactRidge, WindowRidge, ridge
 from drom_net.data.stream import TaskStream
@@ -136,7 +136,7 @@ def test_it_is_what_its_equations_say(kind: str, tau: int, plain_tau: float) -> 
     streams = random_streams([60] * 4, flip=0.1, density=0.6)
     wanted = plain_scores(streams, plain_tau)
     given = [sparse_stream(stream) for stream in streams] if kind == "sparse" else streams
-    result = run_reference(ldr(LDRParameters(tau=tau)), given, seed=0)
+    result = run_reference(ldr(LDRParameters(tau=tau, robust=False)), given, seed=0)
     for rows, scores in zip(result.task_records, wanted, strict=True):
         np.testing.assert_allclose(np.frombuffer(rows, TASK_DTYPE)["score"], scores, atol=1e-9)
 
@@ -176,9 +176,40 @@ def test_sums_along_a_tree_are_what_its_equations_say() -> None:
     assert sorted(edges) == [(0, 1), (0, 4), (1, 2), (3, 4)]
     wanted = plain_tree_scores(streams, edges, {hood.task: set(hood.neighbors) for hood in hoods})
     for given in (streams, [sparse_stream(stream) for stream in streams]):
-        result = run_loop(ldr_d(LDRParameters(tau=1)), given, ring, seed=0)
+        result = run_loop(ldr_d(LDRParameters(tau=1, robust=False)), given, ring, seed=0)
         for rows, scores in zip(result.task_records, wanted, strict=True):
             np.testing.assert_allclose(np.frombuffer(rows, TASK_DTYPE)["score"], scores, atol=1e-9)
+
+
+@pytest.mark.parametrize("factor", [1e3, -1e3, 1e150])
+@pytest.mark.parametrize("tree", [False, True])
+@pytest.mark.parametrize("robust", [False, True])
+def test_a_site_that_sends_garbage_ends_nobody_s_run(factor: float, tree: bool, robust: bool) -> None:
+    """Also of squares, which are then below 0; and no task loses more against learning alone than is promised."""
+    streams = random_streams([80] * 6, flip=0.1)
+
+    def garbage(contribution: Contribution) -> Contribution:
+        vectors = [factor * block / np.abs(block).max() for block in contribution.vectors]
+        return contribution._replace(vectors=tuple(vectors))
+
+    def poisoned(algorithm: Algorithm) -> Algorithm:
+        def central_step(state: Any, contributions: Any, members: Any = None) -> Any:
+            bad = {0: garbage(contributions[0])} if 0 in contributions else {}
+            return algorithm.central_step(state, {**contributions, **bad}, members)
+
+        return algorithm._replace(central_step=central_step)
+
+    parameters = LDRParameters(tau=1, robust=robust)
+    if tree:
+        make = ldr_d(parameters)
+        assert make.at is not None
+        bad = make._replace(at=lambda *place: poisoned(make.at(*place)))  # type: ignore[misc]
+        tasks = run_loop(bad, streams, graph_of("ring", 6), seed=0).tasks
+    else:
+        tasks = run_reference(poisoned(ldr(parameters)), streams, seed=0).tasks
+    for task in tasks[1:]:
+        evidence = dict(zip(EVIDENCE, task.model["evidence"], strict=True))
+        assert evidence["loss"] <= evidence["loss_alone"] + math.log(3.5) + 80 * -math.log(1 - 0.01 + 0.01 / 7) + 0.5
 
 
 def test_a_full_graph_computes_what_a_reducer_does() -> None:
