@@ -582,10 +582,12 @@ def totals(sums: _Rows, *, robust: bool) -> Matrix:
 def scales_of(models: Matrix) -> Vector:
     """What to multiply models by so that none is longer than twice the median of all."""
     norms = np.sqrt(np.einsum("ij,ij->i", models, models))
-    most = 2.0 * float(np.median(norms))
+    ordered = np.sort(norms)
+    most = float(ordered[(len(norms) - 1) // 2] + ordered[len(norms) // 2])  # twice the median
     scales = np.ones(len(models))
-    long = norms > most
-    scales[long] = most / norms[long]
+    if ordered[-1] > most:
+        long = norms > most
+        scales[long] = most / norms[long]
     return scales
 
 

@@ -287,8 +287,9 @@ def _vectors(frames: Frames, layout: object, dim: int, max_vectors: int) -> tupl
         raise RemoteError(f"a message that announces other than its {len(frames)} vectors")
     blocks: list[Block] = []
     count = 0
-    for frame, rows, length in zip(frames, layout[::2], layout[1::2], strict=True):
-        if not all(type(number) is int and 0 <= number <= _ROUND_LIMIT for number in (rows, length)) or not rows:
+    for place, frame in enumerate(frames):
+        rows, length = layout[2 * place], layout[2 * place + 1]
+        if type(rows) is not int or type(length) is not int or not 0 < rows <= _ROUND_LIMIT > length >= 0:
             raise RemoteError("vectors whose number or length is not a whole number")
         if length % dim:
             raise RemoteError(f"sparse vectors of length {length}; expected a multiple of {dim}")
