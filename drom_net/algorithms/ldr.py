@@ -12,6 +12,7 @@ graph sums flow along a spanning tree, and models go to neighbors only.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -71,11 +72,8 @@ MOST_SAID = 1e100
 """No entry of a vector of the result is larger, whatever others have sent."""
 UNBOUNDED = 2**62
 NOTHING = np.zeros(0)
-_MODELS, _SQUARES, _UNSENT = slice(0, 3), slice(3, 6), slice(6, 8)
+_MODELS, _ALL, _SQUARES, _UNSENT = slice(0, 3), slice(0, 4), slice(4, 8), slice(3, 8, 4)
 """Columns of `LDRState.own`."""
-_OF_MODELS = np.array([0, 2, 4])
-"""The experts by whose gradients these learn."""
-_ALONE = np.array(ALONE)
 _SCALE = 0.5 - FLOOR
 _Rows = npt.NDArray[np.float64]
 """Of three axes; the last is that of the features."""
@@ -107,8 +105,8 @@ class LDRState:
     """One task among m whose models it hears of."""
 
     own: Matrix
-    """By feature what is learned here, shape (d, 8): the model W, the offsets V of D+ and V' of R+, the sums of squared
-    gradients of these three, and P and q, what was added to the sums below since a word was heard."""
+    """By feature what is learned here, shape (d, 8): the model W, the offsets V of D+ and V' of R+, and P, what was
+    added to the sums below since a word was heard; then the sums of squared gradients of these four, q the last."""
     totals: Matrix
     """Z and Q: the sums over all tasks of gradients and their squares, as last heard; shape (d, 2)."""
     sent: Matrix
@@ -123,8 +121,10 @@ class LDRState:
     """What is on its way to them."""
     others: Matrix
     """All tasks' models, as last heard; shape (d, m), m = 0 before the first reply."""
+    lengths: Vector
+    """Their squared norms, shape (m,)."""
     scales: Vector
-    """What these are multiplied by: 1, or less where the learner is robust and a model too long; shape (m,)."""
+    """What they are multiplied by: 1, or less where the learner is robust and a model too long; shape (m,)."""
     place: int
     """Where its own model stands among them, which is not used."""
     coefficients: Vector
@@ -132,9 +132,9 @@ class LDRState:
     coefficient_squares: Vector
     ridge: Ridge | None
     """What F and DF learn by; None where there are too many features."""
-    weights: Vector
+    weights: list[float]
     """Of the experts, sum 1."""
-    weights_alone: Vector
+    weights_alone: list[float]
     """The same in a mixture of those that use nothing of others."""
     evidence: Vector
     """Shape (8,), as `EVIDENCE`."""
@@ -209,7 +209,7 @@ def _learner(
         own_ridge = ridge(dim, 2)
         num_experts, num_alone = (5, 1) if own_ridge is None else (len(EXPERTS), len(ALONE))
         return LDRState(
-            own=np.repeat([[0.0, 0.0, 0.0, DELTA, DELTA, DELTA, 0.0, 0.0]], dim, axis=0),
+            own=np.repeat([[0.0, 0.0, 0.0, 0.0, DELTA, DELTA, DELTA, 0.0]], dim, axis=0),
             totals=np.zeros((dim, 2)),
             sent=np.zeros((2, dim)),
             relay=np.zeros((listeners, 2, dim)),
@@ -217,13 +217,14 @@ def _learner(
             told=np.zeros((listeners, 3, dim)),
             telling=(),
             others=np.zeros((dim, 0)),
+            lengths=np.zeros(0),
             scales=np.ones(1),
             place=0,
             coefficients=np.ones(1),
             coefficient_squares=np.full(1, COEFFICIENT_START),
             ridge=own_ridge,
-            weights=np.full(num_experts, 1.0 / num_experts),
-            weights_alone=np.full(num_alone, 1.0 / num_alone),
+            weights=[1.0 / num_experts] * num_experts,
+            weights_alone=[1.0 / num_alone] * num_alone,
             evidence=np.zeros(len(EVIDENCE)),
         )
 
@@ -236,35 +237,36 @@ def _learner(
         step = step_of(values)
         own = state.own[at]
         alone, offset, relation_offset = (values @ own[:, _MODELS]).tolist()
-        heard = values @ state.others[at] if state.others.shape[1] else np.empty(1)
-        heard *= state.scales
-        means = seen = NOTHING
-        if state.ridge is not None:
-            means, seen = state.ridge.means(at, values)
-        heard[state.place] = CERTAIN * means[0] if isinstance(state.ridge, ExactRidge) else alone
         sums = state.totals[at] + kappa(state) * own[:, _UNSENT]
         shared = -step * float(values @ (sums[:, 0] / np.sqrt(sums[:, 1] + DELTA)))
-        relation = float(state.coefficients @ heard)
-        z = [alone, shared, shared + offset, relation, relation + relation_offset]
+        heard = values @ state.others[at] if state.others.shape[1] else np.empty(1)
+        if robust:
+            heard *= state.scales
         if state.ridge is None:
-            return _Look(at, values, step, own, heard, np.array(z))
-        prior = expected(shared)
-        z += (CERTAIN * float(means[0]), CERTAIN * (prior + float(means[1])))
-        return _Look(at, values, step, own, heard, np.array(z), means, seen, prior)
+            heard[state.place] = alone
+            relation = float(state.coefficients @ heard)
+            few = (alone, shared, shared + offset, relation, relation + relation_offset)
+            return _Look(at, values, step, own, heard, few)
+        means, seen = state.ridge.means(at, values)
+        certain, left = means.tolist()
+        prior, certain = expected(shared), CERTAIN * certain
+        heard[state.place] = certain if isinstance(state.ridge, ExactRidge) else alone
+        relation = float(state.coefficients @ heard)
+        by_ridge = CERTAIN * (prior + left)
+        z = (alone, shared, shared + offset, relation, relation + relation_offset, certain, by_ridge)
+        return _Look(at, values, step, own, heard, z, means, seen, prior)
 
     def primal_step(state: LDRState, example: Example, t: int) -> tuple[LDRState, Prediction]:
         x, y = example
         seen = look(state, x)
         tilts = tilts_of(seen.z)
-        given = 0.5 + y * tilts
+        given = [0.5 + y * tilt for tilt in tilts]
         slopes = slopes_of(tilts, given, y)
-        own = np.empty_like(seen.own)
-        gradients = seen.values[:, None] * slopes[_OF_MODELS]
-        own[:, _SQUARES] = seen.own[:, _SQUARES] + gradients * gradients
-        own[:, _MODELS] = seen.own[:, _MODELS] - seen.step * gradients / np.sqrt(own[:, _SQUARES])
-        gradient = slopes[1] * seen.values
-        own[:, 6] = seen.own[:, 6] + gradient
-        own[:, 7] = seen.own[:, 7] + gradient * gradient
+        gradients = np.multiply.outer(seen.values, (slopes[0], slopes[2], slopes[4], slopes[1]))
+        own = seen.own if isinstance(x, SparseVector) else seen.own.copy()
+        own[:, _SQUARES] += gradients * gradients
+        own[:, 3] += gradients[:, 3]
+        own[:, _MODELS] -= seen.step * gradients[:, _MODELS] / np.sqrt(own[:, 4:7])
         state.own[seen.at] = own
         if not isinstance(x, SparseVector):
             state.touched = None
@@ -275,7 +277,7 @@ def _learner(
         state.coefficients -= COEFFICIENT_STEP * gradient / np.sqrt(state.coefficient_squares)
         if state.ridge is not None:
             state.ridge.learn(seen.at, seen.values, seen.means, seen.seen, np.array((y, y - seen.prior)))
-        score = float(state.weights @ tilts)
+        score = mixed(state.weights, tilts)
         loss = _weigh(state, tilts, given, y, score)
         return state, Prediction(score, loss, 1.0)
 
@@ -314,20 +316,20 @@ def _learner(
         dim = len(state.own)
         if not state.others.shape[1]:
             m = others.length // dim if isinstance(others, SparseVectors) else len(others)
-            state.others = np.zeros((dim, m))
+            state.others, state.lengths = np.zeros((dim, m)), np.zeros(m)
             state.coefficients, state.scales = np.full(m, 1.0 / m), np.ones(m)
             state.coefficient_squares = np.full(m, COEFFICIENT_START)
         state.place = reply.place
         put_columns(state.totals, totals)
-        put_columns(state.others, others)
+        _put_models(state, others)
         if relay:
             put(state.relay.reshape(-1, dim), relay[0])
         if robust:
-            state.scales = scales_of(state.others.T)
+            state.scales = scales_of(state.lengths)
         return state
 
     def predict(state: LDRState, x: Features) -> float:
-        return float(state.weights @ tilts_of(look(state, x).z))
+        return mixed(state.weights, tilts_of(look(state, x).z))
 
     def model(state: LDRState) -> dict[str, Vector]:
         sums = state.totals + kappa(state) * state.own[:, _UNSENT]
@@ -348,7 +350,7 @@ def _learner(
             "relation": np.clip(relation, -MOST_SAID, MOST_SAID),
             "relation_offset": relation_offset,
             **ridges,
-            "mixture": state.weights,
+            "mixture": np.array(state.weights),
             "evidence": state.evidence,
         }
 
@@ -369,7 +371,7 @@ def _learner(
         score=score_of_model,
         receive=receive,
         send=send,
-        mixing=lambda state: (state.weights, state.evidence),
+        mixing=lambda state: (np.array(state.weights), state.evidence),
     )
 
 
@@ -385,7 +387,7 @@ class _Look(NamedTuple):
     """`LDRState.own` there, shape (k, 8)."""
     heard: Vector
     """The score by each model of all tasks, shape (m,)."""
-    z: Vector
+    z: Sequence[float]
     """The experts' scores."""
     means: Vector = NOTHING
     """What ridge regression expects of the label, and of what D leaves of it."""
@@ -405,36 +407,41 @@ def step_of(values: Vector) -> float:
     return min(STEP, MOST_MOVED / max(float(np.abs(values).sum()), DELTA))
 
 
-def tilts_of(z: Vector) -> Vector:
+def tilts_of(z: Sequence[float]) -> list[float]:
     """By how much experts of these scores find the label +1 more probable than 1/2: pi(z) - 1/2."""
-    tilts: Vector = _SCALE * np.tanh(0.5 * z)  # s(z) - 1/2 = tanh(z/2) / 2
-    return tilts
+    return [_SCALE * math.tanh(0.5 * one) for one in z]  # s(z) - 1/2 = tanh(z/2) / 2
 
 
-def slopes_of(tilts: Vector, given: Vector, y: float) -> Vector:
+def slopes_of(tilts: Sequence[float], given: Sequence[float], y: float) -> list[float]:
     """The derivatives by z of the losses -log pi(y z)."""
-    slopes: Vector = (tilts * tilts - _SCALE * _SCALE) * (y / (2.0 * _SCALE)) / given
-    return slopes
+    half, square = y / (2.0 * _SCALE), _SCALE * _SCALE
+    return [half * (tilt * tilt - square) / one for tilt, one in zip(tilts, given, strict=True)]
 
 
-def _weigh(state: LDRState, tilts: Vector, given: Vector, y: float, score: float) -> float:
+def mixed(weights: Sequence[float], tilts: Sequence[float]) -> float:
+    """p - 1/2 of a mixture: its sign is the prediction."""
+    return float(sum(map(operator.mul, weights, tilts)))
+
+
+def _weigh(state: LDRState, tilts: Sequence[float], given: Sequence[float], y: float, score: float) -> float:
     """Give the experts their new weights, and count; returns the mixture's log loss."""
-    loss, sure, wrong = -math.log(0.5 + y * score), (score / _SCALE) ** 4, (score >= 0.0) != (y > 0.0)
-    alone = _ALONE[: len(state.weights_alone)]
-    score_alone, weights_alone = float(state.weights_alone @ tilts[alone]), float(state.weights[alone].sum())
-    loss_alone, wrong_alone = -math.log(0.5 + y * score_alone), (score_alone >= 0.0) != (y > 0.0)
-    state.evidence += (1.0, wrong, wrong_alone, loss, loss_alone, 1.0 - weights_alone, sure, sure * wrong)
+    alone = ALONE[: len(state.weights_alone)]
+    score_alone = mixed(state.weights_alone, [tilts[expert] for expert in alone])
+    sharing = 1.0 - sum([state.weights[expert] for expert in alone])
+    loss, loss_alone = -math.log(0.5 + y * score), -math.log(0.5 + y * score_alone)
+    wrong, wrong_alone = (score >= 0.0) != (y > 0.0), (score_alone >= 0.0) != (y > 0.0)
+    sure = (score / _SCALE) ** 4
+    state.evidence += (1.0, wrong, wrong_alone, loss, loss_alone, sharing, sure, sure * wrong)
     state.weights = _after(state.weights, given)
-    state.weights_alone = _after(state.weights_alone, given[alone])
+    state.weights_alone = _after(state.weights_alone, [given[expert] for expert in alone])
     return loss
 
 
-def _after(weights: Vector, given: Vector) -> Vector:
+def _after(weights: Sequence[float], given: Sequence[float]) -> list[float]:
     """Hedge: the weights by the probability that each expert gave to the label, and a share for all alike."""
-    products = weights * given
-    products *= (1.0 - SHARE) / products.sum()
-    products += SHARE / len(products)
-    return products
+    products = list(map(operator.mul, weights, given))
+    factor, share = (1.0 - SHARE) / sum(products), SHARE / len(products)
+    return [factor * product + share for product in products]
 
 
 def score_of_model(model: Mapping[str, Vector], x: Features) -> float:
@@ -449,7 +456,7 @@ def score_of_model(model: Mapping[str, Vector], x: Features) -> float:
     if "ridge" in model:
         alone, left = (float(model[name][at] @ values) for name in ("ridge", "shared_ridge"))
         z += (CERTAIN * alone, CERTAIN * (expected(shared) + left))
-    return float(model["mixture"] @ tilts_of(np.array(z)))
+    return mixed(model["mixture"].tolist(), tilts_of(z))
 
 
 def union(found: Sequence[npt.NDArray[np.intp]], dim: int) -> npt.NDArray[np.intp]:
@@ -460,6 +467,21 @@ def union(found: Sequence[npt.NDArray[np.intp]], dim: int) -> npt.NDArray[np.int
     for indices in found:
         there[indices] = True
     return np.flatnonzero(there)
+
+
+def _put_models(state: LDRState, block: Block) -> None:
+    """Write what is new of the others' models, and keep their lengths."""
+    dim, m = state.others.shape
+    if not isinstance(block, SparseVectors) or len(block.values) > 1:
+        put_columns(state.others, block)
+        state.lengths = np.einsum("ij,ij->j", state.others, state.others)
+        return
+    task, at = np.divmod(block.indices, dim)
+    (values,) = block.values
+    former = state.others[at, task]
+    state.others[at, task] = values
+    added = state.lengths + np.bincount(task, values * values - former * former, m)
+    state.lengths = np.maximum(added, 0.0)
 
 
 def _news(state: LDRState, at: Any) -> Matrix:
@@ -579,12 +601,12 @@ def totals(sums: _Rows, *, robust: bool) -> Matrix:
     return result
 
 
-def scales_of(models: Matrix) -> Vector:
-    """What to multiply models by so that none is longer than twice the median of all."""
-    norms = np.sqrt(np.einsum("ij,ij->i", models, models))
+def scales_of(lengths: Vector) -> Vector:
+    """What to multiply models of these squared norms by so that none is longer than twice the median of all."""
+    norms = np.sqrt(lengths)
     ordered = np.sort(norms)
     most = float(ordered[(len(norms) - 1) // 2] + ordered[len(norms) // 2])  # twice the median
-    scales = np.ones(len(models))
+    scales = np.ones(len(norms))
     if ordered[-1] > most:
         long = norms > most
         scales[long] = most / norms[long]

@@ -271,6 +271,6 @@ def test_robust_sums_leave_out_one_bad_site() -> None:
     assert np.all(others.sum(axis=0) - others.min(axis=0) + 1e-9 >= Z)
     assert np.all(others.sum(axis=0) - others.max(axis=0) - 1e-9 <= Z)
     models = np.vstack([W[:7], 1000.0 * W[7:]])
-    scaled = np.linalg.norm(models * scales_of(models)[:, None], axis=1)
+    scaled = np.linalg.norm(models * scales_of((models**2).sum(axis=1))[:, None], axis=1)
     assert scaled[7] == pytest.approx(2.0 * np.median(np.linalg.norm(models, axis=1)))
     assert np.all(scaled <= scaled[7] + 1e-9)
