@@ -1,14 +1,14 @@
-"""The figures and tables of the paper that can be made again, by name."""
+"""The figures and tables of the paper that can be made again, and what is measured beside them, by name."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from drom_net.data.public import check_public
 from drom_net.errors import UsageError, did_you_mean
-from drom_net.experiments import figures
+from drom_net.experiments import cold_start, drift, figures, poisoning
 from drom_net.experiments.compare import Effort, check_learners, compare
 from drom_net.experiments.complexity import empty_shares, table_1
 from drom_net.experiments.figures import (
@@ -24,6 +24,7 @@ from drom_net.experiments.pages import write_report
 from drom_net.experiments.regret import regret
 from drom_net.experiments.run_time import REPEATS, table_4
 from drom_net.experiments.runs import make_subject, named_config
+from drom_net.experiments.scenes import data_of
 from drom_net.experiments.search import low_rank_subjects, search
 from drom_net.experiments.sensitivity import table_3
 from drom_net.report import Report
@@ -81,6 +82,9 @@ REPRODUCTIONS: dict[str, tuple[str, Callable[[Options], Report]]] = {
     "regret": ("regret against the certified best W, slopes, Theorems 1 and 2 as numbers", _regret),
     "comparison": (f"every learner on {', '.join(COMPARED)}, with the same tuning for each", _comparison),
     "search": ("other iterates, steps, schedules and losses than the paper's, also where tasks truly share", _search),
+    "drift": ("streams whose concept changes half-way", drift.drift),
+    "cold-start": ("a task that joins half-way", cold_start.cold_start),
+    "poisoning": ("what others lose where one site sends garbage", poisoning.poisoning),
 }
 """Name -> (what it is, in one line; what makes it)."""
 ALL = "all"
@@ -116,11 +120,17 @@ def check_data(names: Sequence[str]) -> None:
     Raises:
         DataError: A data set is not here, or is not its publisher's.
     """
-    wanted = [data.name for data in figures.DATA] if set(names) - {"comparison", "regret"} else []
-    wanted += COMPARED if "comparison" in names else ()
-    for name in dict.fromkeys(wanted):
-        config = named_config(name)
-        check_public(config.data, config.base)
+    paper = [data.name for data in figures.DATA]
+    of: dict[str, Iterable[str]] = {
+        "comparison": COMPARED,
+        "regret": (),
+        "drift": [change.name for change in drift.CHANGES],
+        "cold-start": cold_start.LATE,
+        "poisoning": poisoning.ROUNDS,
+    }
+    for data in dict.fromkeys(data for name in names for data in of.get(name, paper)):
+        settings = data_of(data)
+        check_public(settings, named_config(settings.dataset).base)
 
 
 def write_index(out: Path) -> None:

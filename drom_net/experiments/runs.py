@@ -128,7 +128,7 @@ def make_subject(config: ClusterConfig) -> Subject:
         InputError, UsageError: It is wrong, or not there.
     """
     check_public(config.data, config.base)
-    dataset = _load(_only_data(config.data), config.base)
+    dataset = load_data(config)
     return Subject(
         name=config.name,
         config=config,
@@ -180,7 +180,12 @@ def _only_data(settings: StreamSettings) -> StreamSettings:
     return dataclasses.replace(settings, shuffle=True, flip=0.0, alignment="lockstep", passes=1, pace_s=0.0)
 
 
-@lru_cache(maxsize=1)
+def load_data(config: ClusterConfig) -> Dataset:
+    """The data of a configuration, which is kept in memory for the next one."""
+    return _load(_only_data(config.data), config.base)
+
+
+@lru_cache(maxsize=2)  # rows that are asked something else half-way are two data sets
 def _load(settings: StreamSettings, base: Path) -> Dataset:
     return load_dataset(settings, base=base)
 
@@ -339,7 +344,7 @@ class Job:
 
     def prepare(self) -> Prepared:
         """With its data, which is kept in memory for the next one."""
-        return prepare(self.config, _load(_only_data(self.config.data), self.config.base))
+        return prepare(self.config, load_data(self.config))
 
     def run(self, stopped: Callable[[], bool]) -> Outcome:
         """Run it; as `run_one`."""
