@@ -51,7 +51,7 @@ CHANGES = (
     Change(ONE_HOT, "mhci-one-hot: another molecule", None, 1, 50),
 )
 EVERYBODY, ALONE = "all tasks", "one task"
-SHOWN = ("ldr, tau 1", "ldr, tau 20", "ldr, tau 0", "ldr, robust, tau 1", "local, eta0 10", "local, eta0 20", "drom")
+SHOWN = ("ldr", "ldr, tau 0", "local, eta0 10", "local, eta0 20", "drom")
 WINDOWS = ((-4, 0), (0, 1), (1, 2), (2, 4), (4, 7))
 """In steps from the change; the first is what was before."""
 

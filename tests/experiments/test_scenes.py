@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from drom_net.algorithms.base import CentralInfo, Contribution, ContributionKind, SyncRounds
-from drom_net.algorithms.features import SparseVector
+from drom_net.algorithms.features import SparseVectors, numbers
 from drom_net.algorithms.local import local
 from drom_net.cli import main
 from drom_net.cluster.prepare import Prepared
@@ -163,23 +163,33 @@ def test_the_vectors_of_the_bad_task_alone_are_multiplied(squares: bool) -> None
         return state, {}, CentralInfo(0.0, np.zeros(2), 0.0)
 
     algorithm = local()._replace(name="ldr", sync=SyncRounds(1), central_step=central_step)
-    sparse = SparseVector(np.array([4], dtype=np.int32), np.array([3.0]))
-    sent = Contribution(ContributionKind.VECTORS, (np.array([1.0, -2.0]), sparse, np.array([0.0, 4.0])))  # type: ignore[arg-type]
-    poisoned(algorithm, 1, -1000.0, squares=squares).central_step(None, {0: sent, 1: sent})
-    assert list(arrived) == [0, 1]
-    assert arrived[0] is sent
-    first, second, third = arrived[1].vectors
-    assert first.tolist() == [-1000.0, 2000.0]
-    assert (second.indices.tolist(), second.values.tolist()) == ([4], [-3000.0])  # type: ignore[attr-defined]
-    assert third.tolist() == [0.0, -4000.0 if squares else 4000.0]
-    assert sent.vectors[0].tolist() == [1.0, -2.0]
+    values = np.array([[3.0], [1.0], [2.0]])
+    dense = np.array([[1.0, -2.0], [5.0, 0.0], [0.0, 4.0]])
+    for block in (dense, SparseVectors(np.array([4]), values, 9)):
+        sent = Contribution(ContributionKind.VECTORS, (block,))
+        poisoned(algorithm, 1, -1000.0, squares=squares).central_step(None, {0: sent, 1: sent})
+        assert list(arrived) == [0, 1]
+        assert arrived[0] is sent
+        (bad,) = arrived[1].vectors
+        sign = -1000.0 if squares else 1000.0
+        assert np.array_equal(numbers(bad), numbers(block) * [[-1000.0], [-1000.0], [sign]])
+    assert values[0, 0] == 3.0 and dense[0, 0] == 1.0
+
+
+def test_a_learner_without_squares_sends_single_vectors() -> None:
+    def central_step(state: None, contributions: Any, members: Any = None) -> Any:
+        return contributions, {}, CentralInfo(0.0, np.zeros(2), 0.0)
+
+    algorithm = poisoned(local()._replace(central_step=central_step), 0, 1000.0, squares=False)
+    arrived, *_ = algorithm.central_step(None, {0: Contribution(ContributionKind.VECTORS, (np.array([1.0, -2.0]),))})
+    assert arrived[0].vectors[0].tolist() == [1000.0, -2000.0]
 
 
 def test_a_vector_that_is_no_sum_of_squares_is_noticed() -> None:
     """Should the order of a contribution's vectors change, the attack must not silently become another one."""
     algorithm = poisoned(local()._replace(name="ldr"), 0, -1.0, squares=False)
-    sent = Contribution(ContributionKind.VECTORS, (np.ones(1), np.ones(1), -np.ones(1)))
-    with pytest.raises(AssertionError, match="vector 2 of ldr"):
+    sent = Contribution(ContributionKind.VECTORS, (np.array([[1.0], [1.0], [-1.0]]),))
+    with pytest.raises(AssertionError, match="the last row of ldr"):
         algorithm.central_step(None, {0: sent})
 
 
@@ -263,7 +273,7 @@ def test_a_scene_is_part_of_the_key(subject: Subject) -> None:
 
 def test_where_nobody_is_bad_the_run_is_the_usual_one(subject: Subject) -> None:
     jobs: list[SceneJob] = [
-        scene_job(subject, "ldr, tau 1", 3, scene) for scene in (Scene((0,)), Bad((0,), 1), Bad((0,), 1, FLIPPED))
+        scene_job(subject, "ldr", 3, scene) for scene in (Scene((0,)), Bad((0,), 1), Bad((0,), 1, FLIPPED))
     ]
     usual, nobody, flipped = (job.run(lambda: False) for job in jobs)
     assert usual.digest == nobody.digest != flipped.digest
@@ -305,7 +315,7 @@ def test_all_three_are_made_quickly(
     assert all(0.0 < float(row["all_percent"]) < 100.0 for row in late)
 
     poison = rows_of(tmp_path / "poisoning" / "poisoning.csv")
-    assert {row["attack"] for row in poison if row["learner"] == "ldr, tau 1"} == set(poisoning.ATTACKS)
+    assert {row["attack"] for row in poison if row["learner"] == "ldr"} == set(poisoning.ATTACKS)
     assert {row["attack"] for row in poison if row["learner"].startswith("local")} == {"nobody"}
     assert all(row["nobody_bad_percent"] for row in poison)
 
