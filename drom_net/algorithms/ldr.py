@@ -72,7 +72,7 @@ MOST_SAID = 1e100
 """No entry of a vector of the result is larger, whatever others have sent."""
 UNBOUNDED = 2**62
 NOTHING = np.zeros(0)
-_MODELS, _ALL, _SQUARES, _UNSENT = slice(0, 3), slice(0, 4), slice(4, 8), slice(3, 8, 4)
+_MODELS, _SQUARES, _UNSENT = slice(0, 3), slice(4, 8), slice(3, 8, 4)
 """Columns of `LDRState.own`."""
 _SCALE = 0.5 - FLOOR
 _Rows = npt.NDArray[np.float64]
@@ -136,8 +136,8 @@ class LDRState:
     """Of the experts, sum 1."""
     weights_alone: list[float]
     """The same in a mixture of those that use nothing of others."""
-    evidence: Vector
-    """Shape (8,), as `EVIDENCE`."""
+    evidence: list[float]
+    """As `EVIDENCE`."""
 
 
 @dataclass(slots=True)
@@ -225,7 +225,7 @@ def _learner(
             ridge=own_ridge,
             weights=[1.0 / num_experts] * num_experts,
             weights_alone=[1.0 / num_alone] * num_alone,
-            evidence=np.zeros(len(EVIDENCE)),
+            evidence=[0.0] * len(EVIDENCE),
         )
 
     def kappa(state: LDRState) -> float:
@@ -263,15 +263,17 @@ def _learner(
         given = [0.5 + y * tilt for tilt in tilts]
         slopes = slopes_of(tilts, given, y)
         gradients = np.multiply.outer(seen.values, (slopes[0], slopes[2], slopes[4], slopes[1]))
-        own = seen.own if isinstance(x, SparseVector) else seen.own.copy()
+        own = seen.own
         own[:, _SQUARES] += gradients * gradients
         own[:, 3] += gradients[:, 3]
-        own[:, _MODELS] -= seen.step * gradients[:, _MODELS] / np.sqrt(own[:, 4:7])
-        state.own[seen.at] = own
+        gradients *= seen.step
+        own[:, _MODELS] -= gradients[:, _MODELS] / np.sqrt(own[:, 4:7])
         if not isinstance(x, SparseVector):
-            state.touched = None
-        elif state.touched is not None:
-            state.touched.append(seen.at)
+            state.touched = None  # and `own` is no copy
+        else:
+            state.own[seen.at] = own
+            if state.touched is not None:
+                state.touched.append(seen.at)
         gradient = slopes[3] * seen.heard
         state.coefficient_squares += gradient * gradient
         state.coefficients -= COEFFICIENT_STEP * gradient / np.sqrt(state.coefficient_squares)
@@ -351,7 +353,7 @@ def _learner(
             "relation_offset": relation_offset,
             **ridges,
             "mixture": np.array(state.weights),
-            "evidence": state.evidence,
+            "evidence": np.array(state.evidence),
         }
 
     return Algorithm(
@@ -371,7 +373,7 @@ def _learner(
         score=score_of_model,
         receive=receive,
         send=send,
-        mixing=lambda state: (np.array(state.weights), state.evidence),
+        mixing=lambda state: (np.array(state.weights), np.array(state.evidence)),
     )
 
 
@@ -431,7 +433,8 @@ def _weigh(state: LDRState, tilts: Sequence[float], given: Sequence[float], y: f
     loss, loss_alone = -math.log(0.5 + y * score), -math.log(0.5 + y * score_alone)
     wrong, wrong_alone = (score >= 0.0) != (y > 0.0), (score_alone >= 0.0) != (y > 0.0)
     sure = (score / _SCALE) ** 4
-    state.evidence += (1.0, wrong, wrong_alone, loss, loss_alone, sharing, sure, sure * wrong)
+    counts = (1.0, wrong, wrong_alone, loss, loss_alone, sharing, sure, sure * wrong)
+    state.evidence = list(map(operator.add, state.evidence, counts))
     state.weights = _after(state.weights, given)
     state.weights_alone = _after(state.weights_alone, [given[expert] for expert in alone])
     return loss
