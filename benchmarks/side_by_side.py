@@ -49,10 +49,10 @@ def show(results: object, options: argparse.Namespace) -> None:
         print(json.dumps(results, indent=2))
 
 
-def print_head() -> None:
+def print_head(compared_with: str = BARE) -> None:
     print(
-        f"{'d':>7} {'m':>3}  {'contestant':<10} {'rounds/s':>9} {'rounds/s / bare':>22} "
-        f"{'CPU ms/round':>13} {'CPU / bare':>22}"
+        f"{'d':>7} {'m':>3}  {'contestant':<10} {'rounds/s':>9} {f'rounds/s / {compared_with}':>22} "
+        f"{'CPU ms/round':>13} {f'CPU / {compared_with}':>22}"
     )
 
 
@@ -62,13 +62,19 @@ def many_rounds(num_tasks: int, dim: int, seconds: float) -> int:
 
 
 def contest(
-    contestants: dict[str, Callable[[int], float]], *, num_tasks: int, dim: int, many: int, passes: int
+    contestants: dict[str, Callable[[int], float]],
+    *,
+    num_tasks: int,
+    dim: int,
+    many: int,
+    passes: int,
+    compared_with: str = BARE,
 ) -> list[dict[str, Any]]:
     """Run the contestants in turn, print a row for each and return the rows.
 
     A contestant runs so many rounds as it is given and returns the wall seconds they took. It runs twice in a
     pass, for few and for many rounds; the difference of the two is free of start and end. CPU is that of the
-    whole process tree.
+    whole process tree. Ratios, named `.._over_bare`, are to the one that all are compared with.
     """
     measured: dict[str, list[tuple[float, float]]] = {name: [] for name in contestants}
     for number in range(passes):
@@ -80,8 +86,8 @@ def contest(
             measured[name].append((wall / (many - FEW), cpu / (many - FEW)))
     rows = []
     for name, pairs in measured.items():
-        speeds = [bare / wall for (wall, _), (bare, _) in zip(pairs, measured[BARE], strict=True)]
-        cpus = [cpu / bare for (_, cpu), (_, bare) in zip(pairs, measured[BARE], strict=True)]
+        speeds = [bare / wall for (wall, _), (bare, _) in zip(pairs, measured[compared_with], strict=True)]
+        cpus = [cpu / bare for (_, cpu), (_, bare) in zip(pairs, measured[compared_with], strict=True)]
         row = {
             "d": dim,
             "m": num_tasks,
