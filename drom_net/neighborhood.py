@@ -29,9 +29,14 @@ class Neighborhood:
     tree: tuple[int, ...] | None = None
     """Its neighbors along the edges of a spanning tree of the graph; None where all are neighbors of all."""
 
-    def place(self, algorithm: Algorithm) -> Algorithm:
+    may_miss: bool = False
+    """Whether one may go on without another's word."""
+
+    def learner(self, algorithm: Algorithm) -> Algorithm:
         """The learner as this task runs it."""
-        return algorithm if algorithm.at is None else algorithm.at(self.task, self.everybody, self.tree)
+        if algorithm.at is None:
+            return algorithm
+        return algorithm.at(self.task, self.everybody, self.tree, self.may_miss)
 
     @property
     def neighbors(self) -> tuple[int, ...]:
@@ -85,12 +90,15 @@ class Neighborhood:
         return said.at(t) and said.last(used.next(t)) == t
 
 
-def neighborhoods(schedule: GraphSchedule, syncs: Sequence[SyncRounds]) -> list[Neighborhood]:
+def neighborhoods(
+    schedule: GraphSchedule, syncs: Sequence[SyncRounds], *, may_miss: bool = False
+) -> list[Neighborhood]:
     """Each task's.
 
     Args:
         schedule: The graph of each sync round.
         syncs: Each task's sync rounds; the same for all where the graph changes.
+        may_miss: As in Neighborhood.
 
     Raises:
         ValueError: The graph changes and sync rounds differ.
@@ -106,6 +114,7 @@ def neighborhoods(schedule: GraphSchedule, syncs: Sequence[SyncRounds]) -> list[
             tuple(graph.members(task) for graph in schedule.graphs),
             _scales(schedule, task),
             None if tree is None else tree[task],
+            may_miss,
         )
         for task in range(union.num_tasks)
     ]

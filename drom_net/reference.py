@@ -168,7 +168,7 @@ def run_reference_peers(
         after_round: As for `run_reference`; sigma_1 is the largest of the peers'.
         journal: Likewise.
     """
-    algorithms = [hood.place(algorithm) for algorithm, hood in zip(algorithms, neighborhoods, strict=True)]
+    algorithms = [hood.learner(algorithm) for algorithm, hood in zip(algorithms, neighborhoods, strict=True)]
     learners = [
         TaskLearner(algorithm, stream, rounds=rounds, everybody=hood.everybody)
         for algorithm, stream, hood in zip(algorithms, streams, neighborhoods, strict=True)

@@ -227,8 +227,9 @@ class Algorithm(NamedTuple):
     """
     send: Callable[[LocalState, int], tuple[LocalState, Contribution]] | None = None
     """(state, t): the contribution of sync round t, also where the task was idle; None where it is the dual step's."""
-    at: Callable[[int, tuple[int, ...], tuple[int, ...] | None], Algorithm] | None = None
-    """(task, everybody in its neighborhood, its neighbors along a tree): the learner as this peer runs it.
+    at: Callable[[int, tuple[int, ...], tuple[int, ...] | None, bool], Algorithm] | None = None
+    """(task, everybody in its neighborhood, its neighbors along a tree, whether one may miss a word): the learner as
+    this peer runs it.
 
     The tree is None where all are neighbors of all. None where peers differ in nothing.
     """

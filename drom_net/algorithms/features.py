@@ -38,7 +38,15 @@ Block = Vector | SparseVectors
 
 
 def other_than(layout: Sequence[int], blocks: Iterable[Block], dim: int) -> str:
-    """What these are where they are not so many vectors of shape (d,) in each block; empty where they are."""
+    """What these are where they are not so many vectors of shape (d,) in each block; empty where they are.
+
+    Where each block is one vector, it has to be a plain one.
+    """
+    blocks = list(blocks)
+    if all(count == 1 for count in layout):
+        for block in blocks:
+            if isinstance(block, SparseVectors) or block.ndim != 1:
+                return "blocks; expected plain vectors"
     found = [
         len(block.values) * (block.length // dim) if isinstance(block, SparseVectors) else block.size // dim
         for block in blocks

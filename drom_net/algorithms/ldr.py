@@ -163,15 +163,17 @@ def ldr_d(parameters: LDRParameters | None = None) -> Algorithm:
     """LDR as peers.
 
     On a graph where all are neighbors of all a task hears all models and sums. On another one each edge of a spanning
-    tree carries the sum of everything behind it, one edge farther in each sync round: every gradient counts once, and a
-    message that is lost or comes twice does no harm, as sums are told anew. Models go to neighbors, and no farther.
+    tree carries the sum of everything behind it, one edge farther in each sync round: every gradient counts once, and as
+    sums are told anew, one that comes late does no harm. Models go to neighbors, and no farther.
     """
     parameters = parameters or LDRParameters()
 
-    def at(task: int, everybody: tuple[int, ...], tree: tuple[int, ...] | None) -> Algorithm:
+    def at(task: int, everybody: tuple[int, ...], tree: tuple[int, ...] | None, whole: bool) -> Algorithm:
         if tree is None:
             step = _star(parameters, own=task)
-            return _learner(parameters, name="ldr-d", listeners=0, robust=parameters.robust, central_step=step)
+            return _learner(
+                parameters, name="ldr-d", listeners=0, robust=parameters.robust, central_step=step, whole=whole
+            )
         told = tuple(other in tree or other == task for other in everybody)
         place = everybody.index(task)
         algorithm = _learner(
@@ -181,6 +183,7 @@ def ldr_d(parameters: LDRParameters | None = None) -> Algorithm:
             robust=parameters.robust,
             central_step=_of_tree(task, place, told),
             told=told,
+            whole=whole,
         )
         return algorithm._replace(tells_each=True)
 
@@ -197,11 +200,13 @@ def _learner(
     robust: bool,
     central_step: Any,
     told: tuple[bool, ...] | None = None,
+    whole: bool = False,
 ) -> Algorithm:
     """
     Args:
         listeners: To how many it says something different; 0 where all are told the same.
         told: Which of them are told sums, and not its model alone; with it sums reach each task once only.
+        whole: Whether all is told each time and not what has changed, as a listener may miss a word.
     """
     sync = SyncRounds(parameters.tau or UNBOUNDED, growing=True)
 
@@ -239,7 +244,7 @@ def _learner(
         alone, offset, relation_offset = (values @ own[:, _MODELS]).tolist()
         sums = state.totals[at] + kappa(state) * own[:, _UNSENT]
         shared = -step * float(values @ (sums[:, 0] / np.sqrt(sums[:, 1] + DELTA)))
-        heard = values @ state.others[at] if state.others.shape[1] else np.empty(1)
+        heard = values @ state.others[at] if state.others.shape[1] else np.zeros(1)
         if robust:
             heard *= state.scales
         if state.ridge is None:
@@ -285,14 +290,14 @@ def _learner(
 
     def send(state: LDRState, t: int) -> tuple[LDRState, Contribution]:
         exact = isinstance(state.ridge, ExactRidge)
-        at: Any = slice(None) if exact or state.touched is None else union(state.touched, len(state.own))
+        at: Any = slice(None) if exact or whole or state.touched is None else union(state.touched, len(state.own))
         if listeners:
             news = _news(state, slice(None))
             blocks = []
             for listener in range(listeners):
                 its = news.copy()
                 its[1:] = news[1:] + state.relay[listener] if told is None or told[listener] else 0.0
-                blocks.append(changes(its, state.told[listener]))
+                blocks.append(its if whole else changes(its, state.told[listener]))
             state.telling = tuple(blocks)
         elif not isinstance(at, slice) and 28 * len(at) < 24 * len(state.own):
             state.telling = (SparseVectors(at, _news(state, at), len(state.own)),)
@@ -317,12 +322,13 @@ def _learner(
         totals, others, *relay = reply.vectors
         dim = len(state.own)
         if not state.others.shape[1]:
-            m = others.length // dim if isinstance(others, SparseVectors) else len(others)
+            m = len(others) if isinstance(others, np.ndarray) else len(others.values) * others.length // dim
             state.others, state.lengths = np.zeros((dim, m)), np.zeros(m)
             state.coefficients, state.scales = np.full(m, 1.0 / m), np.ones(m)
             state.coefficient_squares = np.full(m, COEFFICIENT_START)
         state.place = reply.place
         put_columns(state.totals, totals)
+        np.maximum(state.totals[:, 1], 0.0, out=state.totals[:, 1])
         _put_models(state, others)
         if relay:
             put(state.relay.reshape(-1, dim), relay[0])
@@ -465,7 +471,7 @@ def score_of_model(model: Mapping[str, Vector], x: Features) -> float:
 def union(found: Sequence[npt.NDArray[np.intp]], dim: int) -> npt.NDArray[np.intp]:
     """All indices that are in some of these, ascending."""
     if len(found) == 1:
-        return found[0]
+        return found[0].astype(np.intp)
     there = np.zeros(dim, dtype=bool)
     for indices in found:
         there[indices] = True
@@ -484,7 +490,9 @@ def _put_models(state: LDRState, block: Block) -> None:
     former = state.others[at, task]
     state.others[at, task] = values
     added = state.lengths + np.bincount(task, values * values - former * former, m)
-    state.lengths = np.maximum(added, 0.0)
+    for shorter in np.flatnonzero(added < 0.5 * state.lengths):  # what is left of a difference may be rounding
+        added[shorter] = state.others[:, shorter] @ state.others[:, shorter]
+    state.lengths = added
 
 
 def _news(state: LDRState, at: Any) -> Matrix:

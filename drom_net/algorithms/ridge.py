@@ -15,6 +15,9 @@ import numpy as np
 from drom_net.algorithms.features import Matrix, Vector
 
 EXACT, MOST, WINDOW = 512, 2048, 128
+RIDGE, RIDGE_OF_WINDOW = 0.1, 1.0
+_LOST = 1e-6
+"""The share of a square that is left of it, below which it may be rounding."""
 
 
 @dataclass(slots=True)
@@ -33,6 +36,9 @@ class ExactRidge:
     def learn(self, at: Any, values: Vector, means: Vector, seen: Vector, targets: Vector) -> None:
         """Take the example's targets, after `means` of it."""
         spread = 1.0 + float(seen[at] @ values)
+        if not spread >= 1.0:  # lost in rounding, as rows of a norm far beyond 1 do: begin anew
+            self.inverse = np.eye(len(self.inverse)) / RIDGE
+            return
         self.weights += ((targets - means) / spread)[:, None] * seen
         seen /= np.sqrt(spread)
         _add_square(self.inverse, seen, -1.0)
@@ -63,20 +69,29 @@ class WindowRidge:
     def learn(self, at: Any, values: Vector, means: Vector, seen: Vector, targets: Vector) -> None:
         """As `ExactRidge.learn`."""
         place = self.count % len(self.inverse)
-        if self.count >= len(self.inverse):  # the oldest leaves
-            column = self.inverse[:, place] / np.sqrt(self.inverse[place, place])
+        corner = float(self.inverse[place, place])
+        if self.count >= len(self.inverse) and corner > 0.0:  # the oldest leaves
+            column = self.inverse[:, place] / np.sqrt(corner)
             _add_square(self.inverse, column, -1.0)
             self.inverse[place] = self.inverse[:, place] = 0.0
         seen[place] = 0.0
         column = self.inverse @ seen
-        spread = float(values @ values) + self.ridge - float(column @ seen)
-        column[place] = -1.0
-        column /= np.sqrt(spread)
-        _add_square(self.inverse, column, 1.0)
+        square = float(values @ values)
+        spread = square + self.ridge - float(column @ seen)
         self.columns[:, place] = 0.0
         self.columns[at, place] = values
         self.targets[:, place] = targets
         self.count += 1
+        if spread > _LOST * square and (corner > 0.0 or self.count <= len(self.inverse)):
+            column[place] = -1.0
+            column /= np.sqrt(spread)
+            _add_square(self.inverse, column, 1.0)
+            return
+        rows = self.columns[:, : min(self.count, len(self.inverse))]  # rows of a norm far beyond 1
+        n = rows.shape[1]
+        products = rows.T @ rows
+        least = max(self.ridge, 1e-9 * float(np.trace(products)))  # so that it has an inverse
+        self.inverse[:n, :n] = np.linalg.inv(products + least * np.eye(n))
 
     def vectors(self) -> Matrix:
         """The weights, shape (t, d)."""
@@ -102,8 +117,8 @@ def _add_square(target: Matrix, v: Vector, sign: float) -> None:
 def ridge(dim: int, num_targets: int) -> Ridge | None:
     """One that has seen nothing; None for more than `MOST` features."""
     if dim <= EXACT:
-        return ExactRidge(np.eye(dim) / 0.1, np.zeros((num_targets, dim)))
+        return ExactRidge(np.eye(dim) / RIDGE, np.zeros((num_targets, dim)))
     if dim <= MOST:
         shape = (num_targets, WINDOW)
-        return WindowRidge(np.zeros((dim, WINDOW)), np.zeros(shape), np.zeros((WINDOW, WINDOW)), 1.0)
+        return WindowRidge(np.zeros((dim, WINDOW)), np.zeros(shape), np.zeros((WINDOW, WINDOW)), RIDGE_OF_WINDOW)
     return None

@@ -277,7 +277,8 @@ def predict(run_dir: Path, task: str, row_format: str, as_json: bool) -> None:
     )
     rows = preprocessing.apply(raw, names[index])
     vectors = vectors_of(model, index)
-    score = ALGORITHMS[str(model["algorithm"])](None).score or (lambda vectors, x: dot(vectors["w"], x))
+    made_by = str(model["algorithm"]) if "algorithm" in model else "drom"  # earlier versions did not say
+    score = ALGORITHMS[made_by](None).score or (lambda vectors, x: dot(vectors["w"], x))
     count = len(rows.indptr) - 1 if isinstance(rows, SparseRows) else len(rows)
     scores = [score(vectors, rows.row(row) if isinstance(rows, SparseRows) else rows[row]) for row in range(count)]
     predictions: list[dict[str, Any]] = [{"label": 1 if score >= 0.0 else -1, "score": score} for score in scores]

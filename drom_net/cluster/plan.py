@@ -97,7 +97,7 @@ def peer_graph(config: ClusterConfig, names: Sequence[str]) -> PeerGraph | None:
     if expected:
         raise ConfigError([Problem(f"{config.path}: algorithm.tau", expected, f"{len(tau)} numbers")])
     syncs = [algorithm_of(config, task).sync for task in range(len(names))]
-    return PeerGraph(schedule, neighborhoods(schedule, syncs))
+    return PeerGraph(schedule, neighborhoods(schedule, syncs, may_miss=config.policy.may_miss))
 
 
 def node_names(config: ClusterConfig, names: Sequence[str]) -> tuple[str, ...]:
@@ -452,14 +452,14 @@ def least_tau(exchange: str, *, latency_s: float, round_s: float, at_most: float
 
 def hiding_table(config: ClusterConfig, latency_s: float, round_s: float) -> list[dict[str, Any]]:
     """For each exchange of peers which tau hides a latency, and how much the configured tau waits."""
-    tau = config.algorithm.parameters.tau
+    tau, growing = config.algorithm.parameters.tau, algorithm_of(config, 0).sync.growing
     speeds = {"latency_s": latency_s, "round_s": round_s}
     return [
         {
             "exchange": exchange,
             "least_tau": least_tau(exchange, **speeds),
             "least_tau_almost": least_tau(exchange, at_most=ALMOST, **speeds),
-            "waiting_share": waiting_share(exchange, tau, **speeds) if isinstance(tau, int) and tau else None,
+            "waiting_share": waiting_share(exchange, tau, **speeds) if isinstance(tau, int) and not growing else None,
         }
         for exchange in config.algorithm.parameters.exchanges
     ]

@@ -182,6 +182,9 @@ class Worker(Tray):
                 wrong := other_than(self._pull_layout, vectors, self._hello.dim)
             ):
                 self._events.append(Refused(sender, f"a pull of {wrong}"))
+            case Pull(reply=Reply(vectors=vectors, place=place)) if vectors and place >= max(self._pull_layout):
+                what = f"a pull for place {place}; expected one below {max(self._pull_layout)}"
+                self._events.append(Refused(sender, what))
             case Pull() if self.state is WorkerState.WAITING and message.round == self.round:
                 self._on_pull(message, now)
             case Introduce(question=question) if self.state is not WorkerState.FINISHED:

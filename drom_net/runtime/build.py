@@ -54,7 +54,7 @@ def build_worker(spec: NodeSpec, stream: TaskStream | LiveStream, life: Life = O
 def build_peer(spec: NodeSpec, stream: TaskStream | LiveStream, life: Life = ONLY_ONE) -> Peer:
     """The peer of a task."""
     hood = spec.build_neighborhood()
-    algorithm = hood.place(spec.build_algorithm())
+    algorithm = hood.learner(spec.build_algorithm())
     run_id = spec.run_id or spec.config_digest[:16]  # without a launcher and a centre, the configuration is the run
     return Peer(
         TaskLearner(algorithm, stream, rounds=spec.rounds, everybody=hood.everybody),

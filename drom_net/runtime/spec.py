@@ -94,7 +94,8 @@ class NodeSpec:
         """Of a peer."""
         growing = self.build_algorithm().sync.growing
         syncs = {int(task): SyncRounds(tau, growing) for task, tau in self.taus.items()}
-        return Neighborhood(self.task, syncs, tuple(map(tuple, self.cycle)), self.scales, self.tree)
+        may_miss = self.build_policy().may_miss
+        return Neighborhood(self.task, syncs, tuple(map(tuple, self.cycle)), self.scales, self.tree, may_miss)
 
     def build_timeouts(self) -> Timeouts:
         return Timeouts(**self.timeouts)

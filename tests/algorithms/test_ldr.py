@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from helpers import graph_of, hoods_of, random_streams, run_loop, sparse_stream
 
-from drom_net.algorithms.base import Algorithm, Contribution, SyncRounds
+from drom_net.algorithms.base import Algorithm, Contribution, Example, SyncRounds
+from drom_net.algorithms.features import SparseVectors, other_than
 from drom_net.algorithms.ldr import EVIDENCE, LDRParameters, ldr, ldr_d, scales_of, totals
 from drom_net.algorithms.ridge import ExactRidge, WindowRidge, ridge
 from drom_net.data.stream import TaskStream
@@ -253,6 +254,49 @@ def test_a_window_of_ridge_regression_is_that_of_its_last_examples(sparse: bool)
         np.testing.assert_allclose(means, weights @ x, atol=1e-9)
         np.testing.assert_allclose(ridge.vectors(), weights, atol=1e-9)
         ridge.learn(at, x[at], means, likeness, target)
+
+
+@pytest.mark.parametrize("scale", [255.0, 1e3, 1e7])
+@pytest.mark.parametrize("window", [False, True])
+def test_rows_far_from_unit_norm_end_no_run(scale: float, window: bool) -> None:
+    rng = np.random.default_rng(3)
+    few = rng.random((20, D))
+    made = ridge(D, 2)
+    if window:
+        made = WindowRidge(np.zeros((D, 6)), np.zeros((2, 6)), np.zeros((6, 6)), 1.0)
+    assert made is not None
+    for _ in range(500):
+        x = scale * few[rng.integers(20)]
+        means, seen = made.means(slice(None), x)
+        assert np.isfinite(means).all()
+        made.learn(slice(None), x, means, seen, np.array([1.0, -1.0]))
+    assert np.isfinite(made.vectors()).all()
+
+
+def test_whoever_may_miss_a_word_is_told_all_each_time() -> None:
+    (stream,) = [sparse_stream(stream) for stream in random_streams([5], density=0.3)]
+    make = ldr_d(LDRParameters(tau=1))
+    assert make.at is not None
+    for tree, blocks in ((None, 1), ((1,), 3)):
+        algorithm = make.at(0, (0, 1, 2), tree, True)
+        state = algorithm.init_local(D)
+        for t in range(1, 4):
+            state, _ = algorithm.primal_step(state, Example(stream.features(t - 1), stream.label(t - 1)), t)
+            assert algorithm.send is not None
+            state, contribution = algorithm.send(state, t)
+            assert [block.shape for block in contribution.vectors] == [(3, D)] * blocks
+
+
+def test_blocks_are_for_learners_that_send_them() -> None:
+    sparse, matrix, vector = SparseVectors(np.array([1]), np.ones((1, 1)), D), np.ones((1, D)), np.ones(D)
+    for block in (sparse, matrix):
+        assert other_than((1,), [block], D) == "blocks; expected plain vectors"
+    assert other_than((1,), [vector], D) == ""
+    assert other_than((1, 1), [vector], D) == "1 vectors; expected 2"
+    assert (
+        other_than((3,), [np.ones((3, D))], D) == other_than((3,), [sparse._replace(values=np.ones((3, 1)))], D) == ""
+    )
+    assert other_than((3,), [vector] * 3, D) == "3 vectors in blocks of [1, 1, 1]; expected [3]"
 
 
 def test_exact_ridge_regression_is_for_few_features_and_none_for_many() -> None:

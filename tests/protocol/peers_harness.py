@@ -52,7 +52,7 @@ def make_peer(
     Args:
         life: pace, policy, checkpoints and snapshot.
     """
-    algorithm = hood.place(algorithm)
+    algorithm = hood.learner(algorithm)
     return Peer(
         TaskLearner(algorithm, stream, rounds=rounds, everybody=hood.everybody),
         Centre(algorithm, tasks=hood.everybody, dim=DIM, seed=seed, scales=hood.scales),
