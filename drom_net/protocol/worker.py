@@ -345,7 +345,8 @@ class Worker(Tray):
             for old in [s for s in self._history if s <= self._forgotten]:
                 del self._history[old]
         self._close_round(now)
-        self._alone_until = pull.next - 1
+        if pull.next > self._learner.algorithm.sync.next(t + 1):  # sync rounds were closed without us
+            self._alone_until = pull.next - 1
         if self.round >= self._behind_until > 0:
             self._events.append(CaughtUp(self.round, self._behind_until - self._behind_from))
             self._behind_until = 0

@@ -89,6 +89,14 @@ def test_the_bits_of_the_loop_of_peers_through_crashes(seed: int, graph: str, ki
     assert [bytes(rows) for rows in simulator.records] == [*expected.task_records]
 
 
+@pytest.mark.parametrize("tau", [1, 20])
+def test_rounds_between_sync_rounds_wait_for_their_examples(tau: int) -> None:
+    algorithm, streams = ldr(LDRParameters(tau=tau)), random_streams([50] * 3)
+    simulator = star(algorithm, streams, paces=every(0.1, [1.0, 2.0, 1.0]))
+    simulator.run()
+    assert simulator.now == pytest.approx(50 * 0.2, abs=0.3)  # as long as the slowest takes to come
+
+
 def test_nothing_travels_between_sync_rounds() -> None:
     algorithm = ldr(LDRParameters(tau=0))
     streams = random_streams([100] * 3)
