@@ -67,6 +67,8 @@ def verdict(names: Sequence[str], tasks: Sequence[Figures], overall: Figures, *,
     """
     if overall["error_rate"] is None:
         return "sharing: there were no examples"
+    if len(names) == 1:
+        return "sharing: there is one task, and nobody to share with"
     gains = {name: task["gain_points"] or 0.0 for name, task in zip(names, tasks, strict=True)}
     lost = {name: task["errors"] - task["errors_alone"] for name, task in zip(names, tasks, strict=True)}
     losers = sorted((name for name in gains if gains[name] < 0.0), key=gains.__getitem__)

@@ -819,10 +819,10 @@ def _warnings(
             yield f"{_some(hubs)} {has} all {num_tasks - 1} others for neighbors, and all wait when it is late"
 
 
-def scheme(schedule: GraphSchedule, tau: int | Sequence[int]) -> str:
+def scheme(schedule: GraphSchedule, tau: int | str | Sequence[int]) -> str:
     """The paper's name for the special case: P(S, tau) with the graph S, J being the full one."""
     graph = schedule.union
-    interval = str(tau) if isinstance(tau, int) else "tau by task"
+    interval = str(tau) if isinstance(tau, int | str) else "tau by task"
     if not graph.edges:
         return f"independent tasks, P(I,{interval})"
     full = min(graph.degrees) == graph.num_tasks - 1 and len(schedule.graphs) == 1
@@ -834,27 +834,42 @@ def scheme(schedule: GraphSchedule, tau: int | Sequence[int]) -> str:
 
 
 def topology_facts(
-    schedule: GraphSchedule, *, names: Sequence[str], dim: int, tau: int | Sequence[int], stream_lengths: Sequence[int]
+    schedule: GraphSchedule,
+    *,
+    names: Sequence[str],
+    dim: int,
+    tau: int | Sequence[int],
+    stream_lengths: Sequence[int],
+    vectors: int = 1,
+    growing: float | None = None,
 ) -> dict[str, Any]:
     """What `drom-net topology` tells, as plain values for JSON.
 
     Degrees and bytes of a schedule are means over its cycle; the graph and its diameter are those of its union.
-    Bytes are those of the vectors, 8 * dim * degree, sent by each node; what it receives is as much again. Of two
-    neighbors the one with the smaller tau sends only what the other will use.
+    Bytes are those of the vectors, 8 * dim * degree of each, sent by each node; what it receives is as much again. Of
+    two neighbors the one with the smaller tau sends only what the other will use.
     zeta and diameter are None above `EXACT_LIMIT` tasks; a diameter is also None for a disconnected graph.
+
+    Args:
+        vectors: How many a node tells a neighbor in a sync round.
+        growing: Where sync rounds grow apart up to tau (0: without bound), how many rounds there are to one of them.
     """
     graph, num_graphs = schedule.union, len(schedule.graphs)
     degrees = [sum(column) / num_graphs for column in zip(*(each.degrees for each in schedule.graphs), strict=True)]
     taus = [tau] * graph.num_tasks if isinstance(tau, int) else list(tau)
-    per_sync = [8.0 * dim * degree for degree in degrees]
-    if num_graphs > 1:
+    per_sync = [8.0 * dim * degree * vectors for degree in degrees]
+    if growing is not None:
+        per_round = [sent / growing for sent in per_sync]
+    elif num_graphs > 1:
         per_round = [sent / interval for sent, interval in zip(per_sync, taus, strict=True)]
     else:
-        per_round = [sum(8.0 * dim / max(taus[i], taus[j]) for j in row) for i, row in enumerate(graph.neighbors)]
+        per_round = [
+            sum(8.0 * dim * vectors / max(taus[i], taus[j]) for j in row) for i, row in enumerate(graph.neighbors)
+        ]
     exact = graph.num_tasks <= EXACT_LIMIT
     facts: dict[str, Any] = {
         "graph": graph.name,
-        "scheme": scheme(schedule, tau),
+        "scheme": scheme(schedule, tau if growing is None or tau else "growing"),
         "tasks": graph.num_tasks,
         "edges": len(graph.edges),
         "graphs_in_cycle": num_graphs,
@@ -871,7 +886,7 @@ def topology_facts(
         "bytes_per_round": _spread(per_round) | {"total": sum(per_round)},
         "neighbors": [list(row) for row in graph.neighbors],
         "names": list(names),
-        "warnings": warnings_for(graph, tau, stream_lengths, names),
+        "warnings": warnings_for(graph, tau if growing is None else 1, stream_lengths, names),
     }
     return facts
 

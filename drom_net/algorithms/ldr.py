@@ -163,8 +163,8 @@ def ldr_d(parameters: LDRParameters | None = None) -> Algorithm:
     """LDR as peers.
 
     On a graph where all are neighbors of all a task hears all models and sums. On another one each edge of a spanning
-    tree carries the sum of everything behind it, one edge farther in each sync round: every gradient counts once, and as
-    sums are told anew, one that comes late does no harm. Models go to neighbors, and no farther.
+    tree carries the sum of everything behind it, one edge farther in each sync round: every gradient counts once, and
+    as sums are told anew, one that comes late does no harm. Models go to neighbors, and no farther.
     """
     parameters = parameters or LDRParameters()
 

@@ -231,6 +231,8 @@ def check(file: Path, latency: float | None, round_s: float | None, overrides: t
         click.echo(f"this machine alone cannot run it: it needs {lack}")
     for line in hiding_lines(hiding or [], latency or 0.0, round_s or config.data.pace_s):
         click.echo(line)
+    if latency is not None and not hiding:
+        click.echo("sync rounds grow apart, so no one tau hides a latency: drom-net simulate tells what is waited")
     click.echo("nothing was started")
 
 

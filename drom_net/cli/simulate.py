@@ -13,7 +13,7 @@ import click
 from drom_net.cli import durations, options
 from drom_net.cli.output import LiveProgress, choose_progress, count_of, print_json, print_table, size
 from drom_net.cli.run import hiding_lines, load_and_prepare
-from drom_net.cluster.plan import hiding_table, lanes
+from drom_net.cluster.plan import algorithm_of, hiding_table, lanes
 from drom_net.cluster.prepare import Prepared, require_stored, with_parameters
 from drom_net.cluster.progress import Progress
 from drom_net.cluster.run import begin_run_directory, end_run_directory
@@ -210,7 +210,8 @@ def _warnings(prepared: Prepared, conditions: Conditions) -> list[str]:
     if prepared.graph is not None:
         tau = prepared.config.algorithm.parameters.tau
         lengths = [stream.num_examples for stream in prepared.streams]
-        found += tau_warnings(tau, lengths, prepared.roster.tasks)
+        if not algorithm_of(prepared.config, 0).sync.growing:
+            found += tau_warnings(tau, lengths, prepared.roster.tasks)
     num_tasks = len(prepared.roster.tasks)
     for some in conditions.stragglers:
         if round(some.share * num_tasks) == 0:

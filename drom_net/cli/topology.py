@@ -9,7 +9,7 @@ import click
 
 from drom_net.cli import options
 from drom_net.cli.output import count_of, print_json, size
-from drom_net.cluster.plan import peer_graph
+from drom_net.cluster.plan import algorithm_of, peer_graph
 from drom_net.config import load_config
 from drom_net.data.datasets import load_dataset
 from drom_net.data.live import FOREVER
@@ -41,12 +41,15 @@ def topology(file: Path, draw: Path | None, overrides: tuple[str, ...], as_json:
     assert graph is not None
     schedule = graph.schedule
     lengths = [FOREVER if config.source else config.data.passes * len(task.labels) for task in dataset.tasks]
+    algorithm, last = algorithm_of(config, 0), max(lengths)
     facts = topology_facts(
         schedule,
         names=names,
         dim=dataset.dim,
         tau=getattr(config.algorithm.parameters, "tau", 1),
         stream_lengths=lengths,
+        vectors=max(1, algorithm.push_vectors),
+        growing=last / max(1, algorithm.sync.count(last)) if algorithm.sync.growing else None,
     )
     if draw is not None:
         draw_graph(schedule.union, names, draw, title=picture_title(config.name, facts))

@@ -86,7 +86,9 @@ def peer_graph(config: ClusterConfig, names: Sequence[str]) -> PeerGraph | None:
         elif schedule.graphs[0].weights is not None:
             why = "mask, as each task learns how much a model counts"
         if why:
-            got = f"{len(schedule.graphs)} graphs" if len(schedule.graphs) > 1 else "weights"
+            settings = config.topology
+            assert settings is not None
+            got = f'"{settings.graph}"' if len(schedule.graphs) > 1 else f'"{settings.rule}"'
             key = "topology.graph" if len(schedule.graphs) > 1 else "topology.weights"
             raise ConfigError([Problem(f"{config.path}: {key}", f"{why} ({config.algorithm.name})", got)])
     expected = ""
@@ -451,15 +453,20 @@ def least_tau(exchange: str, *, latency_s: float, round_s: float, at_most: float
 
 
 def hiding_table(config: ClusterConfig, latency_s: float, round_s: float) -> list[dict[str, Any]]:
-    """For each exchange of peers which tau hides a latency, and how much the configured tau waits."""
-    tau, growing = config.algorithm.parameters.tau, algorithm_of(config, 0).sync.growing
+    """For each exchange of peers which tau hides a latency, and how much the configured tau waits.
+
+    Empty where sync rounds grow apart: there is no one interval.
+    """
+    tau = config.algorithm.parameters.tau
+    if algorithm_of(config, 0).sync.growing:
+        return []
     speeds = {"latency_s": latency_s, "round_s": round_s}
     return [
         {
             "exchange": exchange,
             "least_tau": least_tau(exchange, **speeds),
             "least_tau_almost": least_tau(exchange, at_most=ALMOST, **speeds),
-            "waiting_share": waiting_share(exchange, tau, **speeds) if isinstance(tau, int) and not growing else None,
+            "waiting_share": waiting_share(exchange, tau, **speeds) if isinstance(tau, int) else None,
         }
         for exchange in config.algorithm.parameters.exchanges
     ]

@@ -21,7 +21,7 @@ METRICS = {
     "drom_net_examples_total": "Examples predicted and learned.",
     "drom_net_errors_total": "Predictions that were wrong, on clean labels.",
     "drom_net_seen_errors_total": "Predictions that were wrong on the labels seen, since the run began.",
-    "drom_net_alone_errors_total": "The same of a task's own expert, which uses nothing of the others.",
+    "drom_net_alone_errors_total": "The same of a task's own experts, which use nothing of the others.",
     "drom_net_sharing_weight": "The weight of a task's experts that share, from 0 to 1.",
     "drom_net_noise": "The share of labels contrary to what was predicted, where the surer ones count more.",
     "drom_net_accepted_examples_total": "Examples of a live source accepted, since the run began.",
