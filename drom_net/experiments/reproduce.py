@@ -26,6 +26,8 @@ from drom_net.experiments.run_time import REPEATS, table_4
 from drom_net.experiments.runs import make_subject, named_config
 from drom_net.experiments.search import low_rank_subjects, search
 from drom_net.experiments.sensitivity import table_3
+from drom_net.experiments.sharing import DATA as SHARING_DATA
+from drom_net.experiments.sharing import sharing
 from drom_net.report import Report
 
 QUICK_WARNING = (
@@ -81,6 +83,10 @@ REPRODUCTIONS: dict[str, tuple[str, Callable[[Options], Report]]] = {
     "regret": ("regret against the certified best W, slopes, Theorems 1 and 2 as numbers", _regret),
     "comparison": (f"every learner on {', '.join(COMPARED)}, with the same tuning for each", _comparison),
     "search": ("other iterates, steps, schedules and losses than the paper's, also where tasks truly share", _search),
+    "sharing": (
+        "the learner with nothing to tune beside all others, tuned, on eight data sets and under noise",
+        sharing,
+    ),
 }
 """Name -> (what it is, in one line; what makes it)."""
 ALL = "all"
@@ -116,8 +122,9 @@ def check_data(names: Sequence[str]) -> None:
     Raises:
         DataError: A data set is not here, or is not its publisher's.
     """
-    wanted = [data.name for data in figures.DATA] if set(names) - {"comparison", "regret"} else []
+    wanted = [data.name for data in figures.DATA] if set(names) - {"comparison", "regret", "sharing"} else []
     wanted += COMPARED if "comparison" in names else ()
+    wanted += [dataset for dataset, _ in SHARING_DATA.values()] if "sharing" in names else ()
     for name in dict.fromkeys(wanted):
         config = named_config(name)
         check_public(config.data, config.base)
