@@ -88,6 +88,20 @@ class Trial:
     """The searched parameters, by field name."""
     value: float | None
     """The mean over the tuning orders of the measure on the labels that the learner saw; None where it diverged."""
+    seconds: float = 0.0
+    """Of its runs on the tuning orders, together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A learner on a subject with the setting that is evaluated."""
+
+    subject: Subject
+    name: str
+    """Of the learner."""
+    trials: tuple[Trial, ...]
+    """What was tried; nothing where there is nothing to choose."""
+    chosen: Trial
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,38 +196,53 @@ def tune_and_evaluate(
         settings: What is tried, by the learner's name.
         job: Makes the run of a subject, learner, setting and order.
     """
+    return evaluate(tune(cells, effort, runner, settings=settings, job=job), effort, runner, job=job)
+
+
+def tune(
+    cells: Sequence[tuple[Subject, str]],
+    effort: Effort,
+    runner: Runner,
+    *,
+    settings: Callable[[str, Effort], list[Values]] = settings_of,
+    job: Callable[[Subject, str, Values, int], Job] = job_of,
+) -> list[Chosen]:
+    """Find the setting of each learner on each subject that is best in the tuning orders; arguments as above."""
     drawn = {name: settings(name, effort) for _, name in cells}
-    tuning = [
-        [job(subject, name, values, seed) for values in drawn[name] for seed in effort.tuning_seeds]
+    jobs = [
+        job(subject, name, values, seed)
         for subject, name in cells
+        for values in drawn[name]
+        for seed in effort.tuning_seeds
     ]
-    outcomes = iter(runner.run([one for jobs in tuning for one in jobs]))
-    searched = []
+    outcomes = iter(runner.run(jobs))
+    result = []
     for subject, name in cells:
         measure = f"{subject.measure}_seen"
         trials = []
         for number, values in enumerate(drawn[name]):
-            found = spread_of([next(outcomes).figures.get(measure) for _ in effort.tuning_seeds])
-            trials.append(Trial(number, values, found.mean if found else None))
-        searched.append(trials)
-    chosen = [_best(trials, subject, name) for (subject, name), trials in zip(cells, searched, strict=True)]
+            ran = [next(outcomes) for _ in effort.tuning_seeds]
+            found = spread_of([outcome.figures.get(measure) for outcome in ran])
+            seconds = sum(outcome.seconds for outcome in ran)
+            trials.append(Trial(number, values, found.mean if found else None, seconds))
+        result.append(Chosen(subject, name, tuple(trials), _best(trials, subject, name)))
+    return result
+
+
+def evaluate(
+    cells: Sequence[Chosen],
+    effort: Effort,
+    runner: Runner,
+    *,
+    job: Callable[[Subject, str, Values, int], Job] = job_of,
+) -> list[Result]:
+    """Run each learner with its setting in the evaluation orders."""
     seeds = effort.evaluation_seeds
-    jobs = [
-        job(subject, name, trial.drawn, seed)
-        for (subject, name), trial in zip(cells, chosen, strict=True)
-        for seed in seeds
-    ]
+    jobs = [job(cell.subject, cell.name, cell.chosen.drawn, seed) for cell in cells for seed in seeds]
     outcomes = iter(runner.run(jobs))
     return [
-        Result(
-            subject,
-            name,
-            tuple(trials),
-            trial,
-            effort.evaluation_seeds,
-            tuple(next(outcomes) for _ in effort.evaluation_seeds),
-        )
-        for (subject, name), trials, trial in zip(cells, searched, chosen, strict=True)
+        Result(cell.subject, cell.name, cell.trials, cell.chosen, seeds, tuple(next(outcomes) for _ in seeds))
+        for cell in cells
     ]
 
 
@@ -295,9 +324,11 @@ def compare(
         f"{runner.num_run} runs were made and {runner.num_reused} taken from earlier ones; it took "
         f"{time.monotonic() - started:.0f} s, {runner.num_processes} at a time"
     )
+    plain = [name for name in names if num_settings(name, effort.settings) < effort.settings]
+    untuned = f" ({', '.join(plain)}: nothing to tune, so one setting.)" if plain else ""
     text = [
-        f"{effort.in_words}. Settings are chosen by the labels that a learner sees; all other figures count the clean "
-        "labels.",
+        f"{effort.in_words}.{untuned} Settings are chosen by the labels that a learner sees; all other figures "
+        "count the clean labels.",
         *(line for subject in subjects for line in ["", *_about(subject, results_on(results, subject))]),
         "",
         "Intervals are of 95 % (Student's t over paired orders). They tell of other orders of these examples, not of "
@@ -336,7 +367,7 @@ def headline(results: Sequence[Result]) -> tuple[list[str], list[list[str]]]:
     for result in results:
         against = "-"
         if yardstick is not None and result is not yardstick:
-            against = _difference_in_words(
+            against = difference_in_words(
                 paired_difference(result.figure(subject.measure), yardstick.figure(subject.measure))
             )
         remarks = [MARK] if result.shares_examples else []
@@ -428,7 +459,7 @@ def _search_table(results: Sequence[Result]) -> Table:
 
 
 def _seconds_table(results: Sequence[Result]) -> Table:
-    """By the clock, so it is a file of its own: the others are the same whenever they are made."""
+    """Measured, so it is a file of its own: the others are the same whenever they are made."""
     rows: list[list[Cell]] = []
     for result in results:
         found = spread_of([outcome.seconds for outcome in result.outcomes])
@@ -475,7 +506,8 @@ def _spread_in_words(found: Spread | None) -> str:
     return percent_of(found.mean) + (f" ({percent_of(found.deviation)})" if found.deviation is not None else "")
 
 
-def _difference_in_words(found: Difference | None) -> str:
+def difference_in_words(found: Difference | None) -> str:
+    """A mean in points with its interval; "-" for none."""
     if found is None:
         return "-"
     if found.low is None or found.high is None:

@@ -109,7 +109,7 @@ def figure_4(options: Options) -> Report:
             known = [(x, spread) for x, spread in points if spread is not None]
             means = [100.0 * spread.mean for _, spread in known]
             deviations = [100.0 * (spread.deviation or 0.0) for _, spread in known]
-            series.append(_banded(_label(found[levels[0]][place]), [x for x, _ in known], means, deviations))
+            series.append(banded(_label(found[levels[0]][place]), [x for x, _ in known], means, deviations))
         panels.append(Panel(data.title, "flipped labels (%)", "accuracy on clean labels (%)", series))
     text = [
         "Accuracy (micro) against the probability that a label is flipped before it is learned. At each level "
@@ -161,14 +161,14 @@ def _curve(result: Result, figure: str) -> Series:
             x.append(t)
             means.append(100.0 * spread.mean)
             deviations.append(100.0 * (spread.deviation or 0.0))
-    return _banded(_label(result), x, means, deviations)
+    return banded(_label(result), x, means, deviations)
 
 
 def _label(result: Result) -> str:
     return f"{result.name} *" if result.shares_examples else result.name
 
 
-def _banded(label: str, x: list[float], means: list[float], deviations: list[float]) -> Series:
+def banded(label: str, x: list[float], means: list[float], deviations: list[float]) -> Series:
     low = [mean - deviation for mean, deviation in zip(means, deviations, strict=True)]
     high = [mean + deviation for mean, deviation in zip(means, deviations, strict=True)]
     return Series(label, x, means, low, high)

@@ -330,11 +330,16 @@ def theory_contenders(loss: str, radius: float) -> list[Contender]:
 
 
 def tuned_contenders(loss: str, radius: float) -> list[Contender]:
-    """Every algorithm with its default parameters, on this loss; its step is tuned."""
+    """Every algorithm with its default parameters, on this loss; its step is tuned.
+
+    Those without a step mix several models: they have no W_t that could be set beside the best W.
+    """
     shared = {"loss": loss, "radius": radius, "solver": "gram"}
     found = []
     for name in ALGORITHMS:
         fields = {field.name for field in dataclasses.fields(PARAMETERS[name])}
+        if TUNED_OTHERWISE.get(name, TUNED)[0] not in fields:
+            continue
         parameters = PARAMETERS[name](**{key: value for key, value in shared.items() if key in fields})
         if not isinstance(parameters, DromDParameters):
             found.append(Contender(name, name, parameters))

@@ -27,6 +27,8 @@ from drom_net.experiments.runs import make_subject, named_config
 from drom_net.experiments.scenes import data_of
 from drom_net.experiments.search import low_rank_subjects, search
 from drom_net.experiments.sensitivity import table_3
+from drom_net.experiments.sharing import DATA as SHARING_DATA
+from drom_net.experiments.sharing import sharing
 from drom_net.report import Report
 
 QUICK_WARNING = (
@@ -85,6 +87,10 @@ REPRODUCTIONS: dict[str, tuple[str, Callable[[Options], Report]]] = {
     "drift": ("streams whose concept changes half-way", drift.drift),
     "cold-start": ("a task that joins half-way", cold_start.cold_start),
     "poisoning": ("what others lose where one site sends garbage", poisoning.poisoning),
+    "sharing": (
+        "the learner with nothing to tune beside all others, tuned, on eight data sets and under noise",
+        sharing,
+    ),
 }
 """Name -> (what it is, in one line; what makes it)."""
 ALL = "all"
@@ -127,6 +133,7 @@ def check_data(names: Sequence[str]) -> None:
         "drift": [change.name for change in drift.CHANGES],
         "cold-start": cold_start.LATE,
         "poisoning": poisoning.ROUNDS,
+        "sharing": [dataset for dataset, _ in SHARING_DATA.values()],
     }
     for data in dict.fromkeys(data for name in names for data in of.get(name, paper)):
         settings = data_of(data)

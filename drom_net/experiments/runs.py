@@ -216,6 +216,7 @@ class Outcome:
     tasks: dict[str, list[float | None]]
     """error_rate, f1 and auc of each task, on clean labels."""
     seconds: float
+    """Of a processor, so that it does not matter what else runs."""
     digest: str
     nuclear_norm: float | None = None
     """Of W at the end."""
@@ -238,12 +239,12 @@ def run_one(prepared: Prepared, stopped: Callable[[], bool] = lambda: False, *, 
             raise StoppedError("interrupted", 130)
         return True
 
-    started = time.perf_counter()
+    started = time.process_time()
     try:
         result = loop(prepared, after_round)
     except DivergedError:
         return _DIVERGED
-    seconds = time.perf_counter() - started
+    seconds = time.process_time() - started
     rows = [np.frombuffer(records, dtype=TASK_DTYPE) for records in result.task_records]
     rows = [task[task["active"] == 1] for task in rows]
     clean, tasks = figures_of(rows, "clean_label")

@@ -111,6 +111,14 @@ def test_divergence_is_an_outcome(subject: Subject, tmp_path: Path) -> None:
     assert (outcome.status, outcome.figures) == ("diverged", {})
 
 
+def test_a_learner_with_nothing_to_tune_is_tried_once(subject: Subject, tmp_path: Path) -> None:
+    with runner_of(tmp_path) as runner:
+        comparison = compare([subject], ["ldr", "local"], EFFORT, runner)
+        assert runner.num_run == (1 + EFFORT.settings) * 2 + 2 * 3
+    assert [len(result.trials) for result in comparison.results] == [1, EFFORT.settings]
+    assert "(ldr: nothing to tune, so one setting.)" in comparison.report.text
+
+
 def test_the_best_setting_is_that_of_the_tuning_orders_alone(subject: Subject, tmp_path: Path) -> None:
     with runner_of(tmp_path) as runner:
         (result,) = tune_and_evaluate([(subject, "local")], Effort(settings=5, orders=2), runner)

@@ -17,16 +17,18 @@ def test_every_algorithm_is_a_learner() -> None:
     assert {learner_of(name).algorithm for name in learner_names()} == set(ALGORITHMS)
 
 
-def test_all_learners_get_the_same_number_of_settings() -> None:
-    assert {num_settings(name, 24) for name in learner_names()} == {24}
+def test_all_learners_with_something_to_tune_get_the_same_number_of_settings() -> None:
+    assert {num_settings(name, 24) for name in learner_names() if learner_of(name).space} == {24}
+    assert num_settings("ldr", 24) == 1
 
 
 @pytest.mark.parametrize("name", learner_names())
 def test_settings_are_allowed_by_the_configuration(name: str, tmp_path: Path) -> None:
     """Also that eta0 * lambda is at most 2, which a file is checked for."""
     subject = make_subject(named_config("synthetic"))
-    drawn = [draw(name, number, 7) for number in range(40)]
-    assert len({repr(values) for values in drawn}) > 35
+    wanted = num_settings(name, 40)
+    drawn = [draw(name, number, 7) for number in range(wanted)]
+    assert len({repr(values) for values in drawn}) > 0.85 * wanted
     for values in drawn:
         assert values.keys() == drawn[0].keys()
         config = configure(subject, name, values, seed=0)
