@@ -51,7 +51,7 @@ _BAD = NetworkSettings(Distribution("uniform", 0.0, 0.1), loss=0.2, duplicate=0.
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Combination:
-    """DROM-D on a graph; or, of the graph "star", another learner, which has neither tau nor an exchange."""
+    """Peers on a graph, of which LDR has no exchange to choose; or, of the graph "star", a learner with a reducer."""
 
     graph: str
     tau: int = 1
@@ -59,19 +59,24 @@ class Combination:
     learner: str = "drom-d"
 
     def __str__(self) -> str:
-        return f"star {self.learner}" if self.graph == "star" else f"{self.graph} tau={self.tau} {self.exchange}"
+        if self.graph == "star":
+            return f"star {self.learner}"
+        return f"{self.graph} tau={self.tau} {self.exchange if self.learner == 'drom-d' else self.learner}"
 
     @property
     def overrides(self) -> tuple[str, ...]:
         if self.graph == "star":
             return (f"algorithm.name={self.learner}",)
-        return (f"topology.graph={self.graph}", f"algorithm.tau={self.tau}", f"algorithm.exchange={self.exchange}")
+        peers = (f"algorithm.name={self.learner}", f"topology.graph={self.graph}", f"algorithm.tau={self.tau}")
+        return (*peers, f"algorithm.exchange={self.exchange}") if self.learner == "drom-d" else peers
 
 
 def combinations() -> list[Combination]:
     """All of them."""
     stars = [Combination("star", learner=name) for name in ALGORITHMS if name not in PEERS]
-    return [*stars, *itertools.starmap(Combination, itertools.product(GRAPHS, TAUS, EXCHANGES))]
+    drom_d = itertools.starmap(Combination, itertools.product(GRAPHS, TAUS, EXCHANGES))
+    ldr_d = [Combination(graph, tau, learner="ldr-d") for graph, tau in itertools.product(GRAPHS, TAUS)]
+    return [*stars, *drom_d, *ldr_d]
 
 
 def write_sites(folder: Path) -> None:

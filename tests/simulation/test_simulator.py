@@ -496,7 +496,7 @@ class Counting:
         return self.round >= self._goal
 
     @property
-    def closed_rounds(self) -> int:
+    def central_steps(self) -> int:
         return self.round
 
     def start(self, now: float) -> None:
