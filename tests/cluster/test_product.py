@@ -16,7 +16,8 @@ from drom_net.algorithms import ALGORITHMS
 from drom_net.errors import NodeFailedError
 
 SELECTION = [
-    *(Combination("star", learner=name) for name in ("drom", "osmtl", "d-admm", "ldr")),  # 1 + 1, 1 + m - 1, 2 + 1 vectors, blocks
+    # 1 + 1, 1 + m - 1, 2 + 1 vectors, blocks
+    *(Combination("star", learner=name) for name in ("drom", "osmtl", "d-admm", "ldr")),
     Combination("ring", 5, learner="ldr-d"),
     *(Combination(*chosen) for chosen in pairwise(GRAPHS, TAUS, EXCHANGES)),
 ]
