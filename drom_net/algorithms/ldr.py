@@ -70,6 +70,8 @@ TRIMMED_FROM = 6
 """Tasks. Of four, two would be left."""
 MOST_SAID = 1e100
 """No entry of a vector of the result is larger, whatever others have sent."""
+MANY_TOUCHED = 64
+"""Sync rounds may be far apart: of more sets of indices only their union is kept."""
 UNBOUNDED = 2**62
 NOTHING = np.zeros(0)
 _MODELS, _SQUARES, _UNSENT = slice(0, 3), slice(4, 8), slice(3, 8, 4)
@@ -279,6 +281,8 @@ def _learner(
             state.own[seen.at] = own
             if state.touched is not None:
                 state.touched.append(seen.at)
+                if len(state.touched) > MANY_TOUCHED:
+                    state.touched = [union(state.touched, len(state.own))]
         gradient = slopes[3] * seen.heard
         state.coefficient_squares += gradient * gradient
         state.coefficients -= COEFFICIENT_STEP * gradient / np.sqrt(state.coefficient_squares)

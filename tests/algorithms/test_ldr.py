@@ -287,6 +287,16 @@ def test_whoever_may_miss_a_word_is_told_all_each_time() -> None:
             assert [block.shape for block in contribution.vectors] == [(3, D)] * blocks
 
 
+def test_what_was_touched_takes_little_room_however_far_apart_sync_rounds_are() -> None:
+    (stream,) = [sparse_stream(stream) for stream in random_streams([300], density=0.3)]
+    algorithm = ldr()
+    state = algorithm.init_local(D)
+    for t in range(1, 301):
+        state, _ = algorithm.primal_step(state, Example(stream.features(t - 1), stream.label(t - 1)), t)
+        assert len(state.touched) <= 65
+    assert set(np.concatenate(state.touched)) == set(range(D))
+
+
 def test_blocks_are_for_learners_that_send_them() -> None:
     sparse, matrix, vector = SparseVectors(np.array([1]), np.ones((1, 1)), D), np.ones((1, D)), np.ones(D)
     for block in (sparse, matrix):
