@@ -346,8 +346,7 @@ class Centre:
         scale = self._scales[task]
         if scale == 1.0:
             return contribution
-        vectors = [scale * vector for vector in contribution.vectors if isinstance(vector, np.ndarray)]
-        return contribution._replace(vectors=tuple(vectors))
+        return contribution._replace(vectors=tuple(scale * vector for vector in contribution.vectors))
 
     def snapshot(self) -> dict[str, Any]:
         """All that it needs to go on from here, but for its records."""

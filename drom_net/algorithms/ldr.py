@@ -158,7 +158,7 @@ class LDRCentral:
 def ldr(parameters: LDRParameters | None = None) -> Algorithm:
     """LDR with a reducer, which keeps all models and sums and tells each task what has changed of them."""
     parameters = parameters or LDRParameters()
-    return _learner(parameters, name="ldr", listeners=0, robust=parameters.robust, central_step=_star(parameters))
+    return _learner(parameters, name="ldr", central_step=_star(parameters))
 
 
 def ldr_d(parameters: LDRParameters | None = None) -> Algorithm:
@@ -172,35 +172,28 @@ def ldr_d(parameters: LDRParameters | None = None) -> Algorithm:
 
     def at(task: int, everybody: tuple[int, ...], tree: tuple[int, ...] | None, whole: bool) -> Algorithm:
         if tree is None:
-            step = _star(parameters, own=task)
-            return _learner(
-                parameters, name="ldr-d", listeners=0, robust=parameters.robust, central_step=step, whole=whole
-            )
+            return _learner(parameters, name="ldr-d", central_step=_star(parameters, own=task), whole=whole)
         told = tuple(other in tree or other == task for other in everybody)
         place = everybody.index(task)
         algorithm = _learner(
             parameters,
             name="ldr-d",
             listeners=len(everybody),
-            robust=parameters.robust,
             central_step=_of_tree(task, place, told),
             told=told,
             whole=whole,
         )
         return algorithm._replace(tells_each=True)
 
-    return _learner(
-        parameters, name="ldr-d", listeners=0, robust=parameters.robust, central_step=_star(parameters)
-    )._replace(at=at)
+    return _learner(parameters, name="ldr-d", central_step=_star(parameters))._replace(at=at)
 
 
 def _learner(
     parameters: LDRParameters,
     *,
     name: str,
-    listeners: int,
-    robust: bool,
     central_step: Any,
+    listeners: int = 0,
     told: tuple[bool, ...] | None = None,
     whole: bool = False,
 ) -> Algorithm:
@@ -247,7 +240,7 @@ def _learner(
         sums = state.totals[at] + kappa(state) * own[:, _UNSENT]
         shared = -step * float(values @ (sums[:, 0] / np.sqrt(sums[:, 1] + DELTA)))
         heard = values @ state.others[at] if state.others.shape[1] else np.zeros(1)
-        if robust:
+        if parameters.robust:
             heard *= state.scales
         if state.ridge is None:
             heard[state.place] = alone
@@ -336,7 +329,7 @@ def _learner(
         _put_models(state, others)
         if relay:
             put(state.relay.reshape(-1, dim), relay[0])
-        if robust:
+        if parameters.robust:
             state.scales = scales_of(state.lengths)
         return state
 
