@@ -8,6 +8,7 @@ import math
 from pathlib import Path
 
 import pytest
+from quiet import Silent
 
 from drom_net.cli import main
 from drom_net.config import load_config, to_mapping
@@ -33,17 +34,6 @@ from drom_net.experiments.store import Store
 CONFIGS = Path(__file__).parents[2] / "configs"
 FORMS = (OURS, GROWING, RING)
 EFFORT = Effort(settings=3, tuning_orders=1, orders=2)
-
-
-class Silent:
-    def start(self, total: int, reused: int) -> None:
-        pass
-
-    def update(self, finished: int, label: str) -> None:
-        pass
-
-    def say(self, text: str) -> None:
-        pass
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import dataclasses
 import math
 
 import pytest
+from quiet import Silent
 
 from drom_net.config import AlgorithmChoice
 from drom_net.experiments import search as search_module
@@ -22,17 +23,6 @@ from drom_net.report import Report
 from drom_net.topology import make_schedule, mixing_weights, zeta
 
 EFFORT = Effort(settings=2, tuning_orders=1, orders=2)
-
-
-class Silent:
-    def start(self, total: int, reused: int) -> None:
-        pass
-
-    def update(self, finished: int, label: str) -> None:
-        pass
-
-    def say(self, text: str) -> None:
-        pass
 
 
 @pytest.fixture
