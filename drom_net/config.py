@@ -21,8 +21,8 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from drom_net.algorithms import PARAMETERS, PRESETS
-from drom_net.data.files import with_names
 from drom_net.data.incoming import LINE_FORMATS
+from drom_net.data.live_rows import with_names
 from drom_net.data.public.places import DATA_FOLDER_VARIABLE
 from drom_net.data.settings import (
     DATA_SECTIONS,
@@ -528,12 +528,8 @@ def _check_file_names(section: Section) -> None:
 def _check_columns(section: Section) -> None:
     """What is said in two ways must be said once, or agree."""
     features = section.values.get("features")
-    if section.given("hash"):
-        if section["hash"].bit_count() != 1:
-            section.complain("hash", expected="a power of two")
-        for key in ("dim", "features"):
-            if section.given(key):
-                section.complain(key, expected=f"either data.hash or data.{key}", got="both")
+    if section.given("hash", "dim"):
+        section.complain("dim", expected="either data.hash or data.dim", got="both")
     if not isinstance(features, tuple):
         features = None
     for key in ("label", "task_column"):
@@ -543,8 +539,13 @@ def _check_columns(section: Section) -> None:
     if features and section.given("dim") and section["dim"] != len(features):
         expected = f"{len(features)}, as data.features lists so many"
         section.complain("dim", expected=expected)
+    if section.given("columns") and section.values.get("features") is not None:
+        section.complain("features", expected="either data.columns or data.features", got="both")
+    for column in section.values.get("columns") or ():
+        if column.name == section.values.get("label"):
+            section.complain("columns", expected="no feature that is data.label", got=quoted(column.name))
     lengths = {key: len(section[key]) for key in ("center", "scale") if section.given(key)}
-    wanted = ("features", len(features)) if features else next(iter(lengths.items()), ("", 0))
+    wanted = next(iter(lengths.items()), ("", 0))
     for key, length in lengths.items():
         if length != wanted[1]:
             expected = f"{wanted[1]} numbers, as data.{wanted[0]} has"
@@ -595,11 +596,16 @@ def _check_timeouts(section: Section) -> None:
 
 
 def _check_live(section: Section) -> None:
-    keys = ("features", "dim", "hash")
+    keys = ("columns", "features", "dim", "hash")
     if all(section.values.get(key, "") is None for key in keys):
-        expected = "data.features, data.dim or data.hash: nothing is there yet that would tell it"
+        expected = "data.columns, data.features, data.dim or data.hash: nothing is there yet that would tell it"
         section.complain("dim", expected=expected, got="none of them")
-    if section.given("hash", "center"):
+    if section.given("positive") and not section.given("negative") and not section.given("rest"):
+        hint = "nothing is there yet that would tell it"
+        section.complain("negative", expected="the label that is -1, or rest: negative", got="none", hint=hint)
+    if section.values.get("scaling") == "site":
+        section.complain("scaling", expected="running or none, for nobody knows the rows that are still to come")
+    if section.given("hash", "center") and section.values.get("columns") is None:
         section.complain("center", expected="either data.hash or data.center: folded rows are sparse", got="both")
     if section.values.get("tasks") == ():
         section.complain("tasks", expected="at least one name", got="none")
@@ -726,11 +732,8 @@ def _values(section: Any) -> dict[str, Any]:
     """The settings of a section by their keys; of None there are none."""
     if section is None:
         return {}
-    return {key: _lists(getattr(section, setting.field)) for key, setting in settings_of(type(section)).items()}
-
-
-def _lists(value: Any) -> Any:
-    return [_lists(inner) for inner in value] if isinstance(value, tuple) else value
+    values = {key: (setting, getattr(section, setting.field)) for key, setting in settings_of(type(section)).items()}
+    return {key: None if value is None else setting.spec.plain(value) for key, (setting, value) in values.items()}
 
 
 def _finite(value: Any) -> Any:

@@ -40,6 +40,10 @@ class Spec:
         """The same as JSON Schema."""
         raise NotImplementedError
 
+    def plain(self, value: object) -> object:
+        """A parsed value as YAML and JSON have it, so that `parse` gives it again."""
+        return [self.plain(inner) for inner in value] if isinstance(value, tuple) else value
+
 
 @dataclass(frozen=True, slots=True)
 class Number(Spec):
@@ -229,6 +233,24 @@ class TextList(Spec):
 
     def schema(self) -> dict[str, object]:
         return {"type": "array", "items": self.item.schema(), "uniqueItems": True}
+
+
+@dataclass(frozen=True, slots=True)
+class TextOrTexts(Spec):
+    """A text, or a list of different ones."""
+
+    item: Text
+
+    def expected(self) -> str:
+        return f"{self.item.expected()}, or a list of such"
+
+    def parse(self, value: object) -> tuple[str, ...]:
+        if value == []:
+            raise ValueError
+        return TextList(self.item).parse(value if isinstance(value, list) else [value])
+
+    def schema(self) -> dict[str, object]:
+        return {"anyOf": [self.item.schema(), TextList(self.item).schema() | {"minItems": 1}]}
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,10 +32,12 @@ from drom_net.data.live import LiveStream
 from drom_net.data.stream import TaskStream
 from drom_net.errors import DivergedError
 from drom_net.metrics import Totals
-from drom_net.records import CentralLog, TaskLog, close_task_chain
+from drom_net.records import IDLE_ROUND, LEARNED, PREDICTED, CentralLog, TaskLog, close_task_chain
 from drom_net.seeding import stream as random_stream
 
-_IDLE_ROUND = (0.0, 0.0, 0.0, 0.0, 0.0)
+_NOTHING_SEEN = (0.0, 0.0, 0.0, 0.0, 0.0)
+SCALING = "scaling"
+"""In a model: what running standardisation has come to, as RunningScaling.state."""
 _KEPT = (
     *("_state", "_reply", "_active", "_row_active", "_seen", "_row", "_kind"),
     *("_vectors", "_since", "_unsent_examples", "_round", "_taken"),
@@ -126,8 +128,8 @@ class TaskLearner:
         self._state = algorithm.init_local(stream.dim)
         self._log = TaskLog()
         self._reply = NO_REPLY
-        self._active = self._row_active = False
-        self._seen = self._row = _IDLE_ROUND
+        self._active = self._row_active = IDLE_ROUND
+        self._seen = self._row = _NOTHING_SEEN
         """What was predicted in the last round that was begun, and in the last that learned."""
         self._kind = ContributionKind.IDLE
         self._vectors: Contribution | None = None
@@ -167,22 +169,26 @@ class TaskLearner:
         self._round = t
         index = self._stream.index_at(t)
         if index is None:
-            self._seen = _IDLE_ROUND
-            self._active = False
+            self._seen = _NOTHING_SEEN
+            self._active = IDLE_ROUND
             return
         self._taken += 1
         label, clean = self._stream.label(index), self._stream.true_label(index)
         example = Example(self._stream.features(index), label)
+        if not label:  # unknown: predicted, and not learned
+            self._seen = (self.algorithm.predict(self._state, example.x), 0.0, 0.0, 0.0, 0.0)
+            self._active = PREDICTED
+            return
         self._state, prediction = self.algorithm.primal_step(self._state, example, t)
         score, loss, gamma = prediction
         self._seen = (score, label, gamma, clean, loss)
-        self._active = True
+        self._active = LEARNED
 
     def then_update(self, t: int) -> Contribution:
         """The other half, with the reply of the last sync round; round t - 1 is closed."""
         self._row, self._row_active = self._seen, self._active
         contribution = IDLE
-        if self._active:
+        if self._active == LEARNED:
             self._state, contribution = self.algorithm.dual_step(self._state, self._reply, t)
             self._check_finite(self._seen[0] + self._seen[4], contribution.vectors, t)
             self._unsent_examples += 1
@@ -225,7 +231,8 @@ class TaskLearner:
     def snapshot(self) -> dict[str, Any]:
         """All that it needs to go on from here, but for its records."""
         kept = {name: copy.deepcopy(getattr(self, name)) for name in _KEPT}
-        return kept | {"chain": self._log.chain, "totals": dataclasses.replace(self._log.totals)}
+        scaling = self._stream.scaling if isinstance(self._stream, LiveStream) else None
+        return kept | {"chain": self._log.chain, "totals": dataclasses.replace(self._log.totals), "scaling": scaling}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Go on from a snapshot of a learner of the same stream."""
@@ -233,7 +240,7 @@ class TaskLearner:
             setattr(self, name, copy.deepcopy(snapshot[name]))
         self._log.go_on_from(snapshot["chain"], snapshot["totals"])
         if isinstance(self._stream, LiveStream):
-            self._stream.seek(self._taken, self._round)
+            self._stream.seek(self._taken, self._round, snapshot.get("scaling"))
         self._look_for_end()
 
     @property
@@ -251,7 +258,13 @@ class TaskLearner:
         return self._log.take()
 
     def predict(self, x: Features) -> float:
-        """The score of x by the model as it is now."""
+        """The score of x by the model as it is now.
+
+        Args:
+            x: Of a live stream, as it came; else prepared.
+        """
+        if isinstance(self._stream, LiveStream):
+            x = self._stream.look(x)
         return self.algorithm.predict(self._state, x)
 
     def result(self) -> TaskResult:
@@ -262,6 +275,8 @@ class TaskLearner:
         """
         model = self.algorithm.model(self._state)
         self._check_finite(0.0, model.values(), self._round)
+        if self._stream.scaling is not None:
+            model = model | {SCALING: np.array(self._stream.scaling)}
         return TaskResult(close_task_chain(self._log.chain, model.values()), self._log.totals, model)
 
     @staticmethod

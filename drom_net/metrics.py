@@ -26,6 +26,8 @@ class Totals:
     """Sync rounds in which vectors were sent."""
     corrections: int = 0
     """Sync rounds in which vectors came back."""
+    unlabelled: int = 0
+    """Examples without a label: predicted, not learned, and not among `examples`."""
 
     def count(self, score: float, clean: float, seen: float, gamma: float) -> None:
         """Count one prediction; sign(0) is +1."""

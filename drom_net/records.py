@@ -19,6 +19,8 @@ from drom_net.algorithms.features import Vector
 from drom_net.metrics import Totals
 
 CHAIN_START = bytes(32)
+IDLE_ROUND, LEARNED, PREDICTED = range(3)
+"""`active` in a task's row: no example; one that was learned; one without a label, which was only predicted."""
 _BATCH = 256
 """Rounds that wait to be settled, at the most."""
 
@@ -69,7 +71,7 @@ def central_dtype(num_tasks: int) -> npt.DTypeLike:
     )
 
 
-TaskRow = tuple[int, bool, float, float, float, int, float, float, int]
+TaskRow = tuple[int, int, float, float, float, int, float, float, int]
 """(t, active, score, label, gamma, reply kind, clean label, loss, contribution kind): the fields of TASK_DTYPE."""
 
 
@@ -119,7 +121,9 @@ class TaskLog:
             self._chain = extend_task_chain(self._chain, row)
             self._rows += row
             _, active, score, label, gamma, reply, clean, _, contribution = fields
-            if active:
+            if active == PREDICTED:
+                self._totals.unlabelled += 1
+            elif active:
                 self._totals.count(score, clean, label, gamma)
             if reply != ReplyKind.NONE and contribution == ContributionKind.VECTORS:
                 self._totals.pushes += 1

@@ -19,6 +19,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 import math
 import os
@@ -37,7 +38,10 @@ import numpy.typing as npt
 from drom_net import __version__
 from drom_net.algorithms.base import ContributionKind, ReplyKind
 from drom_net.algorithms.features import Vector
+from drom_net.data.columns import NUMBER, Column, Schema
 from drom_net.data.dataset import Dataset
+from drom_net.data.incoming import RowReader
+from drom_net.data.preprocessing import Preprocessing
 from drom_net.errors import UsageError, naming
 from drom_net.metrics import Totals, total
 from drom_net.protocol.node import TIMES_DTYPE
@@ -515,6 +519,18 @@ def load_model(run_dir: Path) -> dict[str, npt.NDArray[Any]]:
     if missing:
         raise UsageError(f"{path} is no model of drom-net: it has no {', '.join(sorted(missing))}")
     return model
+
+
+def row_reader_of(model: dict[str, npt.NDArray[Any]]) -> RowReader:
+    """What reads rows for a model, also one of an earlier version: columns with names and no kinds are numbers."""
+    made = Preprocessing.from_json(json.loads(str(model["preprocessing"])))
+    features = tuple(str(name) for name in model["features"])
+    if made.bias and features:
+        features = features[:-1]
+    if made.schema is None and features and made.hash is None:
+        schema = Schema(tuple(Column(name, NUMBER) for name in features), places=0)
+        made = dataclasses.replace(made, schema=schema, numbers=len(features))
+    return RowReader(made)
 
 
 def require_records(run_dir: Path, summary: dict[str, Any]) -> None:

@@ -216,7 +216,14 @@ def _prepare_examples(
     stream = None
     if not spec.source:
         spread_over = roster.spread_over(config)
-        stream = make_stream(dataset.tasks[0], config.data, seed=config.seed, index=spec.task, spread_over=spread_over)
+        stream = make_stream(
+            *(dataset.tasks[0], config.data),
+            seed=config.seed,
+            index=spec.task,
+            spread_over=spread_over,
+            rounds=config.rounds,
+            preprocessing=None if dataset.is_prepared else dataset.preprocessing,
+        )
     with _holding_signals_back():
         _claim(spec)
         if stream is not None:

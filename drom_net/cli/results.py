@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import io
-import json
 import sys
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any
 
 import click
+import numpy as np
 
 from drom_net.algorithms import ALGORITHMS
 from drom_net.algorithms.features import dot
@@ -21,10 +21,9 @@ from drom_net.cluster.merge import merge_nodes
 from drom_net.cluster.plan import lanes, peer_graph
 from drom_net.cluster.replay import replay as replay_run
 from drom_net.config import load_config
-from drom_net.data.preprocessing import Preprocessing
 from drom_net.data.rows import read_rows
-from drom_net.data.stream import SparseRows
 from drom_net.errors import DromNetError, UsageError
+from drom_net.learning import SCALING
 from drom_net.plots import Timeline, check_plot_file, draw_sharing, draw_timelines
 from drom_net.rundir import (
     load_disturbances,
@@ -33,6 +32,7 @@ from drom_net.rundir import (
     read_timeline,
     recompute_digest,
     require_records,
+    row_reader_of,
     vectors_of,
     wrong_figures,
 )
@@ -243,7 +243,7 @@ def merge(dirs: tuple[Path, ...], out: Path | None, file_format: str, as_json: b
 @click.option(
     "--format",
     "row_format",
-    type=click.Choice(["csv", "svmlight"]),
+    type=click.Choice(["csv", "jsonl", "svmlight"]),
     default="csv",
     show_default=True,
     help="Of the rows.",
@@ -252,8 +252,8 @@ def merge(dirs: tuple[Path, ...], out: Path | None, file_format: str, as_json: b
 def predict(run_dir: Path, task: str, row_format: str, as_json: bool) -> None:
     """Label rows from standard input with a task's model; one line "label,score" for each on standard output.
 
-    Rows are as in the run's data files: CSV with a line of column names (others than the features are left
-    out), or svmlight lines; they are scaled as the run scaled its own.
+    Rows are as in the run's data files, with or without a label: CSV with a line of column names (in any order; others
+    than the features are left out), JSON lines, or svmlight lines; they are prepared as the run prepared its own.
 
     \b
     Example:
@@ -262,25 +262,18 @@ def predict(run_dir: Path, task: str, row_format: str, as_json: bool) -> None:
     model = load_model(run_dir)
     names = [str(name) for name in model["tasks"]]
     index = options.task_index(names, task)
-    preprocessing = Preprocessing.from_json(json.loads(str(model["preprocessing"])))
-    features = tuple(str(name) for name in model["features"])
-    if preprocessing.bias and features:
-        features = features[:-1]
+    reader = row_reader_of(model)
     if sys.stdin.isatty():
         click.echo("reading rows from the terminal; end them with Ctrl-D", err=True)
-    raw = read_rows(
-        io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8-sig"),
-        format=cast(Literal["csv", "svmlight"], row_format),
-        features=features or None,
-        dim=preprocessing.raw_dim,
-        zero_based=preprocessing.zero_based,
+    rows = read_rows(
+        io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8-sig", newline=""), format=row_format, rows=reader
     )
-    rows = preprocessing.apply(raw, names[index])
+    state = np.ascontiguousarray(model[SCALING.upper()][index]) if SCALING.upper() in model else None
+    preparation = reader.preprocessing.begin(names[index], state)
     vectors = vectors_of(model, index)
     made_by = str(model["algorithm"]) if "algorithm" in model else "drom"  # earlier versions did not say
     score = ALGORITHMS[made_by](None).score or (lambda vectors, x: dot(vectors["w"], x))
-    count = len(rows.indptr) - 1 if isinstance(rows, SparseRows) else len(rows)
-    scores = [score(vectors, rows.row(row) if isinstance(rows, SparseRows) else rows[row]) for row in range(count)]
+    scores = [score(vectors, preparation.look(row)) for row in rows]
     predictions: list[dict[str, Any]] = [{"label": 1 if score >= 0.0 else -1, "score": score} for score in scores]
     if as_json:
         print_json(predictions)

@@ -31,6 +31,8 @@ from drom_net.cluster.prepare import Prepared, prepare, require_stored
 from drom_net.cluster.run import require_resumable
 from drom_net.cluster.run import run as run_prepared
 from drom_net.config import ClusterConfig, config_digest, load_config, peer_endpoints
+from drom_net.data.advice import advice
+from drom_net.data.dataset import Dataset
 from drom_net.data.datasets import load_dataset
 from drom_net.errors import UsageError
 from drom_net.protocol.node import named
@@ -111,6 +113,7 @@ def run(
     if metrics and driver != "processes":
         raise UsageError(f"--metrics: expected the driver processes, got {driver}, which runs no node that serves any")
     prepared = load_and_prepare(file, overrides)
+    warn_of_data(prepared)
     warn_of_paper_parameters(prepared.config)
     if driver != "processes":
         require_stored(prepared.config, f"--driver {driver}")
@@ -165,6 +168,7 @@ def check(file: Path, latency: float | None, round_s: float | None, overrides: t
     if round_s is not None and latency is None:
         raise UsageError("--round tells with --latency which tau hides it, and that is not given")
     prepared = load_and_prepare(file, overrides)
+    warn_of_data(prepared)
     warn_of_paper_parameters(prepared.config)
     warn_of_sharing(prepared.config)
     options.require_keys(prepared.config, prepared.roster.tasks)
@@ -183,6 +187,9 @@ def check(file: Path, latency: float | None, round_s: float | None, overrides: t
                 "rounds": prepared.rounds,
                 "passes": config.data.passes,
                 "dim": roster.dim,
+                "columns": columns_of(prepared.dataset),
+                "notes": list(prepared.dataset.notes),
+                "warnings": advice(prepared.dataset, prepared.streams),
                 "config_digest": config_digest(config, roster.tasks),
                 "reducer": {"listens": config.reducer.listens_at, "endpoint": config.reducer.endpoint},
                 "tasks": [
@@ -227,6 +234,9 @@ def check(file: Path, latency: float | None, round_s: float | None, overrides: t
         f"about {costs.start_s:.0f} s of a processor to start\n"
         f"configuration digest {config_digest(config, roster.tasks)}"
     )
+    for line in [columns_in_words(prepared.dataset), *prepared.dataset.notes]:
+        if line:
+            click.echo(line)
     for lack in lacks(costs, this_machine()):
         click.echo(f"this machine alone cannot run it: it needs {lack}")
     for line in hiding_lines(hiding or [], latency or 0.0, round_s or config.data.pace_s):
@@ -234,6 +244,23 @@ def check(file: Path, latency: float | None, round_s: float | None, overrides: t
     if latency is not None and not hiding:
         click.echo("sync rounds grow apart, so no one tau hides a latency: drom-net simulate tells what is waited")
     click.echo("nothing was started")
+
+
+def columns_of(dataset: Dataset) -> dict[str, object] | None:
+    """The columns of a table with their kinds, as data.columns has them; None of other data."""
+    schema = dataset.preprocessing.schema
+    return None if schema is None else {column.name: column.to_plain() for column in schema.columns}
+
+
+def columns_in_words(dataset: Dataset) -> str:
+    """The same for people, in a line; empty of other data."""
+    schema = dataset.preprocessing.schema
+    by_kind: dict[str, list[str]] = {}
+    for column in schema.columns if schema is not None else ():
+        levels = f" ({count_of(len(column.levels), 'level')})" if column.levels else ""
+        by_kind.setdefault(column.kind, []).append(column.name + levels)
+    told = [f"{kind}: {', '.join(names[:8])}{', ...' if len(names) > 8 else ''}" for kind, names in by_kind.items()]
+    return f"columns: {'; '.join(told)}" if told else ""
 
 
 def _in_passes(num_examples: int, passes: int) -> str:
@@ -276,6 +303,12 @@ def hiding_lines(hiding: Sequence[dict[str, Any]], latency_s: float, round_s: fl
         here = f"; with this tau {100 * share:.1f} % waiting" if share is not None else ""
         lines.append(f"  {row['exchange']:<8}  {hides}{here}")
     return lines
+
+
+def warn_of_data(prepared: Prepared) -> None:
+    """Say what may spoil what is learned."""
+    for line in advice(prepared.dataset, prepared.streams):
+        tell(f"warning: {line}", "warned")
 
 
 def warn_of_paper_parameters(config: ClusterConfig) -> None:

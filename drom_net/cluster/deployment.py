@@ -10,7 +10,7 @@ from drom_net.cluster.plan import PeerGraph, node_names, peer_graph
 from drom_net.config import ClusterConfig
 from drom_net.data.datasets import known_dim, task_names
 from drom_net.data.faults import Faults
-from drom_net.data.files import check_settings
+from drom_net.data.file_settings import check_settings
 from drom_net.data.public.catalog import PUBLIC_SETS
 from drom_net.data.settings import DigitsSites, FileData
 from drom_net.errors import ConfigError, Problem

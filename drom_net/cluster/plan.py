@@ -15,8 +15,8 @@ from drom_net.algorithms import ALGORITHMS, Algorithm
 from drom_net.algorithms.base import Contribution, ContributionKind, Reply, ReplyKind
 from drom_net.algorithms.drom_d import DromDParameters
 from drom_net.config import ClusterConfig, config_digest, graph_schedule
-from drom_net.data.files import understanding_of
 from drom_net.data.incoming import LINE_FORMATS
+from drom_net.data.live_rows import live_rows
 from drom_net.data.settings import LiveData
 from drom_net.errors import ConfigError, Problem
 from drom_net.neighborhood import Neighborhood, neighborhoods
@@ -251,7 +251,7 @@ def _examples(config: ClusterConfig, names: Sequence[str], task: int, folder: st
     file = source.file and source.file.replace("{task}", names[task])
     format = source.format or LINE_FORMATS.get(PurePath(file or "").suffix, "jsonl")
     own = {"bind": source_endpoint(config, names, task), "file": file, "format": format}
-    return {"source": settings | own | {"rows": understanding_of(config.data).to_json()}}
+    return {"source": settings | own | {"rows": live_rows(config.data).to_json()}}
 
 
 def source_endpoint(config: ClusterConfig, names: Sequence[str], task: int) -> str | None:

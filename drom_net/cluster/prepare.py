@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from drom_net.cluster.plan import PeerGraph, Roster, peer_graph
 from drom_net.config import ClusterConfig
 from drom_net.data.dataset import Dataset
+from drom_net.data.files import resolved
 from drom_net.data.prepare import make_stream
 from drom_net.data.stream import TaskStream
 from drom_net.errors import UsageError
@@ -39,11 +40,19 @@ class Prepared:
 
 def prepare(config: ClusterConfig, dataset: Dataset) -> Prepared:
     """Put the rows of each task into the order of learning, and flip labels where that is asked for."""
+    config = dataclasses.replace(config, data=resolved(config.data, dataset))
     longest = config.data.passes * max(len(task.labels) for task in dataset.tasks)
     roster = Roster(tuple(task.name for task in dataset.tasks), dataset.dim, dataset.feature_digest, longest)
     spread_over = roster.spread_over(config)
     streams = tuple(
-        make_stream(task, config.data, seed=config.seed, index=index, spread_over=spread_over)
+        make_stream(
+            *(task, config.data),
+            seed=config.seed,
+            index=index,
+            spread_over=spread_over,
+            rounds=config.rounds,
+            preprocessing=None if dataset.is_prepared else dataset.preprocessing,
+        )
         for index, task in enumerate(dataset.tasks)
     )
     return Prepared(config, dataset, streams, roster, peer_graph(config, roster.tasks))

@@ -102,7 +102,8 @@ def _live_stream(prepared: Prepared, run_dir: Path, name: str) -> LiveStream:
     if not folder.is_dir():
         raise UsageError(f"{folder} is missing: it has the examples that {name} has accepted")
     loaded = Spool(folder).load()
-    stream = LiveStream(prepared.roster.dim, loaded.decided)
+    preprocessing = prepared.dataset.preprocessing
+    stream = LiveStream(prepared.roster.dim, loaded.decided, preprocessing=preprocessing, task=name)
     for features, label in loaded.examples:
         stream.add(features, label)
     return stream

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from drom_net.algorithms.features import Matrix, Vector
+from drom_net.data.labels import Labels
 from drom_net.data.preprocessing import Preprocessing
 from drom_net.data.stream import SparseRows
 from drom_net.errors import DataError, Problem, did_you_mean
@@ -21,8 +22,9 @@ class TaskData:
 
     Attributes:
         name: The task's name.
-        rows: Dense, shape (n, d), float64, C order, or sparse; preprocessed.
-        labels: -1.0 or +1.0, shape (n,).
+        rows: Dense, shape (n, d), float64, C order, or sparse; prepared, or (`Dataset.is_prepared`) as `preprocessing`
+            takes them.
+        labels: -1.0 or +1.0, shape (n,); 0.0 where it is unknown.
     """
 
     name: str
@@ -41,6 +43,9 @@ class Dataset:
         features: Their names, d of them; None where they have none.
         positive: What +1 means, for people.
         preprocessing: What made the rows of `tasks` from the rows of the source.
+        is_prepared: Whether the rows of `tasks` are those that a learner sees.
+        labels: What the labels of the source mean; None where it has no texts as labels.
+        notes: What people should know of how the source was read, a line each.
         measure: What to compare learners by: error_rate, or auc where one class is rare.
     """
 
@@ -54,6 +59,9 @@ class Dataset:
     source: str
     licence: str
     measure: str = "error_rate"
+    is_prepared: bool = True
+    labels: Labels | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def feature_digest(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from drom_net.data import digits_sites, files, public, synthetic
+from drom_net.data import digits_sites, files, live_rows, public, synthetic
 from drom_net.data.dataset import Dataset, TaskData, describe, pick_task
 from drom_net.data.public.catalog import PUBLIC_SETS
 from drom_net.data.settings import DigitsSites, FileData, LiveData, RowSettings, StreamSettings, Synthetic
@@ -29,7 +29,7 @@ def _load_files(settings: StreamSettings, base: Path, only: str | int | None) ->
 
 def _load_live(settings: StreamSettings, base: Path, only: str | int | None) -> Dataset:
     assert isinstance(settings, LiveData)
-    return files.describe_live(settings, only=only)
+    return live_rows.describe_live(settings, only=only)
 
 
 def _load_digits_sites(settings: StreamSettings, base: Path, only: str | int | None) -> Dataset:

@@ -1,46 +1,58 @@
-"""The user's own files as a data set: which files, which tasks, and what must agree between them."""
+"""The user's own files as a data set: which files, which tasks, what their columns are, and what must agree."""
 
 from __future__ import annotations
 
 import dataclasses
-import glob
-import re
+from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path, PurePath
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from drom_net.algorithms.features import Matrix
 from drom_net.data.dataset import Dataset, TaskData, pick_task
+from drom_net.data.encoding import Encoder
 from drom_net.data.faults import Faults, quoted
-from drom_net.data.incoming import Understanding
-from drom_net.data.preprocessing import HASHED_DIM, Preprocessing
-from drom_net.data.readers import (
-    SUFFIXES,
-    Source,
-    Table,
-    check_finite,
-    decoded,
-    opened,
-    parse_labels,
-    plain_label,
-    read_table,
-    reading,
-    take,
+from drom_net.data.file_settings import (
+    ONE_TASK,
+    check_settings,
+    check_task_name,
+    natural_key,
+    preprocessing_of,
+    read_features,
+    tasks_by_name,
+    with_bias,
 )
-from drom_net.data.settings import TASK_NAME, FileData, LiveData, RowSettings
-from drom_net.data.stream import SparseRows
+from drom_net.data.labels import Labels, find_labels
+from drom_net.data.preprocessing import HASHED_DIM, SITE, Preprocessing
+from drom_net.data.readers import Source, Table, check_finite, read_numbers
+from drom_net.data.settings import FileData, LiveData, RowSettings, StreamSettings
+from drom_net.data.sites import (
+    in_order,
+    label_counts,
+    labels_in_words,
+    look_at,
+    open_tables,
+    signs_of,
+    signs_of_site,
+    tasks_in_column,
+)
+from drom_net.data.stream import SparseRows, take
+from drom_net.data.tables import (
+    TABLE_FORMATS,
+    Texts,
+    Wanted,
+    as_texts,
+    read_file,
+    read_header,
+)
 from drom_net.errors import did_you_mean
-
-ONE_TASK = "task-1"
-"""The task's name where one file holds one task and data.tasks does not name it."""
-NAMED_FORMATS = ("csv", "parquet")
-"""Formats whose columns have names."""
 
 
 def load_files(settings: FileData, *, base: Path, only: str | int | None = None) -> Dataset:
-    """The files as a data set.
+    """The files as a data set; its rows are encoded, and prepared when they are put in order (`make_stream`).
 
     Args:
         base: The folder relative file names start at.
@@ -54,133 +66,224 @@ def load_files(settings: FileData, *, base: Path, only: str | int | None = None)
     format = check_settings(settings, faults)
     features = read_features(settings, base, faults)
     faults.raise_if_any()
-    names: tuple[str, ...] | None = None
-    if only is not None:
-        if settings.tasks is None and (settings.task_column or "{task}" in settings.files):
-            faults.add("data.tasks", "the names of all tasks, in order", "none", "a node started by hand needs them")
-        faults.raise_if_any()
-        names = settings.tasks or (ONE_TASK,)
-        names = (names[pick_task(names, only)],)
-    elif settings.task_column is None:
-        names = _tasks_by_name(settings, base, faults)
-        faults.raise_if_any()
+    names = None if only is None else _only_name(settings, only, faults)
+    if format in TABLE_FORMATS:
+        return _load_tables(settings, format, base, features, names, faults)
+    return _load_numbers(settings, format, base, features, names, faults)
 
+
+def _only_name(settings: FileData, only: str | int, faults: Faults) -> tuple[str, ...]:
+    if settings.tasks is None and (settings.task_column or "{task}" in settings.files):
+        hint = "a node started by hand needs them; `drom-net init` writes them"
+        faults.add("data.tasks", "the names of all tasks, in order", "none", hint)
+    faults.raise_if_any()
+    names = settings.tasks or (ONE_TASK,)
+    return (names[pick_task(names, only)],)
+
+
+# --- tables ------------------------------------------------------------------------------------------
+
+
+def _load_tables(
+    settings: FileData,
+    format: str,
+    base: Path,
+    features: tuple[str, ...] | None,
+    names: tuple[str, ...] | None,
+    faults: Faults,
+) -> Dataset:
+    sees_all = names is None
+    texts = {column.name for column in settings.columns or () if column.kind in ("category", "text") or column.format}
+    opened_tables = open_tables(settings, format, base, features, names, texts, faults)
+    known = {column.name: column for column in settings.columns or ()}
+    if not sees_all:
+        for name in [name for name in opened_tables.names if name not in known]:
+            hint = "a node that sees only its own rows cannot tell what others have; `drom-net init` writes all"
+            faults.add("data.columns", f"the kind of column {quoted(name)}", "none", hint, kind="unknown column")
+        faults.raise_if_any()
+    found = look_at(opened_tables, known, settings)
+    mixed = {
+        column.name
+        for column in found.schema.columns
+        if column.kind in ("category", "text")
+        and any(not isinstance(site.table.cells[column.name], Texts) for site in opened_tables.sites)
+    }
+    if mixed:  # what is a code at one site is a text at another, and "007" is not 7
+        opened_tables = open_tables(settings, format, base, features, names, texts | mixed, faults)
+        found = look_at(opened_tables, known, settings)
+    sites = [in_order(site, settings, found.schema, faults) for site in opened_tables.sites]
+    faults.raise_if_any()
+    shown = f"{settings.files}, column {quoted(settings.label)}"
+    counts: Counter[str] = Counter()
+    for site in sites:
+        counts += label_counts(site, settings.label)
+    labels, why = find_labels(
+        counts,
+        shown,
+        faults,
+        positive=settings.positive,
+        negative=settings.negative,
+        rest=settings.rest,
+        missing=settings.missing,
+        sees_all=sees_all,
+    )
+    signs = [] if labels is None else [signs_of_site(site, settings.label, labels, faults) for site in sites]
+    faults.raise_if_any()
+    assert labels is not None
+    schema = found.schema
+    encoder = Encoder(schema, [site.num_rows for site in sites])
+    for column in schema.used:
+        for number, site in enumerate(sites):
+            table = site.table
+            encoder.add(
+                *(column, number, table.cells[column.name], site.rows),
+                lambda row, table=table, name=column.name: table.place(row, name),  # type: ignore[misc]
+                faults,
+            )
+        for site in sites:
+            site.table.cells.pop(column.name, None)  # a large table is not kept twice
+    if not schema.used:
+        faults.add(shown, "a column for a feature", "none besides the label")
+    width = schema.num_numbers
+    for place, numbers in (("data.center", settings.center), ("data.scale", settings.scale)):
+        if numbers is not None and len(numbers) != width:
+            faults.add(place, f"{width} numbers, one for each column of numbers", str(len(numbers)))
+    faults.raise_if_any()
+    tasks = tuple(
+        TaskData(site.name, rows, sign) for site, rows, sign in zip(sites, encoder.rows(), signs, strict=True)
+    )
+    notes = [*found.notes, labels_in_words(labels, why, counts)]
+    notes += dict.fromkeys(
+        f"{site.table.shown}: {words}"
+        for site in sites
+        if site.table.dialect and (words := site.table.dialect.in_words)
+    )
+    return _dataset(settings, format, tasks, preprocessing_of(settings, schema.width, schema), labels, notes)
+
+
+# --- files of numbers --------------------------------------------------------------------------------
+
+
+def _load_numbers(
+    settings: FileData,
+    format: str,
+    base: Path,
+    features: tuple[str, ...] | None,
+    names: tuple[str, ...] | None,
+    faults: Faults,
+) -> Dataset:
+    """svmlight and NPZ."""
+    sees_all = names is None
     tables: dict[str, Table] = {}
     shown_of: dict[str, str] = {}
     if settings.task_column is not None:
-        keep = names[0] if names and only is not None else None
-        source = Source(base / settings.files, settings.files, settings, features, keep)
-        table = read_table(source, format, faults)
+        source = Source(base / settings.files, settings.files, settings, features, names[0] if names else None)
+        table = read_numbers(source, format, faults)
         if table is not None:
             _check_table(table, settings.files, settings, features, faults)
-            names = names or _tasks_in_column(table, settings, settings.files, faults)
-            tables = _split(table, names, settings, faults)
+            names = names or settings.tasks or _tasks_of_table(table, settings, faults)
+            tables = _split_numbers(table, names, settings, faults)
             shown_of = dict.fromkeys(tables, settings.files)
     else:
-        for name in names or ():
+        for name in names or tasks_by_name(settings, base, faults):
             shown = shown_of[name] = settings.files.replace("{task}", name)
-            table = read_table(Source(base / shown, shown, settings, features), format, faults)
+            table = read_numbers(Source(base / shown, shown, settings, features), format, faults)
             if table is not None:
                 _check_table(table, shown, settings, features, faults)
                 tables[name] = table
         _check_same_columns(tables, shown_of, faults)
-    labels = {name: parse_labels(table, shown_of[name], settings.positive, faults) for name, table in tables.items()}
+    counts = Counter(text for table in tables.values() for text in table.labels)
+    labels: Labels | None = None
+    why = ""
     if tables:
+        labels, why = find_labels(
+            counts,
+            f"{settings.files}, labels",
+            faults,
+            positive=settings.positive,
+            negative=settings.negative,
+            rest=settings.rest,
+            missing=settings.missing,
+            sees_all=sees_all,
+        )
         _check_widths(tables, settings, features, faults)
-    if tables and only is None and settings.positive is not None and not faults.count:
-        _check_positive_occurs(tables, settings.positive, faults)
+    signs = {}
+    if labels is not None:
+        for name, table in tables.items():
+            values, codes = np.unique(np.array(table.labels, dtype=str), return_inverse=True)
+            signs[name] = signs_of(
+                *(values.tolist(), codes.astype(np.int64), labels),
+                lambda row, table=table: table.place(row, None),  # type: ignore[misc]
+                faults,
+            )
     faults.raise_if_any()
-
+    assert labels is not None
     some = next(iter(tables.values()))
-    preprocessing = preprocessing_of(settings, some.dim)
-    if settings.scaling == "site":
-        dense = {name: table.rows for name, table in tables.items() if not isinstance(table.rows, SparseRows)}
-        preprocessing = preprocessing.with_sites(dense)
-    tasks = []
-    for name, table in tables.items():
-        rows = preprocessing.apply(table.rows, name)
-        _check_result(rows, table, faults, shown_of[name])
-        tasks.append(TaskData(name, rows, labels[name]))
-    faults.raise_if_any()
-    feature_names = with_bias(some.names or features, settings)
-    looks_ahead = settings.scaling == "site"
+    raw_dim = HASHED_DIM if settings.hash is not None else some.dim
+    preprocessing = preprocessing_of(settings, raw_dim, None, is_dense=not isinstance(some.rows, SparseRows))
+    tasks = tuple(TaskData(name, table.rows, signs[name]) for name, table in tables.items())
+    return _dataset(settings, format, tasks, preprocessing, labels, [labels_in_words(labels, why, counts)], features)
+
+
+def _dataset(
+    settings: FileData,
+    format: str,
+    tasks: tuple[TaskData, ...],
+    preprocessing: Preprocessing,
+    labels: Labels,
+    notes: Sequence[str],
+    features: tuple[str, ...] | None = None,
+) -> Dataset:
+    """The data set, once it is known that its rows stay finite."""
+    if preprocessing.scaling == SITE:
+        numbers = {
+            task.name: task.rows[:, : preprocessing.numbers]
+            if not isinstance(task.rows, SparseRows)
+            else _numbers_of(task.rows, preprocessing.numbers)
+            for task in tasks
+        }
+        preprocessing = preprocessing.with_sites(numbers)
+    _check_result(tasks, preprocessing, settings)
+    looks_ahead = preprocessing.scaling == SITE
+    names = preprocessing.schema.names if preprocessing.schema is not None else features
     return Dataset(
         name=settings.dataset,
-        tasks=tuple(tasks),
+        tasks=tasks,
         dim=preprocessing.dim,
-        features=feature_names,
-        positive=f"label {settings.positive or '1'}",
+        features=with_bias(names, settings),
+        positive=f"label {(labels.positive or ('1',))[0]}",
         preprocessing=preprocessing,
         description=f"The user's own files ({format})."
         + (" Columns are standardised by the whole of a site's rows: this looks ahead." if looks_ahead else ""),
         source=settings.files,
         licence="the user's own",
+        is_prepared=False,
+        labels=labels,
+        notes=tuple(notes),
     )
 
 
-def with_names(settings: LiveData, base: Path) -> LiveData:
-    """The settings with the names of the features in place of a file of them, so that nodes need no such file.
-
-    Raises:
-        DataError: The file is wrong, or the numbers of columns do not agree.
-    """
-    faults = Faults()
-    features = read_features(settings, base, faults)
-    faults.raise_if_any()
-    width = settings.hash or settings.dim or len(features or ())
-    for place, numbers in (("data.center", settings.center), ("data.scale", settings.scale)):
-        if numbers is not None and len(numbers) != width:
-            faults.add(place, f"{width} numbers, one a column", str(len(numbers)))
-    faults.raise_if_any()
-    return dataclasses.replace(settings, features=features)
+def _numbers_of(rows: SparseRows, numbers: int) -> Matrix:
+    found: Matrix = rows.values[rows.indptr[:-1, np.newaxis] + np.arange(numbers)]
+    return found
 
 
-def understanding_of(settings: LiveData) -> Understanding:
-    """What live rows are; the settings as `with_names` gives them."""
-    features = settings.features
-    assert not isinstance(features, str)
-    preprocessing = preprocessing_of(settings, settings.dim or len(features or ()))
-    return Understanding(preprocessing, features, settings.label, settings.positive)
-
-
-def describe_live(settings: LiveData, *, only: str | int | None = None) -> Dataset:
-    """Live data as a data set that has no rows yet."""
-    rows = understanding_of(settings)
-    names = settings.tasks if only is None else (settings.tasks[pick_task(settings.tasks, only)],)
-    dim = rows.preprocessing.dim
-    return Dataset(
-        name=settings.dataset,
-        tasks=tuple(TaskData(name, np.zeros((0, dim)), np.zeros(0)) for name in names),
-        dim=dim,
-        features=with_bias(rows.features, settings),
-        positive=f"label {settings.positive or '1'}",
-        preprocessing=rows.preprocessing,
-        description="Examples that come while the cluster runs.",
-        source="each site's own (section source)",
-        licence="the user's own",
-    )
-
-
-def preprocessing_of(settings: RowSettings, raw_dim: int) -> Preprocessing:
-    """What is done to each row, but for what a site's own rows decide.
-
-    Args:
-        raw_dim: The columns of a row, unless they are folded.
-    """
-    return Preprocessing(
-        raw_dim=HASHED_DIM if settings.hash is not None else raw_dim,
-        zero_based=settings.zero_based,
-        hash=settings.hash,
-        center=settings.center,
-        scale=settings.scale,
-        normalize=settings.normalize,
-        bias=settings.bias,
-    )
-
-
-def with_bias(features: tuple[str, ...] | None, settings: RowSettings) -> tuple[str, ...] | None:
-    """The names of the columns that a learner sees, where they have names."""
-    return (*features, "bias") if features is not None and settings.bias else features
+def resolved(settings: StreamSettings, dataset: Dataset) -> StreamSettings:
+    """The settings with all that was found by looking at the files: columns, hashed places and labels."""
+    if not isinstance(settings, FileData) or dataset.labels is None:
+        return settings
+    schema = dataset.preprocessing.schema
+    found: dict[str, Any] = {}
+    if schema is not None:
+        found = {
+            "columns": schema.columns,
+            "hash": schema.places,
+            "missing": schema.missing_texts,
+            "features": None,
+        }
+    if dataset.labels.positive:
+        found |= {"positive": dataset.labels.positive, "negative": dataset.labels.negative or None}
+    return dataclasses.replace(settings, **found, scaling=dataset.preprocessing.scaling)
 
 
 def task_names(settings: FileData, base: Path) -> tuple[str, ...]:
@@ -193,11 +296,28 @@ def task_names(settings: FileData, base: Path) -> tuple[str, ...]:
     format = check_settings(settings, faults)
     features = read_features(settings, base, faults)
     faults.raise_if_any()
+    names: tuple[str, ...] = ()
     if settings.tasks is not None or settings.task_column is None:
-        names = _tasks_by_name(settings, base, faults)
+        names = tasks_by_name(settings, base, faults)
+    elif format in TABLE_FORMATS:
+        column = settings.task_column
+        shown = settings.files
+        header = read_header(base / shown, shown, format, Wanted(encoding=settings.encoding), faults)
+        if header is not None and column not in header:
+            faults.add(f"{shown}:1", f"a task column {quoted(column)}", "none", did_you_mean(column, header))
+        faults.raise_if_any()
+        wanted = Wanted(
+            {column},
+            {*(header or ())} - {column},
+            delimiter=settings.delimiter,
+            decimal=settings.decimal,
+            encoding=settings.encoding,
+        )
+        found = read_file(base / shown, shown, format, wanted, faults)
+        names = () if found is None else tasks_in_column(found, as_texts(found.cells[column]), column, faults)
     else:
-        table = read_table(Source(base / settings.files, settings.files, settings, features), format, faults)
-        names = () if table is None else _tasks_in_column(table, settings, settings.files, faults)
+        table = read_numbers(Source(base / settings.files, settings.files, settings, features), format, faults)
+        names = () if table is None else _tasks_of_table(table, settings, faults)
     faults.raise_if_any()
     return names
 
@@ -211,143 +331,29 @@ def known_dim(settings: RowSettings, base: Path) -> int | None:
     faults = Faults()
     features = read_features(settings, base, faults)
     faults.raise_if_any()
-    width = settings.hash or settings.dim or (len(features) if features else None)
+    if isinstance(settings, LiveData):
+        settings = dataclasses.replace(settings, features=features)
+    if settings.schema is not None:
+        width: int | None = settings.schema.width
+    elif isinstance(settings, FileData) and check_settings(settings, Faults()) in TABLE_FORMATS:
+        width = None
+    else:
+        width = settings.hash or settings.dim or (len(features) if features else None)
     return None if width is None else width + (settings.bias != 0.0)
-
-
-def natural_key(name: str) -> tuple[list[str | int], str]:
-    """Sorts site-2 before site-10."""
-    parts = re.split(r"([0-9]+)", name)
-    return [int(part) if index % 2 else part for index, part in enumerate(parts)], name
-
-
-# --- the settings ------------------------------------------------------------------------------------
-
-
-def check_settings(settings: FileData, faults: Faults) -> str:
-    """The format of the files, and a fault for each setting that does not go with it or with another."""
-    name = PurePath(settings.files).name
-    packed = name.endswith(".gz")
-    format = settings.format or SUFFIXES.get(PurePath(name.removesuffix(".gz")).suffix, "")
-    if not format:
-        known = ", ".join(SUFFIXES)
-        faults.add("data.files", f"a name that ends in {known}, or data.format", quoted(settings.files))
-        return ""
-    if packed and format in ("npz", "parquet"):
-        faults.add("data.files", f"{format} files as they are (they are packed already)", quoted(settings.files))
-    several = "{task}" in settings.files
-    if several and settings.task_column is not None:
-        faults.add(
-            "data.task_column", "none beside a file for each task ({task} in data.files)", quoted(settings.task_column)
-        )
-    if settings.tasks is not None:
-        repeated = sorted({task for task in settings.tasks if settings.tasks.count(task) > 1})
-        for task in repeated:
-            faults.add("data.tasks", "different names", f"{quoted(task)} more than once")
-        if not settings.tasks:
-            faults.add("data.tasks", "at least one name", "none")
-        if len(settings.tasks) > 1 and not several and settings.task_column is None:
-            got = f"{quoted(settings.files)} for {len(settings.tasks)} tasks"
-            faults.add("data.files", "a pattern with {task}, or data.task_column", got)
-    if settings.hash is not None:
-        if settings.hash & (settings.hash - 1):
-            faults.add("data.hash", "a power of two", str(settings.hash))
-        if settings.dim not in (None, settings.hash):
-            faults.add("data.dim", "none, or the same number as data.hash", str(settings.dim))
-        if settings.features is not None:
-            faults.add("data.features", "none beside data.hash", "some")
-    svmlight_only = {"data.hash": settings.hash, "data.zero_based": settings.zero_based or None}
-    for place, value in svmlight_only.items():
-        if value is not None and format != "svmlight":
-            faults.add(place, "none, for it is for svmlight files", str(value).lower())
-    if format not in NAMED_FORMATS and settings.ignore:
-        faults.add("data.ignore", f"none, for {format} files have no column names", quoted(settings.ignore[0]))
-    if format == "svmlight":
-        for place, text in (("data.task_column", settings.task_column), ("data.label", settings.label)):
-            if text not in (None, "label"):
-                faults.add(place, "none, for svmlight files have no such columns", quoted(text or ""))
-    for index, number in enumerate(settings.scale or ()):
-        if number == 0.0:
-            faults.add(f"data.scale[{index}]", "a number other than 0", "0")
-    return format
-
-
-def read_features(settings: RowSettings, base: Path, faults: Faults) -> tuple[str, ...] | None:
-    """The names in data.features, or in the file it names: one a line, blank lines left out."""
-    names = settings.features
-    shown = "data.features"
-    if isinstance(names, str):
-        shown, found = names, []
-        before = faults.count
-        with reading(base / shown, shown, faults), opened(base / shown) as file:
-            found = [line.strip() for line in decoded(file, shown, faults) if line.strip()]
-        if faults.count > before:
-            return None
-        names = tuple(found)
-    if names is not None and not names:
-        faults.add(shown, "at least one column name", "none")
-    for name in sorted({name for name in names or () if (names or ()).count(name) > 1}):
-        faults.add(shown, "different column names", f"{quoted(name)} more than once")
-    if names and settings.dim not in (None, len(names)):
-        faults.add("data.dim", f"{len(names)}, as many as data.features", str(settings.dim))
-    return names
 
 
 # --- the roster --------------------------------------------------------------------------------------
 
 
-def _tasks_by_name(settings: FileData, base: Path, faults: Faults) -> tuple[str, ...]:
-    """The tasks as given, or as the files are called."""
-    if settings.tasks is not None:
-        return settings.tasks
-    if "{task}" not in settings.files:
-        return (ONE_TASK,)
-    # The first {task} may be anything but a folder; the others must repeat it.
-    before, *rest = [re.escape(part) for part in settings.files.split("{task}")]
-    expression = re.compile(before + r"(?P<task>[^/\\]+)" + r"(?P=task)".join(rest))
-    pattern = "*".join(glob.escape(part) for part in settings.files.split("{task}"))
-    found = set()
-    for name in glob.glob(pattern, root_dir=base):
-        match = expression.fullmatch(PurePath(name).as_posix())
-        if match is None:
-            continue
-        _check_task_name(match["task"], name, faults)
-        found.add(match["task"])
-    if not found:
-        hint = "relative names start at data.directory, by default the folder of the topology file"
-        faults.add("data.files", f"files like {quoted(settings.files)}", "none", hint)
-    return _different_folders(sorted(found, key=natural_key), "data.files", faults)
-
-
-def _tasks_in_column(table: Table, settings: FileData, shown: str, faults: Faults) -> tuple[str, ...]:
-    """The different names in the task column, or the tasks as given."""
-    if settings.tasks is not None:
-        return settings.tasks
+def _tasks_of_table(table: Table, settings: FileData, faults: Faults) -> tuple[str, ...]:
+    """The same for arrays."""
     first: dict[str, int] = {}
     for row, name in enumerate(table.tasks or ()):
         first.setdefault(name, row)
     for name, row in first.items():
         place = table.place(row, None).rsplit(", column", 1)[0]
-        _check_task_name(name, f"{place}, column {quoted(settings.task_column or '')}", faults)
-    return _different_folders(sorted(first, key=natural_key), "data.task_column", faults)
-
-
-def _different_folders(names: Sequence[str], place: str, faults: Faults) -> tuple[str, ...]:
-    """The names, with a fault for those that differ only in case: some file systems take them for one folder."""
-    first: dict[str, str] = {}
-    for name in names:
-        other = first.setdefault(name.lower(), name)
-        if other != name:
-            faults.add(place, "task names that differ not only in case", f"{quoted(other)} and {quoted(name)}")
-    return tuple(names)
-
-
-def _check_task_name(name: str, place: str, faults: Faults) -> None:
-    try:
-        TASK_NAME.parse(name)
-    except ValueError:
-        got = quoted(name) if name else "nothing (a missing value)"
-        faults.add(place, f"as the name of a task {TASK_NAME.what}", got, kind="task name")
+        check_task_name(name, f"{place}, column {quoted(settings.task_column or '')}", faults)
+    return tuple(sorted(first, key=natural_key))
 
 
 # --- what must agree ---------------------------------------------------------------------------------
@@ -363,7 +369,7 @@ def _check_table(
         faults.add(shown, f"{wanted} feature columns ({source})", str(table.dim))
 
 
-def _split(table: Table, names: Sequence[str], settings: FileData, faults: Faults) -> dict[str, Table]:
+def _split_numbers(table: Table, names: Sequence[str], settings: FileData, faults: Faults) -> dict[str, Table]:
     """One table for each task; rows of tasks that are not in `names` are left out."""
     tables = {}
     column = np.array(table.tasks or (), dtype=object)
@@ -426,7 +432,7 @@ def _check_widths(
     if svmlight_without_dim:
         first = 0 if settings.zero_based else 1
         largest = max(int(table.rows.indices.max(initial=-1)) for table in sparse if isinstance(table.rows, SparseRows))
-        hint = f"the largest feature number here is {largest + first}: dim: {largest + 1} holds it"
+        hint = f"the largest feature number in these files is {largest + first}: dim: {largest + 1} holds it"
         faults.add("data.dim", "the number of features, which svmlight files do not say", "none", hint)
         return
     if sparse:
@@ -442,24 +448,19 @@ def _check_widths(
             faults.add(place, f"{width} numbers, one a column", str(len(numbers)))
 
 
-def _check_positive_occurs(tables: dict[str, Table], positive: str, faults: Faults) -> None:
-    """A positive label that no row has is a slip of the pen."""
-    labels = {plain_label(text) for table in tables.values() for text in table.labels}
-    if plain_label(positive) not in labels:
-        shown = ", ".join(quoted(label) for label in sorted(labels)[:8])
-        hint = did_you_mean(positive, sorted(labels))
-        faults.add("data.positive", "a label that occurs", quoted(positive), hint or f"labels are {shown}")
+def _check_result(tasks: Sequence[TaskData], preprocessing: Preprocessing, settings: FileData) -> None:
+    """Finite numbers may have become infinite by constants.
 
-
-def _check_result(rows: Matrix | SparseRows, table: Table, faults: Faults, shown: str) -> None:
-    """Finite numbers may have become infinite by scaling."""
-    values = rows.values if isinstance(rows, SparseRows) else rows
-    bad = np.argwhere(~np.isfinite(values))
-    if not len(bad):
+    Raises:
+        DataError: Some have.
+    """
+    if preprocessing.center is None and preprocessing.scale is None and preprocessing.scaling != SITE:
         return
-    if isinstance(rows, SparseRows):
-        row, column = int(np.searchsorted(rows.indptr, bad[0][0], side="right") - 1), None
-    else:
-        row, column = int(bad[0][0]), int(bad[0][1])
-    place = shown if column is None or column >= table.dim else table.place(row, column)
-    faults.add(place, "numbers that stay finite when they are scaled", "an overflow")
+    faults = Faults()
+    for task in tasks:
+        rows = preprocessing.apply(task.rows, task.name)
+        values = rows.values if isinstance(rows, SparseRows) else rows
+        if not np.isfinite(values).all():
+            expected = "numbers that stay finite when they are scaled"
+            faults.add(settings.files.replace("{task}", task.name), expected, "an overflow")
+    faults.raise_if_any()

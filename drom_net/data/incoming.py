@@ -1,32 +1,37 @@
-"""Examples that come one by one while a node runs: lines and requests, to what its learner sees. NumPy only."""
+"""Rows that come one by one, lines and requests of live data or rows to be predicted, as encoded rows. NumPy only."""
 
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from drom_net.algorithms.features import Features, Matrix, SparseVector
+from drom_net.data.columns import NUMBER, CellError, shown
 from drom_net.data.faults import quoted
-from drom_net.data.preprocessing import Preprocessing
-from drom_net.data.readers import LineFault, expected_label, label_text, parse_cells, parse_svmlight, sign_of
-from drom_net.data.stream import SparseRows
-from drom_net.errors import DataError, did_you_mean
+from drom_net.data.labels import NUMERIC, Labels
+from drom_net.data.preprocessing import NO_SCALING, Preprocessing
+from drom_net.data.readers import LISTED_LIMIT, LineFault, parse_svmlight
+from drom_net.errors import did_you_mean
 
 LINE_FORMATS = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     ".csv": "csv",
+    ".tsv": "csv",
     ".svmlight": "svmlight",
     ".libsvm": "svmlight",
     ".svm": "svmlight",
 }
 """Formats with an example a line, by suffix."""
 _SPARSE = {"indices", "values"}
+_DELIMITERS = ",;\t|"
 LARGEST_SQUARE = 1e12
 """The most that the squares of a row's numbers, as its learner sees them, may add up to. A step moves the model by a
 multiple of the row: one row that is far beyond it would end the cluster, and again whenever that is started again."""
@@ -40,85 +45,86 @@ class RowError(Exception):
         Args:
             where: In the row: `column "age"`, `label`.
         """
+        self.where, self.expected, self.got, self.hint = where, expected, got, hint
         super().__init__(f"{where}: expected {expected}, got {got}" + (f"; {hint}" if hint else ""))
 
 
-@dataclass(frozen=True, slots=True)
-class Understanding:
+@dataclass(frozen=True)
+class RowReader:
     """What the site's rows are.
 
     Attributes:
-        preprocessing: What is done to each.
-        features: The names of the columns of a raw row; None where they have none.
+        preprocessing: What is done to each, with the schema of rows that have names.
         label: The label's column or key.
-        positive: The label that counts as +1; None for labels that are numbers.
+        labels: What labels mean.
+        delimiter, decimal: Of CSV; None is found from the header, and follows from the delimiter.
     """
 
     preprocessing: Preprocessing
-    features: tuple[str, ...] | None = None
     label: str = "label"
-    positive: str | None = None
+    labels: Labels = NUMERIC
+    delimiter: str | None = None
+    decimal: str | None = None
 
     def to_json(self) -> dict[str, object]:
         """Plain values for JSON."""
-        return {
-            "preprocessing": self.preprocessing.to_json(),
-            "features": self.features,
-            "label": self.label,
-            "positive": self.positive,
-        }
+        made, labels = self.preprocessing.to_json(), self.labels.to_json()
+        more = {"label": self.label, "delimiter": self.delimiter, "decimal": self.decimal}
+        return {"preprocessing": made, "labels": labels, **more}
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Understanding:
+    def from_json(cls, value: Mapping[str, Any]) -> RowReader:
         """What `to_json` gave, after JSON."""
-        features = value["features"]
-        return cls(
-            Preprocessing.from_json(value["preprocessing"]),
-            None if features is None else tuple(features),
-            value["label"],
-            value["positive"],
-        )
+        made, labels = Preprocessing.from_json(value["preprocessing"]), Labels.from_json(value["labels"])
+        return cls(made, value["label"], labels, value["delimiter"], value["decimal"])
+
+    @cached_property
+    def _takes_all_numbers(self) -> bool:
+        schema = self.preprocessing.schema
+        return schema is not None and not schema.is_sparse and all(column.kind == NUMBER for column in schema.used)
 
     def sign(self, label: object) -> float:
-        """-1.0 or +1.0.
+        """-1.0 or +1.0; 0.0 where it is missing.
 
         Raises:
             RowError: It is no label.
         """
-        plain = isinstance(label, str | int | float)  # a bool is an int, and true is 1
-        if self.positive is not None and not isinstance(label, str) and not _is_number(self.positive):
-            plain = False  # every other text is -1, but a number or true beside texts says something else
-        sign = sign_of(label_text(label), self.positive) if plain else None
+        sign = self.labels.sign(label) if label is None or isinstance(label, str | int | float) else None
         if sign is None:
-            hint = "" if self.positive is not None else "data.positive names the +1 of other labels"
-            raise RowError("label", expected_label(self.positive), _shown(label), hint)
+            hint = "" if self.labels is not NUMERIC else "data.positive names the +1 of other labels"
+            raise RowError("label", self.labels.expected, shown(label), hint)
         return sign
 
     def block(self, data: bytes) -> list[Features]:
-        """Dense rows, as the bytes of float64 of shape (n, raw_dim), little-endian.
+        """Rows of numbers, as the bytes of float64 of shape (n, columns), little-endian; NaN is missing.
 
         Raises:
-            RowError: They are not that, or not finite.
+            RowError: They are not that, or infinite.
         """
-        width = self._dense_width()
+        schema = self.preprocessing.schema
+        width = self._dense_width() if schema is None else len(schema.used)
         if not data or len(data) % (8 * width):
             raise RowError("rows", f"n x {width} float64 of {8 * width} bytes a row", f"{len(data)} bytes")
-        return self._dense(np.frombuffer(data, dtype="<f8").reshape(-1, width))
+        rows = np.frombuffer(data, dtype="<f8").reshape(-1, width)
+        return self._dense(rows) if schema is None else [self._cells(row.tolist(), "feature") for row in rows]
 
     def row(self, row: object) -> Features:
-        """One row: a sequence of all numbers; their names with their values; or indices (from 0) and values.
+        """One row: a sequence of all its cells; their names with their values; or indices (from 0) and values.
 
         Raises:
-            RowError: It is not that, or not finite.
+            RowError: It is not that, or a cell is not of its column's kind.
         """
+        schema = self.preprocessing.schema
         if isinstance(row, Mapping):
             if row.keys() == _SPARSE and not isinstance(row["values"], int | float):
                 return self._sparse(row["indices"], row["values"])
-            return self._dense([self._named(row)])[0]
-        width = self._dense_width()
+            return self._named(row)
+        width = self._dense_width() if schema is None else len(schema.used)
         if not isinstance(row, list | tuple) or len(row) != width:
-            got = f"{len(row)} of them" if isinstance(row, list | tuple) else _shown(row)
-            raise RowError("row", f"{width} numbers", got)
+            got = f"{len(row)} of them" if isinstance(row, list | tuple) else shown(row)
+            raise RowError("row", f"{width} {'numbers' if schema is None else 'cells'}", got)
+        if schema is not None:
+            return self._cells(row, "feature")
         return self._dense([[_number(value, f"number {n}") for n, value in enumerate(row, 1)]])[0]
 
     def sparse(self, indices: Sequence[int], values: Sequence[float]) -> Features:
@@ -127,71 +133,176 @@ class Understanding:
         Raises:
             RowError: It is not finite, or sparse rows cannot be used here.
         """
+        made = self.preprocessing
+        if made.schema is not None:
+            raise RowError("row", "cells by their names, for the columns have kinds", "a sparse one")
+        if made.center is not None:
+            raise RowError("row", "a dense one, for it is centered (data.center)", "a sparse one")
         filled = np.array(values, dtype=np.float64)
         chosen = np.flatnonzero(filled)
         picked, filled = np.array(indices, dtype=np.int32)[chosen], filled[chosen]
         if not np.isfinite(filled).all():
             raise RowError("values", "finite numbers", "others")
-        rows = SparseRows(np.array([0, len(picked)], dtype=np.int64), picked, filled, self.preprocessing.raw_dim)
-        try:
-            done = self.preprocessing.apply(rows, "")
-        except DataError:
-            raise RowError("row", "a dense one, for it is centered (data.center)", "a sparse one") from None
-        assert isinstance(done, SparseRows)
-        return _small_enough(SparseVector(done.indices, done.values))
+        return self._small_enough(SparseVector(picked, filled))
+
+    def csv_columns(self, header: Sequence[str], *, labelled: bool = True) -> list[int]:
+        """Where the cells of a row are in a line of CSV, in order; last, the label.
+
+        Args:
+            labelled: Whether there must be a label; without one the list ends before it.
+
+        Raises:
+            RowError: A column is missing, or there twice.
+        """
+        made = self.preprocessing
+        label = [self.label] if labelled else []
+        if made.schema is None:
+            names = [name for name in header if name != self.label or not labelled]
+            if len(names) != made.raw_dim:
+                raise RowError("column names", f"{made.raw_dim} feature columns (data.dim)", str(len(names)))
+            wanted = names + label
+        else:
+            wanted = [column.name for column in made.schema.used] + label
+        for name in wanted:
+            if header.count(name) != 1:
+                listed = ", ".join(map(quoted, header[:LISTED_LIMIT])) + (", ..." if len(header) > LISTED_LIMIT else "")
+                got = listed if name not in header else f"{header.count(name)}"
+                raise RowError("column names", f"one column {quoted(name)}", got, did_you_mean(name, header))
+        return [header.index(name) for name in wanted]
+
+    def csv_row(self, cells: Sequence[str], decimal: str = ".") -> Features:
+        """A row from its cells, in the order of `csv_columns`.
+
+        Raises:
+            RowError: A cell is not of its column's kind; it names the column.
+        """
+        schema = self.preprocessing.schema
+        if decimal == ",":
+            numbers = [True] * len(cells) if schema is None else [column.kind == NUMBER for column in schema.used]
+            cells = [cell.replace(",", ".") if of else cell for cell, of in zip(cells, numbers, strict=True)]
+        if schema is not None:
+            return self._cells(cells, "column")
+        return self._dense([[_number_of(cell, n) for n, cell in enumerate(cells, 1)]])[0]
 
     def _dense_width(self) -> int:
         if self.preprocessing.hash is not None:
             raise RowError("row", "indices and values, for features are folded (data.hash)", "a dense one")
         return self.preprocessing.raw_dim
 
+    def _cells(self, cells: Sequence[object], what: str) -> Features:
+        schema = self.preprocessing.schema
+        assert schema is not None
+        try:
+            if self._takes_all_numbers and all(type(cell) is float for cell in cells):
+                row = np.zeros(schema.width)
+                row[: len(cells)] = np.array(cells, dtype=np.float64)
+                if np.abs(row).max(initial=0.0) <= 1e100:  # false for NaN, too
+                    return self._small_enough(row)
+            return self._small_enough(schema.encode(cells))
+        except CellError as error:
+            raise RowError(f"{what} {quoted(error.column)}", error.expected, error.got) from None
+
     def _dense(self, numbers: Matrix | list[list[float]]) -> list[Features]:
         rows = np.asarray(numbers, dtype=np.float64)
         if not np.isfinite(rows).all():
             raise RowError("row", "finite numbers", "others")
-        done = self.preprocessing.apply(rows, "")
-        assert not isinstance(done, SparseRows)
-        return [_small_enough(row.copy()) for row in done]  # one that is remembered does not keep the others
+        return [self._small_enough(row.copy()) for row in rows]  # one that is remembered does not keep the others
 
-    def _named(self, row: Mapping[Any, object]) -> list[float]:
-        if self.features is None:
-            raise RowError("row", "numbers without names, or data.features that has the names", "names")
-        numbers = []
-        for name in self.features:
-            if name not in row:
-                hint = did_you_mean(name, [key for key in row if isinstance(key, str)][:100])
-                raise RowError(f"feature {quoted(name)}", "a number", "nothing", hint)
-            numbers.append(_number(row[name], f"feature {quoted(name)}"))
-        return numbers
+    def _named(self, row: Mapping[Any, object]) -> Features:
+        schema = self.preprocessing.schema
+        if schema is None:
+            raise RowError("row", "numbers without names, or data.columns that has the names", "names")
+        for column in schema.used:
+            if column.name not in row:
+                hint = did_you_mean(column.name, [key for key in row if isinstance(key, str)][:100])
+                raise RowError(f"feature {quoted(column.name)}", "a value, or null where it is missing", "none", hint)
+        return self._cells([row[column.name] for column in schema.used], "feature")
 
     def _sparse(self, indices: object, values: object) -> Features:
         if isinstance(indices, bytes) and isinstance(values, bytes) and not (len(indices) % 4 or len(values) % 8):
             indices, values = np.frombuffer(indices, "<i4").tolist(), np.frombuffer(values, "<f8").tolist()
         if not isinstance(indices, list) or not isinstance(values, list) or len(indices) != len(values):
-            raise RowError("row", "as many indices as values", f"{_shown(indices)} and {_shown(values)}")
+            raise RowError("row", "as many indices as values", f"{shown(indices)} and {shown(values)}")
         before = -1
         for index in indices:
             if type(index) is not int or not before < index < self.preprocessing.raw_dim:
                 expected = f"increasing whole numbers from 0 to {self.preprocessing.raw_dim - 1}"
-                raise RowError("indices", expected, _shown(index))
+                raise RowError("indices", expected, shown(index))
             before = index
         return self.sparse(indices, [_number(value, "values") for value in values])
+
+    @cached_property
+    def _by_constants(self) -> Preprocessing | None:
+        """What shows how long a row becomes; None where it has unit norm."""
+        made = self.preprocessing
+        return None if made.normalize else dataclasses.replace(made, scaling=NO_SCALING, sites=None)
+
+    def _small_enough(self, row: Features) -> Features:
+        """The row, not to be written to any more."""
+        if self._by_constants is not None and not (self.preprocessing.is_running and isinstance(row, np.ndarray)):
+            prepared = self._by_constants.begin("").look(row)
+            values = prepared.values if isinstance(prepared, SparseVector) else prepared
+            with np.errstate(over="ignore", invalid="ignore"):
+                square = float(np.dot(values, values))
+            if not square <= LARGEST_SQUARE:
+                expected = f"numbers whose squares, once preprocessed, add up to at most {LARGEST_SQUARE:g}"
+                hint = "data.scaling, data.scale or data.normalize makes them smaller"
+                raise RowError("row", expected, f"{square:.4g}", hint)
+        for array in row if isinstance(row, SparseVector) else (row,):
+            array.flags.writeable = False
+        return row
+
+
+class CsvHeader:
+    """The columns of CSV lines, once their header is known."""
+
+    def __init__(self, reader: RowReader, header: str, *, labelled: bool = True) -> None:
+        """
+        Args:
+            header: The line of column names.
+
+        Raises:
+            RowError: It is no such line.
+        """
+        self._reader = reader
+        self.delimiter = reader.delimiter or max(_DELIMITERS, key=header.count)
+        self._decimal = reader.decimal or ("," if self.delimiter != "," else ".")
+        self.names = [cell.strip() for cell in self.split(header)]
+        self._columns = reader.csv_columns(self.names, labelled=labelled)
+        self._labelled = labelled
+
+    def split(self, line: str) -> list[str]:
+        try:
+            return next(csv.reader([line], strict=True, delimiter=self.delimiter))
+        except csv.Error as error:
+            raise RowError("line", "separated fields", f"a csv error ({error})") from None
+
+    def read(self, cells: Sequence[str]) -> tuple[Features, float]:
+        """(row, label) of a line's cells.
+
+        Raises:
+            RowError: They cannot be used.
+        """
+        if len(cells) != len(self.names):
+            raise RowError("line", f"{len(self.names)} fields, as in the header", str(len(cells)))
+        picked = [cells[index] for index in self._columns]
+        label = picked.pop() if self._labelled else ""
+        row = self._reader.csv_row(picked, self._decimal)
+        return row, self._reader.sign(label) if self._labelled else 0.0
 
 
 class Lines:
     """Lines of one format to examples. CSV has a line of column names first."""
 
-    def __init__(self, format: str, rows: Understanding) -> None:
+    def __init__(self, format: str, rows: RowReader) -> None:
         self._rows = rows
-        self._header: list[str] | None = None
-        self._label = 0
-        self._columns: list[int] | None = None
+        self._header: CsvHeader | RowError | None = None
         self.has_header = format == "csv"
         self._read = {"jsonl": self._json, "svmlight": self._svmlight, "csv": self._csv}[format]
 
     def begin(self) -> None:
         """A new file begins."""
-        self._header = self._columns = None
+        self._header = None
 
     def read(self, line: bytes) -> tuple[Features, float] | None:
         """The example in a line; None where it has none: a blank line, or the column names.
@@ -206,24 +317,11 @@ class Lines:
         return self._read(text) if text.strip() else None
 
     def _json(self, text: str) -> tuple[Features, float]:
-        try:
-            found = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            why = str(error) if isinstance(error, ValueError) else "nested too deeply"
-            raise RowError("line", "a JSON object", f"{quoted(text.strip())} ({why})") from None
-        if not isinstance(found, dict):
-            raise RowError("line", "a JSON object", _shown(found))
+        found = parse_json(text)
         if self._rows.label not in found:
             hint = did_you_mean(self._rows.label, found)
             raise RowError("label", f"a key {quoted(self._rows.label)}", "none", hint)
-        sign = self._rows.sign(found[self._rows.label])
-        if "x" in found and "x" not in (self._rows.features or ()):
-            return self._rows.row(found["x"]), sign
-        if found.keys() >= _SPARSE and _SPARSE.isdisjoint(self._rows.features or ()):
-            found = {key: found[key] for key in _SPARSE}
-        elif self._rows.features is None:
-            raise RowError("line", 'a key "x" with all numbers, or "indices" and "values"', "neither")
-        return self._rows.row(found), sign
+        return json_row(self._rows, found), self._rows.sign(found[self._rows.label])
 
     def _svmlight(self, text: str) -> tuple[Features, float] | None:
         if not text.split("#", 1)[0].strip():
@@ -236,71 +334,126 @@ class Lines:
         return self._rows.sparse(indices, values), self._rows.sign(label)
 
     def _csv(self, text: str) -> tuple[Features, float] | None:
-        try:
-            cells = next(csv.reader([text], strict=True))
-        except csv.Error as error:
-            raise RowError("line", "comma-separated fields", f"a csv error ({error})") from None
         if self._header is None:
-            self._header = [cell.strip() for cell in cells]
-            self._choose_columns(self._header)
+            try:
+                self._header = CsvHeader(self._rows, text)
+            except RowError as error:
+                self._header = error
+                raise
             return None
-        if self._columns is None:
+        if isinstance(self._header, RowError):
             raise RowError("line", "fitting column names above it", "others")
-        if len(cells) != len(self._header):
-            raise RowError("line", f"{len(self._header)} fields, as in the header", str(len(cells)))
-        picked = [cells[index] for index in self._columns]
-        numbers = parse_cells(picked)
-        if numbers is None:
-            bad = next(index for index, cell in zip(self._columns, picked, strict=True) if parse_cells([cell]) is None)
-            raise RowError(f"column {quoted(self._header[bad])}", "a number", _shown(cells[bad].strip()))
-        return self._rows.row(numbers), self._rows.sign(cells[self._label].strip())
-
-    def _choose_columns(self, header: list[str]) -> None:
-        wanted = (self._rows.label, *(self._rows.features or ()))
-        for name in wanted:
-            if header.count(name) != 1:
-                got = "none" if name not in header else f"{header.count(name)}"
-                hint = did_you_mean(name, header)
-                raise RowError("column names", f"one column {quoted(name)}", got, hint)
-        self._label = header.index(self._rows.label)
-        names = self._rows.features or [name for name in header if name != self._rows.label]
-        if len(names) != self._rows.preprocessing.raw_dim:
-            expected = f"{self._rows.preprocessing.raw_dim} feature columns (data.dim)"
-            raise RowError("column names", expected, str(len(names)))
-        self._columns = [header.index(name) for name in names]
+        return self._header.read(self._header.split(text))
 
 
-def _small_enough(row: Features) -> Features:
-    """The row, not to be written to any more."""
-    arrays = row if isinstance(row, SparseVector) else (row,)
-    values = arrays[-1]
-    with np.errstate(over="ignore", invalid="ignore"):
-        square = float(np.dot(values, values))
-    if not square <= LARGEST_SQUARE:
-        expected = f"numbers whose squares, once preprocessed, add up to at most {LARGEST_SQUARE:g}"
-        raise RowError("row", expected, f"{square:.4g}", "data.scale or data.normalize makes them smaller")
-    for array in arrays:
-        array.flags.writeable = False
-    return row
+def parse_json(text: str) -> dict[str, Any]:
+    """A JSON object. Raises RowError for anything else."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        why = str(error) if isinstance(error, ValueError) else "nested too deeply"
+        raise RowError("line", "a JSON object", f"{quoted(text.strip())} ({why})") from None
+    if not isinstance(found, dict):
+        raise RowError("line", "a JSON object", shown(found))
+    return found
+
+
+def json_row(rows: RowReader, found: Mapping[str, Any]) -> Features:
+    """The row in a JSON object: its cells by name, all numbers as "x", or "indices" and "values".
+
+    Raises:
+        RowError: It has none, or one that cannot be used.
+    """
+    schema = rows.preprocessing.schema
+    names = set() if schema is None else {column.name for column in schema.columns}
+    if "x" in found and "x" not in names:
+        return rows.row(found["x"])
+    if found.keys() >= _SPARSE and _SPARSE.isdisjoint(names):
+        return rows.row({key: found[key] for key in _SPARSE})
+    if schema is None:
+        raise RowError("line", 'a key "x" with all numbers, or "indices" and "values"', "neither")
+    return rows.row(found)
+
+
+def read_unlabelled(
+    lines: Iterable[str], format: str, rows: RowReader, tell: Callable[[int, RowError], None]
+) -> Iterator[Features]:
+    """Rows to be predicted, of lines that may have labels, which are not looked at.
+
+    CSV may do without column names where the schema has none, and its fields may have line breaks in quotes.
+
+    Args:
+        tell: Is told of each line that cannot be used: its number, and why.
+
+    Raises:
+        DataError: `tell` may raise it.
+    """
+    if format == "csv":
+        yield from _unlabelled_csv(lines, rows, tell)
+        return
+    made = rows.preprocessing
+    for number, line in enumerate(lines, start=1):
+        text = line.split("#", 1)[0] if format == "svmlight" else line
+        if not text.strip():
+            continue
+        try:
+            if format == "jsonl":
+                yield json_row(rows, parse_json(line))
+                continue
+            parsed = parse_svmlight(line, zero_based=made.zero_based, dim=made.raw_dim)
+            if isinstance(parsed, LineFault):
+                raise RowError("line", *parsed)
+            yield rows.sparse(parsed[1], parsed[2])
+        except RowError as error:
+            tell(number, error)
+
+
+def _unlabelled_csv(lines: Iterable[str], rows: RowReader, tell: Callable[[int, RowError], None]) -> Iterator[Features]:
+    numbered = iter(lines)
+    first = next((line for line in numbered if line.strip()), None)
+    if first is None:
+        if rows.preprocessing.schema is not None:
+            tell(1, RowError("line", "column names", "nothing"))
+        return
+    header: CsvHeader | None = None
+    before = [first]
+    try:
+        header = CsvHeader(rows, first, labelled=False)
+        if rows.preprocessing.schema is not None or not any(_is_number(cell) for cell in header.names):
+            before = []
+    except RowError as error:
+        tell(1, error)
+        return
+    reader = csv.reader((line for part in (before, numbered) for line in part), strict=True, delimiter=header.delimiter)
+    while True:
+        line = reader.line_num + 2 - len(before)
+        try:
+            cells = next(reader)
+            if len(cells) > 1 or (cells and cells[0].strip()):
+                yield header.read(cells)[0]
+        except StopIteration:
+            return
+        except csv.Error as error:
+            tell(line, RowError("line", "a row of separated fields", f"a csv error ({error})"))
+            return
+        except RowError as error:
+            tell(line, error)
 
 
 def _number(value: object, where: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise RowError(where, "a number", _shown(value))
+        raise RowError(where, "a number", shown(value))
     try:
         return float(value)
     except OverflowError:
-        raise RowError(where, "a number that a float64 holds", _shown(value)) from None
+        raise RowError(where, "a number that a float64 holds", shown(value)) from None
 
 
-def _shown(value: object) -> str:
-    if value is None or value == "":
-        return "nothing"
-    if isinstance(value, str):
-        return quoted(value)
-    if isinstance(value, list | dict | bytes):
-        return f"{'bytes' if isinstance(value, bytes) else type(value).__name__} of {len(value)}"
-    return quoted(str(value)) if isinstance(value, float) else str(value)[:60]
+def _number_of(cell: str, number: int) -> float:
+    try:
+        return float(cell) if "_" not in cell and cell.isascii() else _number(cell, f"column {number}")
+    except ValueError:
+        raise RowError(f"column {number}", "a number", shown(cell)) from None
 
 
 def _is_number(text: str) -> bool:

@@ -11,7 +11,8 @@ from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from drom_net.algorithms.features import Features
+from drom_net.algorithms.features import Features, Vector
+from drom_net.data.preprocessing import Preprocessing, RowPreparation
 
 FOREVER = 2**62
 """The last round of a stream that has no end yet."""
@@ -32,13 +33,24 @@ NOTHING_DECIDED = Decided()
 class LiveStream:
     """One task's examples, numbered from 0 in the order in which they were accepted."""
 
-    def __init__(self, dim: int, decided: Decided = NOTHING_DECIDED) -> None:
+    def __init__(
+        self,
+        dim: int,
+        decided: Decided = NOTHING_DECIDED,
+        *,
+        preprocessing: Preprocessing | None = None,
+        task: str = "",
+    ) -> None:
         """
         Args:
-            dim: d, of each example.
+            dim: d, of each example as it is learned.
             decided: What an earlier life had decided.
+            preprocessing: What is done to a row when it is learned; None for rows that are prepared already.
+            task: The task's name.
         """
         self.dim = dim
+        self._preprocessing, self._task = preprocessing, task
+        self._preparation = self._begin_preparation(None)
         self._examples: deque[tuple[Features, float]] = deque()
         """Those that may still be asked for."""
         self._first = 0
@@ -53,6 +65,18 @@ class LiveStream:
         self._last_round = decided.last_round
         self._news: list[int] = []
         self._told_last = decided.last_round is not None
+
+    def _begin_preparation(self, state: Vector | None) -> RowPreparation | None:
+        return None if self._preprocessing is None else self._preprocessing.begin(self._task, state)
+
+    @property
+    def scaling(self) -> Vector | None:
+        """What running standardisation has come to with the rows learned so far; None where there is none."""
+        return None if self._preparation is None else self._preparation.state
+
+    def look(self, row: Features) -> Features:
+        """A row as it would be learned now."""
+        return row if self._preparation is None else self._preparation.look(row)
 
     @property
     def backlog(self) -> int:
@@ -72,8 +96,8 @@ class LiveStream:
         """An example that is kept already.
 
         Args:
-            features: Shape (d,), dense or sparse.
-            label: -1.0 or +1.0.
+            features: Dense or sparse, not prepared yet.
+            label: -1.0 or +1.0; 0.0 for a row that is only predicted.
         """
         self._examples.append((features, label))
 
@@ -91,9 +115,14 @@ class LiveStream:
             # An earlier life may have begun all of these, and said of none that it was the last.
             self._last_round = max(t, self._settled) + 1
 
-    def seek(self, taken: int, t: int) -> None:
-        """Go on behind round t, up to which so many examples were taken."""
+    def seek(self, taken: int, t: int, scaling: Vector | None = None) -> None:
+        """Go on behind round t, up to which so many examples were taken.
+
+        Args:
+            scaling: As it was there.
+        """
         self._next, self._begun = taken, t
+        self._preparation = self._begin_preparation(scaling)
 
     def begin_at(self, first: int) -> None:
         """The next example that is added has this number; the ones before are no longer kept."""
@@ -128,10 +157,12 @@ class LiveStream:
         return None
 
     def features(self, index: int) -> Features:
-        return self._examples[index - self._first][0]
+        """Those of the example that is learned now: each is asked for once, in order."""
+        row = self._examples[index - self._first][0]
+        return row if self._preparation is None else self._preparation.take_one(row)
 
     def label(self, index: int) -> float:
-        """-1.0 or +1.0."""
+        """-1.0 or +1.0; 0.0 for unknown."""
         return self._examples[index - self._first][1]
 
     true_label = label

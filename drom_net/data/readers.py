@@ -1,4 +1,4 @@
-"""One file of examples, in any of four formats, as numbers: CSV, svmlight, NPZ and Parquet.
+"""One file of examples that are numbers already: svmlight and NPZ; and how the bytes of any file are read.
 
 A reader returns a `Table`, or None when the file's structure leaves nothing to look at; what is wrong it
 adds to the `Faults` it is given. It never lets a library's exception through.
@@ -6,14 +6,12 @@ adds to the `Faults` it is given. It never lets a library's exception through.
 
 from __future__ import annotations
 
-import csv
 import errno
 import gzip
 import io
 import itertools
 import re
 import zlib
-from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,11 +21,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from drom_net.algorithms.features import Matrix, Vector
+from drom_net.algorithms.features import Matrix
 from drom_net.data.faults import Faults, extra, parse_number, quoted
 from drom_net.data.settings import FileData
-from drom_net.data.stream import SparseRows
+from drom_net.data.stream import SparseRows, take
 from drom_net.errors import did_you_mean
+from drom_net.names import tidy
 
 LISTED_LIMIT = 8
 """Column names in a message."""
@@ -77,7 +76,7 @@ class Table:
         return self.rows.dim if isinstance(self.rows, SparseRows) else self.rows.shape[1]
 
 
-def read_table(source: Source, format: str, faults: Faults) -> Table | None:
+def read_numbers(source: Source, format: str, faults: Faults) -> Table | None:
     """The file as a table; None after faults that leave none.
 
     Raises:
@@ -129,7 +128,7 @@ def reading(path: Path, shown: str, faults: Faults) -> Iterator[None]:
 
 @contextmanager
 def opened(path: Path) -> Iterator[io.BufferedIOBase]:
-    """The bytes of a file, unpacked when it is called .gz. Raises what `reading` expects."""
+    """The bytes of a file, unpacked when it is called .gz or .zst. Raises what `reading` expects."""
     if path.exists() and not path.is_file() and not path.is_dir():
         raise OSError(errno.EINVAL, "not a regular file")  # a pipe could keep us waiting for ever
     try:
@@ -137,11 +136,16 @@ def opened(path: Path) -> Iterator[io.BufferedIOBase]:
     except ValueError as error:  # a null byte in the name
         raise FileNotFoundError(str(error)) from None
     with raw:
-        if not path.name.endswith(".gz"):
+        if path.name.endswith(".zst"):
+            with extra("all", "files that are packed by zstd"):
+                import pyarrow as pa
+            with pa.CompressedInputStream(pa.PythonFile(raw), "zstd") as unpacked:
+                yield io.BufferedReader(unpacked)
+        elif path.name.endswith(".gz"):
+            with gzip.open(raw) as unpacked:
+                yield unpacked
+        else:
             yield raw
-            return
-        with gzip.open(raw) as unpacked:
-            yield unpacked
 
 
 def decoded(file: Iterable[bytes], shown: str, faults: Faults) -> Iterator[str]:
@@ -160,154 +164,6 @@ def _near_file(path: Path, shown: str) -> str:
     except (OSError, ValueError):
         return ""
     return did_you_mean(Path(shown).name, sorted(siblings))
-
-
-# --- columns by name ---------------------------------------------------------------------------------
-
-
-class Columns(NamedTuple):
-    """Which of a file's columns are what, as indices."""
-
-    label: int
-    task: int | None
-    features: list[int]
-    names: tuple[str, ...]
-
-
-def choose_columns(header: Sequence[str], source: Source, place: str, faults: Faults) -> Columns | None:
-    """The columns that `source` wants; None after faults.
-
-    Args:
-        header: The file's column names.
-        place: Where the header stands, such as ``site-1.csv:1``.
-    """
-    settings, before = source.settings, faults.count
-    for index, name in enumerate(header):
-        if not name:
-            hint = "pandas writes one for its index; index=False leaves it out"
-            faults.add(f"{place}, column {index + 1}", "a column name", "an empty one", hint)
-        elif name in header[:index]:
-            faults.add(f"{place}, column {index + 1}", "a name of its own", f"{quoted(name)} again")
-
-    def find(name: str, what: str = "a column") -> int:
-        if name in header:
-            return header.index(name)
-        listed = ", ".join(quoted(other) for other in header[:LISTED_LIMIT])
-        hint = did_you_mean(name, header)
-        separator = next((mark for mark in ";\t|" if len(header) == 1 and mark in header[0]), None)
-        if separator:
-            hint = f"columns are separated by commas, not by {quoted(separator)}"
-        more = ", ..." if len(header) > LISTED_LIMIT else ""
-        faults.add(place, f"{what} {quoted(name)}", f"{listed}{more}", hint, kind=(place, what))
-        return -1
-
-    label = find(settings.label, "a label column")
-    task = None if settings.task_column is None else find(settings.task_column, "a task column")
-    ignored = {find(name, "a column to ignore called") for name in settings.ignore}
-    taken = {label, task} | ignored
-    if source.features is None:
-        features = [index for index in range(len(header)) if index not in taken]
-    else:
-        features = [find(name, "a feature column") for name in source.features]
-        for name, index in zip(source.features, features, strict=True):
-            if index in taken and index >= 0:
-                faults.add("data.features", "features only", f"{quoted(name)}, the label, task or ignored column")
-    if faults.count == before and not features:
-        faults.add(place, "a column for a feature", "none besides the label")
-    if faults.count > before:
-        return None
-    return Columns(label, task, features, tuple(header[index] for index in features))
-
-
-# --- CSV ---------------------------------------------------------------------------------------------
-
-
-def csv_rows(lines: Iterable[str], shown: str, faults: Faults) -> Iterator[tuple[int, list[str]]]:
-    """Line number (from 1) and cells of each row that is not blank; ends where the quotes do not match."""
-    reader = csv.reader(lines, strict=True)
-    while True:
-        line = reader.line_num + 1
-        try:
-            cells = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            faults.add(f"{shown}:{line}", "a row of comma-separated fields", f"a csv error ({error})")
-            return
-        if len(cells) > 1 or (cells and cells[0].strip()):
-            yield line, cells
-
-
-def parse_cells(cells: Sequence[str]) -> list[float] | None:
-    """The cells as numbers, or None when one of them is not."""
-    text = "".join(cells)
-    if "_" in text or not text.isascii():
-        return None
-    try:
-        return [float(cell) for cell in cells]
-    except ValueError:
-        return None
-
-
-def add_bad_cells(cells: Sequence[str], names: Sequence[str], line: int, shown: str, faults: Faults) -> list[float]:
-    """Faults for the cells that are no numbers; returns zeros in their place."""
-    numbers = []
-    for cell, name in zip(cells, names, strict=True):
-        number = parse_number(cell)
-        if number is None:
-            got = quoted(cell) if cell.strip() else "nothing (a missing value)"
-            faults.add(f"{shown}:{line}, column {quoted(name)}", "a number", got, kind=(shown, name))
-        numbers.append(number or 0.0)
-    return numbers
-
-
-def _read_csv(source: Source, faults: Faults) -> Table | None:
-    shown = source.shown
-    values, lines = array("d"), array("q")
-    labels: list[str] = []
-    tasks: list[str] = []
-    before = faults.count
-    names: tuple[str, ...] = ()
-    columns: Columns | None = None
-    header: list[str] = []
-    num_rows = 0
-    with reading(source.path, shown, faults), opened(source.path) as file:
-        for line, cells in csv_rows(decoded(file, shown, faults), shown, faults):
-            if columns is None:
-                header = [cell.strip() for cell in cells]
-                columns = choose_columns(header, source, f"{shown}:{line}", faults)
-                if columns is None:
-                    return None
-                names = columns.names
-                continue
-            num_rows += 1
-            if len(cells) != len(header):
-                got = str(len(cells))
-                faults.add(f"{shown}:{line}", f"{len(header)} fields, as in the header", got, kind=(shown, "ragged"))
-                continue
-            if columns.task is not None:
-                task = cells[columns.task].strip()
-                if source.keep is not None and task != source.keep:
-                    continue
-                tasks.append(task)
-            picked = [cells[index] for index in columns.features]
-            numbers = parse_cells(picked)
-            values.extend(add_bad_cells(picked, names, line, shown, faults) if numbers is None else numbers)
-            labels.append(cells[columns.label].strip())
-            lines.append(line)
-    if columns is None:
-        if faults.count == before:
-            faults.add(shown, "a line of column names", "an empty file")
-        return None
-    if not num_rows and faults.count == before:
-        faults.add(shown, "rows below the column names", "none")
-
-    def place(row: int, column: int | None) -> str:
-        name = source.settings.label if column is None else names[column]
-        return f"{shown}:{lines[row]}, column {quoted(name)}"
-
-    rows = np.array(values, dtype=np.float64).reshape(len(lines), len(names))
-    return Table(rows, labels, None if columns.task is None else tasks, names, place)
 
 
 # --- svmlight ----------------------------------------------------------------------------------------
@@ -481,7 +337,7 @@ def _read_npz(source: Source, faults: Faults) -> Table | None:
     if labels is None or faults.count > before:
         return None
     row_of = np.arange(num_rows)
-    task_texts = None if tasks is None else [label_text(item) for item in tasks.tolist()]
+    task_texts = None if tasks is None else [tidy(label_text(item)) for item in tasks.tolist()]
     label_texts = [label_text(item) for item in labels.tolist()]
 
     def place(row: int, column: int | None) -> str:
@@ -542,85 +398,22 @@ def _npz_rows(
     return SparseRows(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data, width)
 
 
-def take(rows: Matrix | SparseRows, order: npt.NDArray[np.int64]) -> Matrix | SparseRows:
-    """The rows with these numbers, in this order, as contiguous copies."""
-    return rows.take(order) if isinstance(rows, SparseRows) else np.ascontiguousarray(rows[order])
-
-
-# --- Parquet -----------------------------------------------------------------------------------------
-
-
-def _read_parquet(source: Source, faults: Faults) -> Table | None:
-    with extra("parquet", "Parquet files"):
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    shown = source.shown
-    before = faults.count
-    with reading(source.path, shown, faults), opened(source.path) as file:
-        try:
-            table = pq.read_table(file)
-            # What pandas writes for an index without a name is no feature.
-            table = table.select([i for i, name in enumerate(table.column_names) if not INDEX_OF_PANDAS.match(name)])
-            table.validate(full=True)
-        except (pa.ArrowException, ValueError, OSError) as error:
-            if isinstance(error, IsADirectoryError | PermissionError):
-                raise
-            faults.add(shown, "a whole Parquet file", "a damaged one or another file")
-    if faults.count > before:
-        return None
-    columns = choose_columns(table.column_names, source, shown, faults)
-    if columns is None:
-        return None
-    if not table.num_rows:
-        faults.add(shown, "rows", "none")
-        return None
-    row_of = np.arange(table.num_rows)
-    tasks = None
-    if columns.task is not None:
-        tasks = [label_text(item) for item in table.column(columns.task).to_pylist()]
-        if source.keep is not None:
-            row_of = np.array([row for row, task in enumerate(tasks) if task == source.keep], dtype=np.int64)
-            table = table.take(row_of)
-            tasks = [source.keep] * len(row_of)
-
-    def place(row: int, column: int | None) -> str:
-        name = source.settings.label if column is None else columns.names[column]
-        return f"{shown}, row {row_of[row] + 1}, column {quoted(name)}"
-
-    rows = np.empty((len(row_of), len(columns.features)))
-    for position, index in enumerate(columns.features):
-        column, name = table.column(index), columns.names[position]
-        if not (
-            pa.types.is_integer(column.type)
-            or pa.types.is_floating(column.type)
-            or pa.types.is_boolean(column.type)
-            or pa.types.is_decimal(column.type)
-        ):
-            faults.add(f"{shown}, column {quoted(name)}", "numbers", f"the type {column.type}")
-            rows[:, position] = 0.0
-            continue
-        for row in np.flatnonzero(column.is_null().to_numpy()):
-            got = "nothing (a missing value)"
-            faults.add(place(int(row), position), "a number", got, kind=(shown, name))
-        rows[:, position] = column.cast(pa.float64(), safe=False).fill_null(0.0).to_numpy()
-    labels = [label_text(item) for item in table.column(columns.label).to_pylist()]
-    return Table(rows, labels, tasks, columns.names, place)
-
-
 READERS: dict[str, Callable[[Source, Faults], Table | None]] = {
-    "csv": _read_csv,
     "svmlight": _read_svmlight,
     "npz": _read_npz,
-    "parquet": _read_parquet,
 }
 
 SUFFIXES = {
     ".csv": "csv",
+    ".tsv": "csv",
+    ".tab": "csv",
+    ".txt": "csv",
     ".svmlight": "svmlight",
     ".libsvm": "svmlight",
     ".svm": "svmlight",
     ".npz": "npz",
     ".parquet": "parquet",
+    ".pq": "parquet",
 }
 
 
@@ -640,47 +433,3 @@ def check_finite(table: Table, shown: str, faults: Faults) -> None:
     for row, column, value in bad:
         place = table.place(int(row), int(column))
         faults.add(place, "a finite number", str(float(value)), kind=(shown, "finite", int(column)))
-
-
-def parse_labels(table: Table, shown: str, positive: str | None, faults: Faults) -> Vector:
-    """-1.0 or +1.0 for each row.
-
-    Without `positive` labels are -1 and +1, or 0 and 1, in any way of writing numbers. With it that label
-    is +1 and every other one -1.
-    """
-    known: dict[str, float | None] = {}
-    labels = np.zeros(len(table.labels))
-    for row, text in enumerate(table.labels):
-        if text not in known:
-            known[text] = sign_of(text, positive)
-        sign = known[text]
-        if sign is None:
-            expected = expected_label(positive)
-            hint = "" if positive is not None or not text else "data.positive names the +1 of other labels"
-            got = quoted(text) if text else "nothing (a missing label)"
-            faults.add(table.place(row, None), expected, got, hint, kind=(shown, "label"))
-        else:
-            labels[row] = sign
-    plain_labels = {plain_label(text) for text in known}
-    if positive is None and {"0", "-1"} <= plain_labels:
-        faults.add(f"{shown}, labels", "-1 and +1, or 0 and 1", "both 0 and -1")
-    return labels
-
-
-def sign_of(text: str, positive: str | None) -> float | None:
-    """-1.0 or +1.0; None for what is no label. `positive` as for `parse_labels`."""
-    plain = plain_label(text)
-    if positive is None:
-        return {"1": 1.0, "-1": -1.0, "0": -1.0}.get(plain)
-    return None if plain in ("", "nan") else -1.0 + 2.0 * (plain == plain_label(positive))
-
-
-def expected_label(positive: str | None) -> str:
-    """What a label may be, for a message."""
-    return "-1 or +1 (or 0 and 1)" if positive is None else "a label"
-
-
-def plain_label(text: str) -> str:
-    """One way to write a label: "+1", "1.0" and " 1 " are "1"."""
-    number = parse_number(text)
-    return text.strip() if number is None else label_text(number)

@@ -5,7 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from drom_net.fields import Choice, Columns, Endpoint, EndpointsOf, Flag, Integer, Number, Text, TextList, option
+from drom_net.data.columns import NUMBER, Column, ColumnKinds, Schema, places_for
+from drom_net.fields import (
+    Choice,
+    Columns,
+    Endpoint,
+    EndpointsOf,
+    Flag,
+    Integer,
+    Number,
+    Text,
+    TextList,
+    TextOrTexts,
+    option,
+)
 
 NAME = Text("a name of letters, digits, '.', '_' and '-'", pattern=r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -58,44 +71,78 @@ class RowSettings(StreamSettings):
         "label",
         doc="The label's column (CSV, Parquet), key (JSON) or array (NPZ; there y by default).",
     )
-    positive: str | None = option(
-        Text("a label"),
+    positive: tuple[str, ...] | None = option(
+        TextOrTexts(Text("a label")),
         None,
-        doc="The label that counts as +1, where labels are neither -1/+1 nor 0/1; every other is -1.",
+        doc="The label that is +1, or its spellings. By default the one of two that means yes, else the rarer one.",
+    )
+    negative: tuple[str, ...] | None = option(
+        TextOrTexts(Text("a label")), None, doc="The label that is -1, or its spellings. By default the only other one."
+    )
+    rest: str | None = option(
+        Choice(("negative",)), None, doc="negative: every label that data.positive does not name is -1."
+    )
+    columns: tuple[Column, ...] | None = option(
+        ColumnKinds(),
+        None,
+        doc="The feature columns of tables and named rows, in order, with their kinds: number, yes/no, category, date, "
+        "time, text; identifier, counter, empty and ignored are left out. A mapping says more: kind, levels of a "
+        "category, missing (whether values may be), format of a date (as strptime). What is not listed is found by "
+        "looking at the files; nodes started by hand need all.",
+    )
+    missing: tuple[str, ...] = option(
+        TextList(Text()), (), doc="Texts that mean a missing value, beside empty cells, NA, NaN, null and alike."
     )
     features: tuple[str, ...] | str | None = option(
         Columns(),
         None,
-        doc="The feature columns in order, as a list, or the name of a text file with one a line. "
-        "By default all others, in the file's order.",
+        doc="The feature columns in order, as a list, or the name of a text file with one a line: others are left out. "
+        "Of live data all are numbers, where data.columns does not say more.",
     )
     dim: int | None = option(
         Integer(1, 2**31 - 1),
         None,
-        doc="The number of features; svmlight files, live data and nodes started by hand need it (or data.features).",
+        doc="The number of features of rows without column names: svmlight and NPZ files, live data.",
     )
     hash: int | None = option(
-        Integer(2, 2**31 - 1),
+        Integer(1, 2**31 - 1),
         None,
-        doc="svmlight: fold feature numbers into this many columns (a power of two), by a fixed hash with signs.",
+        doc="How many columns hashed things fold into, with signs: of tables words and levels that are not listed (by "
+        "default 4096 where there is text, else as many as needed), of svmlight all feature numbers (a power of two).",
     )
     zero_based: bool = option(Flag(), False, doc="svmlight: whether feature numbers start at 0 rather than 1.")
-    center: tuple[float, ...] | None = option(
-        Columns(numbers=True),
+    delimiter: str | None = option(
+        Text("one character", pattern="(?s)."), None, doc="CSV: what separates fields. By default found by looking."
+    )
+    decimal: str | None = option(
+        Choice((".", ",")), None, doc="CSV: what stands before decimals. By default found by looking."
+    )
+    scaling: str | None = option(
+        Choice(("running", "site", "none")),
         None,
-        doc="A constant taken from each column first, one number a column; dense rows only.",
+        doc="Numbers: running standardises each row by mean and deviation of the rows before it at its site; site by "
+        "those of all of the site's rows (which looks ahead); none does not. By default running, beside data.center or "
+        "data.scale none. Yes/no, categories, words and sparse rows stay as they are.",
+    )
+    center: tuple[float, ...] | None = option(
+        Columns(numbers=True), None, doc="A constant taken from each column of numbers first; dense rows only."
     )
     scale: tuple[float, ...] | None = option(
-        Columns(numbers=True), None, doc="A constant each column is divided by, one number a column."
+        Columns(numbers=True), None, doc="A constant each column of numbers is divided by."
     )
     normalize: bool = option(
-        Flag(), True, doc="Whether each row is scaled to unit l2 norm; the default step sizes count on it."
+        Flag(), True, doc="Whether each row, its bias included, is scaled to unit l2 norm; step sizes count on it."
     )
     bias: float = option(
-        Number(at_least=0.0),
-        0.0,
-        doc="A constant feature of this value, put behind the others after scaling; 0 is none.",
+        Number(at_least=0.0), 1.0, doc="A constant feature of this value, put behind the others; 0 is none."
     )
+
+    @property
+    def schema(self) -> Schema | None:
+        """What the columns are, as far as the settings say it; None where they do not."""
+        if self.columns is None:
+            return None
+        return Schema(self.columns, self.hash or places_for(self.columns), self.missing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +165,12 @@ class FileData(RowSettings):
     format: str | None = option(
         Choice(("csv", "svmlight", "npz", "parquet")),
         None,
-        doc="The format of the files, where their names do not tell. Any may be .gz (but npz and parquet).",
+        doc="The format of the files, where their names do not tell. CSV and svmlight may be .gz or .zst.",
+    )
+    encoding: str | None = option(
+        Text("the name of an encoding"),
+        None,
+        doc="CSV: how text is encoded. By default found: UTF-8, UTF-16 or cp1252.",
     )
     tasks: tuple[str, ...] | None = option(
         TextList(TASK_NAME),
@@ -132,11 +184,12 @@ class FileData(RowSettings):
         doc="The column (array) that names the task of a row, where one file holds all tasks.",
     )
     ignore: tuple[str, ...] = option(TextList(Text("a column name")), (), doc="Columns to leave out.")
-    scaling: str = option(
-        Choice(("none", "site")),
-        "none",
-        doc="Columns: none, or site: each site standardises by the mean and deviation of its own rows "
-        "(which looks ahead; dense rows only).",
+    order: str | None = option(
+        Text("a column name"), None, doc="Learn each task's rows by this time or number. By default as in the file."
+    )
+    # What comes first in a file came first: its order is that of learning.
+    shuffle: bool = option(
+        Flag(), False, doc="Whether each task's rows come in a random order (from the run's seed) all the same."
     )
 
 
@@ -153,6 +206,16 @@ class LiveData(RowSettings):
     alignment: str = field(default="lockstep", init=False)
     passes: int = field(default=1, init=False)
     pace_s: float = field(default=0.0, init=False)
+
+    @property
+    def schema(self) -> Schema | None:
+        """What the columns are; None for rows without names. Features without kinds are numbers."""
+        columns = self.columns
+        if columns is None:
+            if not isinstance(self.features, tuple):
+                return None
+            columns = tuple(Column(name, NUMBER) for name in self.features)
+        return Schema(columns, self.hash or places_for(columns), self.missing)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,18 +37,25 @@ class SparseRows:
         return SparseRows(indptr, self.indices[entries], self.values[entries], self.dim)
 
 
+def take(rows: Matrix | SparseRows, order: npt.NDArray[np.int64]) -> Matrix | SparseRows:
+    """The rows with these numbers, in this order, as contiguous copies."""
+    return rows.take(order) if isinstance(rows, SparseRows) else np.ascontiguousarray(rows[order])
+
+
 @dataclass(frozen=True, slots=True)
 class TaskStream:
     """One task's examples in the order of learning.
 
     Attributes:
         rows: Dense, shape (n, d), float64, C order, or sparse.
-        labels: What the learner sees, -1.0 or +1.0, shape (n,).
+        labels: What the learner sees, -1.0 or +1.0, shape (n,); 0.0 where it is unknown: predicted, and not learned.
         clean: The same before label noise.
         spread_over: None for lockstep (round t has example t); else the number of rounds over which the
             examples are spread evenly: round t is active when floor(t n / rounds) steps up, n being the number
             of examples in all passes.
         passes: How many times the rows come, in the same order and with the same labels; they are kept once.
+        scaling: What running standardisation has come to with the rows that are learned (`RunningScaling.state`); None
+            where there is none.
     """
 
     rows: Matrix | SparseRows
@@ -56,6 +63,7 @@ class TaskStream:
     clean: Vector
     spread_over: int | None = None
     passes: int = 1
+    scaling: Vector | None = None
 
     @property
     def num_examples(self) -> int:
@@ -65,6 +73,12 @@ class TaskStream:
     @property
     def dim(self) -> int:
         return self.rows.dim if isinstance(self.rows, SparseRows) else self.rows.shape[1]
+
+    def taken_by(self, t: int) -> int:
+        """How many examples the rounds up to t bring."""
+        if self.spread_over is None:
+            return min(t, self.num_examples)
+        return min(t, self.spread_over) * self.num_examples // self.spread_over
 
     def index_at(self, t: int) -> int | None:
         """Which row round t (from 1) brings; None when the task is idle or its stream has ended."""
@@ -79,7 +93,7 @@ class TaskStream:
         return self.num_examples if self.spread_over is None or not self.num_examples else self.spread_over
 
     def label(self, index: int) -> float:
-        """What the learner sees, -1.0 or +1.0."""
+        """What the learner sees, -1.0 or +1.0; 0.0 for unknown."""
         return float(self.labels[index])
 
     def true_label(self, index: int) -> float:
@@ -99,6 +113,8 @@ class TaskStream:
             (directory / "dim").write_text(str(self.rows.dim))
         else:
             arrays = {"rows": self.rows}
+        if self.scaling is not None:
+            arrays["scaling"] = self.scaling
         for name, array in {**arrays, "labels": self.labels, "clean": self.clean}.items():
             path = directory / f"{name}.npy"
             with naming(path):
@@ -118,4 +134,5 @@ class TaskStream:
         else:
             rows = array("rows")  # type: ignore[assignment]
         passes = int((directory / "passes").read_text())
-        return cls(rows, array("labels"), array("clean"), spread_over, passes)  # type: ignore[arg-type]
+        scaling = array("scaling") if (directory / "scaling.npy").exists() else None
+        return cls(rows, array("labels"), array("clean"), spread_over, passes, scaling)  # type: ignore[arg-type]

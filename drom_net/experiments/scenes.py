@@ -106,7 +106,7 @@ class Spliced(TaskStream):
 
 def splice(earlier: TaskStream | None, later: TaskStream, until: int) -> Spliced:
     """The examples of one stream up to a round, of another one after it; None is a stream that begins then."""
-    return Spliced(later.rows, later.labels, later.clean, later.spread_over, later.passes, earlier, until)
+    return Spliced(later.rows, later.labels, later.clean, later.spread_over, later.passes, earlier=earlier, until=until)
 
 
 # Learners -----------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import zmq
 
 from drom_net.algorithms.features import Features
 from drom_net.client import REQUEST_BYTES, WIRE_VERSION
-from drom_net.data.incoming import RowError, Understanding
+from drom_net.data.incoming import RowError, RowReader
 from drom_net.errors import ClusterError
 from drom_net.runtime.spool import Sender
 from drom_net.runtime.zmq_transport import refuse_ipc_in_use
@@ -53,7 +53,7 @@ class Service:
     """
 
     def __init__(
-        self, intake: Intake, bind: str, rows: Understanding, model: Model, *, unlabelled: int, incarnation: int
+        self, intake: Intake, bind: str, rows: RowReader, model: Model, *, unlabelled: int, incarnation: int
     ) -> None:
         """
         Args:

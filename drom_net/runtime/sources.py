@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol
 
 import zmq
 
-from drom_net.data.incoming import Lines, RowError, Understanding
+from drom_net.data.incoming import Lines, RowError, RowReader
 from drom_net.data.live import LiveStream
 from drom_net.protocol.node import Snapshot
 from drom_net.runtime.reports import Reporter
@@ -75,7 +75,9 @@ class Intake:
         if self._spool.cut_bytes:
             text = f"the last {self._spool.cut_bytes} bytes of the spool were not written whole, and never accepted"
             reporter.say(text, "spool_cut", level="info")
-        self.stream = LiveStream(spec.dim, loaded.decided)
+        self._rows = RowReader.from_json(settings["rows"])
+        preprocessing = self._rows.preprocessing
+        self.stream = LiveStream(spec.dim, loaded.decided, preprocessing=preprocessing, task=self.task)
         self.stream.begin_at(loaded.first)
         for features, label in loaded.examples:
             self.stream.add(features, label)
@@ -94,7 +96,7 @@ class Intake:
             ClusterError: It cannot listen.
             OSError: The file cannot be read.
         """
-        rows = Understanding.from_json(self._settings["rows"])
+        rows = self._rows
         if bind := self._settings["bind"]:
             self._source = Service(
                 self, bind, rows, model, unlabelled=self._settings["unlabelled"], incarnation=self._incarnation

@@ -54,7 +54,7 @@ class NodeSpec:
     """Whether examples come while it runs, and a round begins with the first task that has one."""
     source: dict[str, Any] = dataclasses.field(default_factory=dict)
     """Where the examples of a live task come from: the settings of SourceSettings, its `bind` and `file` those of this
-    task, and as `rows` what its rows are (data.incoming.Understanding). Empty for a reducer, and where the examples are
+    task, and as `rows` what its rows are (data.incoming.RowReader). Empty for a reducer, and where the examples are
     prepared."""
     parent: int = 0
     """The launcher's process id: the node ends when it is gone. 0 for a node on its own."""

@@ -26,7 +26,8 @@ from drom_net.errors import CheckpointError, naming
 
 FOLDER = "spool"
 """In the node's own folder."""
-_VERSION = 1
+_VERSION = 2
+"""Of version 1 the rows were prepared; these are as they came."""
 _FRAME = struct.Struct("<II")
 """The length of what is in a frame, and its CRC-32."""
 _SEGMENT_BYTES = 4 << 20
@@ -38,7 +39,7 @@ _BODY = re.compile(rb"(?=(?:[\x91-\x9f]|\xdc..|\xdd....)(?:\x97\x00|\x95\x01|\x9
 """How what is in a frame begins: msgpack's lists of all entries and of the first, and which of the three it is."""
 
 Example = tuple[Features, float]
-"""What the learner sees, and -1.0 or +1.0."""
+"""What came, encoded, and -1.0 or +1.0, or 0.0 for a row without a label."""
 Position = list[Any]
 """Where in a file to go on: plain values, which the file's reader knows to read."""
 
@@ -287,6 +288,11 @@ class Spool:
             raise CheckpointError(f"{path} is no segment of a spool")
         if entry[1] > _VERSION:
             raise CheckpointError(f"{path} has version {entry[1]} of the format: a later drom_net has written it")
+        if entry[1] < _VERSION:
+            raise CheckpointError(
+                f"{path} has version {entry[1]} of the format: drom_net 0.1 has written it, and can go on from it; to "
+                "begin anew, remove the node's folder"
+            )
         return _State.of(entry)
 
 

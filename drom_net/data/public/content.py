@@ -62,10 +62,12 @@ def standardised(rows: Sequence[Matrix]) -> Preprocessing:
     deviation = every.std(axis=0)
     return Preprocessing(
         raw_dim=every.shape[1],
+        numbers=every.shape[1],
         center=tuple(every.mean(axis=0).tolist()),
         scale=tuple(np.where(deviation > 0.0, deviation, 1.0).tolist()),
         normalize=True,
         bias=0.3,
+        bias_in_norm=False,
     )
 
 

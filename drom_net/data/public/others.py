@@ -13,6 +13,7 @@ import numpy as np
 from drom_net.algorithms.features import Matrix, Vector
 from drom_net.data.dataset import TaskData
 from drom_net.data.faults import Faults, parse_number, quoted
+from drom_net.data.labels import NUMERIC
 from drom_net.data.preprocessing import Preprocessing
 from drom_net.data.public.content import (
     Content,
@@ -28,7 +29,7 @@ from drom_net.data.public.content import (
 )
 from drom_net.data.public.places import read_bytes
 from drom_net.data.public.ratings import zip_member
-from drom_net.data.readers import Source, check_finite, parse_labels, read_table
+from drom_net.data.readers import Source, check_finite, read_numbers
 from drom_net.data.settings import FileData
 
 # --- mhci --------------------------------------------------------------------------------------------
@@ -113,11 +114,13 @@ def read_amazon(files: Files) -> Content:
     for domain in DOMAINS:
         path = files[f"{domain}_train.svmlight"]
         settings = FileData(files=str(path), dim=AMAZON_DIM, zero_based=True)
-        table = read_table(Source(path, str(path), settings), "svmlight", faults)
+        table = read_numbers(Source(path, str(path), settings), "svmlight", faults)
         if table is not None:
             check_finite(table, str(path), faults)
-            labels = parse_labels(table, str(path), None, faults)
-            tasks.append(TaskData(domain, unit.apply(table.rows, domain), labels))
+            found = [NUMERIC.sign(text) for text in table.labels]
+            if not all(found):
+                raise wrong(path, "the labels -1 and +1", "others")
+            tasks.append(TaskData(domain, unit.apply(table.rows, domain), np.array(found, dtype=np.float64)))
     faults.raise_if_any()
     return Content(tuple(tasks), None, unit)
 

@@ -1,0 +1,223 @@
+"""Which of two labels is +1: counted over all files, chosen by a stated rule, and then the same everywhere."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from drom_net.data.columns import MISSING, NO, YES
+from drom_net.data.faults import Faults, parse_number, quoted
+from drom_net.data.readers import label_text
+from drom_net.errors import did_you_mean
+
+NEGATIVE = "negative"
+"""The value of `data.rest`."""
+_LISTED = 8
+UNLABELLED = 0.0
+"""The sign of a row whose label is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """What a label means.
+
+    Attributes:
+        positive: The spellings of +1.
+        negative: Those of -1.
+        rest_is_negative: Whether every other one is -1, too.
+        missing: What means missing beside `columns.MISSING`.
+    """
+
+    positive: tuple[str, ...]
+    negative: tuple[str, ...]
+    rest_is_negative: bool = False
+    missing: tuple[str, ...] = ()
+
+    def sign(self, label: object) -> float | None:
+        """-1.0 or +1.0, `UNLABELLED` where it is missing; None for what is no label."""
+        text = label_text(label)
+        if text in MISSING or text in self.missing:
+            return UNLABELLED
+        plain = plain_label(text)
+        if plain in map(plain_label, self.positive):
+            return 1.0
+        if self.rest_is_negative or plain in map(plain_label, self.negative):
+            return -1.0
+        return None
+
+    @property
+    def expected(self) -> str:
+        """What a label may be, for a message."""
+        return " or ".join(map(quoted, (*self.positive, *self.negative)))
+
+    def to_json(self) -> dict[str, object]:
+        """Plain values for JSON."""
+        return {
+            "positive": list(self.positive),
+            "negative": list(self.negative),
+            "rest_is_negative": self.rest_is_negative,
+            "missing": list(self.missing),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Labels:
+        """What `to_json` gave, after JSON."""
+        lists = {key: tuple(value[key]) for key in ("positive", "negative", "missing")}
+        return cls(**lists, rest_is_negative=value["rest_is_negative"])
+
+
+NUMERIC = Labels(("1",), ("-1", "0"))
+"""The labels of rows that are numbers already, where nothing else is said."""
+
+
+def plain_label(text: str) -> str:
+    """One way to write a label: "+1", "1.0" and " 1 " are "1"."""
+    number = parse_number(text)
+    return text.strip() if number is None else label_text(number)
+
+
+def find_labels(
+    found: Counter[str],
+    place: str,
+    faults: Faults,
+    *,
+    positive: tuple[str, ...] | None,
+    negative: tuple[str, ...] | None,
+    rest: str | None,
+    missing: tuple[str, ...] = (),
+    sees_all: bool = True,
+) -> tuple[Labels | None, str]:
+    """What the labels mean, and how that was decided, in words; None after faults.
+
+    Without `positive` there must be two labels: +1 is the one that means yes (`YES`), else the rarer one.
+
+    Args:
+        found: How often each label comes, as the files have it; missing ones do not count.
+        place: The column, for messages.
+        positive, negative, rest: As in the settings.
+        sees_all: Whether these are the labels of all tasks; those of one do not tell which is rarer.
+    """
+    raw = Counter({text: count for text, count in found.items() if text.strip() not in MISSING | {*missing}})
+    spellings: dict[str, dict[str, int]] = {}
+    for text, count in raw.items():
+        kind = spellings.setdefault(plain_label(text).casefold(), {})
+        written = plain_label(text) if parse_number(text) is not None else text
+        kind[written] = kind.get(written, 0) + count
+    if positive is not None:
+        return _as_said(raw, spellings, place, faults, positive, negative, rest, missing, sees_all=sees_all)
+    told = _listed(raw)
+    plain = [next(iter(kind)).strip() for kind in spellings.values()]
+    if not spellings:
+        faults.add(place, "labels", "none")
+        return None, ""
+    if len(spellings) > 2:
+        _refuse_many(plain, raw, place, faults)
+        return None, ""
+    several = [list(kind) for kind in spellings.values() if len(kind) > 1]
+    if several:
+        chosen = next((kind for kind in several if _means_yes(kind[0])), several[0])
+        kinds = [list(kind) for kind in spellings.values()]
+        chosen = next((kind for kind in kinds if _means_yes(kind[0])), chosen)
+        expected = f"{len(spellings)} labels, each spelled in one way"
+        faults.add(place, expected, told, f"if these are the same, write: positive: {_yaml_list(chosen)}")
+        return None, ""
+    if len(plain) == 1:
+        only = plain[0]
+        if only in ("0", "-1") or only.lower() in NO:
+            return Labels((), (only,), missing=missing), f"all labels are {quoted(only)}, which means no"
+        if only not in ("1",) and only.lower() not in YES:
+            faults.add(place, "two labels", told, f"data.positive says what {quoted(only)} is")
+            return None, ""
+        return Labels((only,), (), missing=missing), f"all labels are {quoted(only)}, which means yes"
+    yes = [label for label in plain if _means_yes(label)]
+    if len(yes) == 1:
+        chosen_label, why = yes[0], "it means yes"
+    elif set(plain) == {"0", "-1"}:
+        faults.add(place, "-1 and +1, or 0 and 1", told)
+        return None, ""
+    elif not sees_all:
+        hint = f"data.positive says which; `drom-net init` writes it: {' or '.join(map(quoted, plain))}"
+        faults.add("data.positive", "the label that is +1, for a node that sees only its own rows", "none", hint)
+        return None, ""
+    else:
+        chosen_label = min(plain, key=lambda label: (_count(raw, label), label))
+        why = "it is the rarer one"
+    other = next(label for label in plain if label != chosen_label)
+    return Labels((chosen_label,), (other,), missing=missing), why
+
+
+def _as_said(
+    raw: Counter[str],
+    spellings: Mapping[str, Mapping[str, int]],
+    place: str,
+    faults: Faults,
+    positive: tuple[str, ...],
+    negative: tuple[str, ...] | None,
+    rest: str | None,
+    missing: tuple[str, ...],
+    *,
+    sees_all: bool,
+) -> tuple[Labels | None, str]:
+    """The settings say which is +1: the others must be -1."""
+    ours = {plain_label(text) for text in positive}
+    occurring = {plain_label(text) for text in raw}
+    if sees_all and raw and not ours & occurring:
+        hint = did_you_mean(positive[0], sorted(occurring)) or f"labels are {_listed(raw)}"
+        faults.add("data.positive", "a label that occurs", quoted(positive[0]), hint)
+        return None, ""
+    others = {plain_label(text): text.strip() for text in raw if plain_label(text) not in ours}
+    if rest == NEGATIVE:
+        return Labels(positive, negative or (), rest_is_negative=True, missing=missing), "data.positive says so"
+    if negative is None:
+        kinds = {text.casefold() for text in others}
+        if len(kinds) > 1:
+            left = Counter({text: count for text, count in raw.items() if plain_label(text) in others})
+            hint = "if all of them are -1, write: rest: negative"
+            expected = f"{' or '.join(map(quoted, positive))} (data.positive) and one other label"
+            faults.add(place, expected, _listed(left), hint)
+            return None, ""
+        negative = tuple(others.values())
+    else:
+        known = {plain_label(text) for text in negative}
+        odd = Counter({text: count for text, count in raw.items() if plain_label(text) in others.keys() - known})
+        if odd:
+            hint = "list it there, or write: rest: negative"
+            expected = f"a label of data.positive or data.negative ({', '.join(map(quoted, negative))})"
+            faults.add(place, expected, _listed(odd), hint)
+            return None, ""
+    return Labels(positive, negative, missing=missing), "data.positive says so"
+
+
+def _refuse_many(plain: list[str], raw: Counter[str], place: str, faults: Faults) -> None:
+    numbers = [parse_number(text) for text in plain]
+    if None not in numbers and len(plain) > _LISTED:
+        got = f"{len(plain)} different numbers"
+        hint = "a column that says whether it is above some number can be learned"
+        faults.add(place, "two labels, for regression is not supported", got, hint)
+        return
+    best = next((text for text in plain if _means_yes(text)), min(plain, key=lambda text: (_count(raw, text), text)))
+    hint = f"if {quoted(best)} is +1 and all others -1, write: positive: {quoted(best)} and rest: negative"
+    if {plain_label(text) for text in plain} == {"0", "1", "-1"}:
+        hint = "-1 and +1, or 0 and 1; " + hint
+    faults.add(place, "two labels", f"{len(plain)}: {_listed(raw)}", hint)
+
+
+def _means_yes(label: str) -> bool:
+    return label.strip().lower() in YES
+
+
+def _count(raw: Counter[str], plain: str) -> int:
+    return sum(count for text, count in raw.items() if plain_label(text) == plain)
+
+
+def _listed(raw: Counter[str]) -> str:
+    """``"pos" 210, "POS" 12``, the most frequent first."""
+    told = [f"{quoted(text)} {count:,}" for text, count in sorted(raw.items(), key=lambda item: (-item[1], item[0]))]
+    more = len(told) - _LISTED
+    return ", ".join(told[:_LISTED]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def _yaml_list(texts: Iterable[str]) -> str:
+    return f"[{', '.join(map(quoted, texts))}]"

@@ -1,0 +1,553 @@
+"""Whole tables, CSV and Parquet, read by pyarrow: each column as numbers, as days, or as codes of its different texts.
+
+A CSV file's encoding, delimiter and decimal comma are found by looking at its beginning, where the settings do not say
+them. What is wrong with a file is told by its line, in a second, slower pass.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import itertools
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from drom_net.algorithms.features import Vector
+from drom_net.data.columns import MISSING
+from drom_net.data.faults import Faults, extra, parse_number, quoted
+from drom_net.data.readers import INDEX_OF_PANDAS, opened, reading
+
+TABLE_FORMATS = ("csv", "parquet")
+"""Formats whose columns have names."""
+_SAMPLE_BYTES = 1 << 18
+_BLOCK_BYTES = 4 << 20
+_LARGEST_BLOCK = 1 << 30
+_DELIMITERS = ",;\t|"
+_BOMS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+_DAY = 86_400
+
+
+class Numbers(NamedTuple):
+    """A column of numbers."""
+
+    values: Vector
+    """NaN for missing."""
+
+
+class Days(NamedTuple):
+    """A column of dates or times, as days since 1970-01-01."""
+
+    values: Vector
+    has_time: bool
+
+
+class Texts(NamedTuple):
+    """A column of texts."""
+
+    codes: npt.NDArray[np.int64]
+    """Which of `values` a row has; -1 for missing."""
+    values: list[str]
+    """The different ones, as the file has them, in order of appearance."""
+
+
+Cells = Numbers | Days | Texts
+
+
+class Dialect(NamedTuple):
+    """How a CSV file is written."""
+
+    encoding: str
+    delimiter: str
+    decimal: str
+    header: tuple[str, ...]
+    blank_lines: int
+    """So many come before the header."""
+
+    @property
+    def in_words(self) -> str:
+        """What is not usual about it; empty for commas, points and UTF-8."""
+        names = {";": "semicolons", "\t": "tabs", "|": "bars"}
+        words = [names[self.delimiter]] if self.delimiter in names else []
+        words += ["decimal commas"] if self.decimal == "," else []
+        words += [self.encoding] if self.encoding not in ("utf-8", "utf-8-sig") else []
+        return ", ".join(words)
+
+
+@dataclass(frozen=True)
+class FileTable:
+    """A file's columns.
+
+    Attributes:
+        shown: The file's name in messages.
+        cells: By column name, in the file's order.
+        dialect: Of CSV.
+    """
+
+    path: Path
+    shown: str
+    num_rows: int
+    cells: dict[str, Cells]
+    dialect: Dialect | None = None
+
+    def place(self, row: int, column: str) -> str:
+        """Where a cell stands, for a message."""
+        if self.dialect is None:
+            return f"{self.shown}, row {row + 1}, column {quoted(column)}"
+        with opened(self.path) as file:
+            rows = csv_rows(_decoded(file, self.dialect.encoding), self.shown, Faults(), self.dialect.delimiter)
+            line, _ = next(itertools.islice(rows, row + 1, None), (0, []))
+        return f"{self.shown}:{line}, column {quoted(column)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What to read, and how.
+
+    Attributes:
+        texts: Columns that are texts, whatever they look like.
+        skip: Columns that are not read.
+        missing: What means missing beside `columns.MISSING`.
+        delimiter, decimal, encoding: Of CSV; None is found.
+    """
+
+    texts: Collection[str] = ()
+    skip: Collection[str] = ()
+    missing: tuple[str, ...] = ()
+    delimiter: str | None = None
+    decimal: str | None = None
+    encoding: str | None = None
+
+
+def read_header(path: Path, shown: str, format: str, wanted: Wanted, faults: Faults) -> tuple[str, ...] | None:
+    """The names of a table's columns; None after faults."""
+    if format == "csv":
+        dialect = find_dialect(path, shown, wanted, faults)
+        return dialect and dialect.header
+    with _parquet(path, shown, faults) as file:
+        return _names_of_parquet(file, shown, faults)
+    return None
+
+
+def read_file(path: Path, shown: str, format: str, wanted: Wanted, faults: Faults) -> FileTable | None:
+    """A table; None after faults.
+
+    Raises:
+        UsageError: pyarrow is missing.
+    """
+    return _read_csv(path, shown, wanted, faults) if format == "csv" else _read_parquet(path, shown, wanted, faults)
+
+
+# --- CSV ---------------------------------------------------------------------------------------------
+
+
+def find_dialect(path: Path, shown: str, wanted: Wanted, faults: Faults) -> Dialect | None:
+    """How a CSV file is written, and its header; None after faults."""
+    before = faults.count
+    data = b""
+    with reading(path, shown, faults), opened(path) as file:
+        data = file.read(_SAMPLE_BYTES)
+    if faults.count > before:
+        return None
+    encoding = wanted.encoding or _find_encoding(data)
+    try:
+        text = codecs.getincrementaldecoder(encoding)().decode(data, final=len(data) < _SAMPLE_BYTES)
+    except UnicodeError:
+        encoding, text = "cp1252", data.decode("cp1252", errors="replace")
+    except LookupError:
+        faults.add("data.encoding", "the name of an encoding", quoted(encoding))
+        return None
+    lines = text.splitlines(keepends=True)
+    if len(data) == _SAMPLE_BYTES and len(lines) > 1:
+        lines.pop()  # it may be cut
+    delimiter = wanted.delimiter or _find_delimiter(lines)
+    blank = next((index for index, line in enumerate(lines) if line.strip()), len(lines))
+    rows = list(itertools.islice(_lenient_rows(lines[blank:], delimiter), 200))
+    if not rows:
+        faults.add(shown, "a line of column names", "an empty file")
+        return None
+    header = _named_columns([cell.strip() for cell in rows[0]], f"{shown}:{blank + 1}", faults)
+    if header is None:
+        return None
+    decimal = wanted.decimal or ("," if delimiter != "," and _has_decimal_commas(rows[1:]) else ".")
+    return Dialect(encoding, delimiter, decimal, header, blank)
+
+
+def _find_encoding(data: bytes) -> str:
+    for bom, name in _BOMS.items():
+        if data.startswith(bom):
+            return name
+    if len(data) > 3 and data[:200].count(0) * 3 > len(data[:200]):
+        return "utf-16-le" if data[1] == 0 else "utf-16-be"
+    return "utf-8"
+
+
+def _lenient_rows(lines: Sequence[str], delimiter: str) -> Iterator[list[str]]:
+    """Cells of the rows that are not blank, as far as they can be read."""
+    try:
+        for cells in csv.reader(lines, delimiter=delimiter):
+            if any(cell.strip() for cell in cells):
+                yield cells
+    except csv.Error:
+        return
+
+
+def _find_delimiter(lines: Sequence[str]) -> str:
+    """The one that gives the most columns of which most rows have the same number."""
+
+    def fitness(delimiter: str) -> tuple[float, int]:
+        lengths = [len(cells) for cells in itertools.islice(_lenient_rows(lines, delimiter), 50)]
+        if not lengths or lengths[0] < 2:
+            return 0.0, 0
+        same = sum(length == lengths[0] for length in lengths) / len(lengths)
+        return round(same, 1), lengths[0]
+
+    best = max(_DELIMITERS, key=fitness)  # of equals the first
+    return best if fitness(best)[1] else ","
+
+
+def _has_decimal_commas(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether there are numbers such as 31,7, and none such as 31.7."""
+    cells = [cell.strip() for row in rows for cell in row]
+    commas = sum(cell.count(",") == 1 and parse_number(cell.replace(",", ".")) is not None for cell in cells)
+    points = sum("." in cell and parse_number(cell) is not None for cell in cells)
+    return commas > 0 and not points
+
+
+def _named_columns(header: list[str], place: str, faults: Faults) -> tuple[str, ...] | None:
+    """The column names, of those without one as well; None after faults."""
+    before = faults.count
+    names = [name or f"column {index}" for index, name in enumerate(header, start=1)]
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            faults.add(f"{place}, column {index + 1}", "a name of its own", f"{quoted(name)} again")
+    return tuple(names) if faults.count == before else None
+
+
+def csv_rows(lines: Iterable[str], shown: str, faults: Faults, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]:
+    """Line number (from 1) and cells of each row that is not blank; ends where the quotes do not match."""
+    reader = csv.reader(lines, strict=True, delimiter=delimiter)
+    while True:
+        line = reader.line_num + 1
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            faults.add(f"{shown}:{line}", "a row of separated fields", f"a csv error ({error})")
+            return
+        if len(cells) > 1 or (cells and cells[0].strip()):
+            yield line, cells
+
+
+def _read_csv(path: Path, shown: str, wanted: Wanted, faults: Faults) -> FileTable | None:
+    with extra("all", "CSV files"):
+        import pyarrow as pa
+    dialect = find_dialect(path, shown, wanted, faults)
+    if dialect is None:
+        return None
+    before = faults.count
+    names = dialect.header
+    kept = [name for name in names if name not in wanted.skip]
+    types: dict[str, Any] = dict.fromkeys((name for name in kept if name in wanted.texts), pa.string())
+    block = _BLOCK_BYTES
+    with reading(path, shown, faults):
+        while True:
+            try:
+                types = _types_of(_open_csv(path, dialect, kept, types, wanted, block).schema, pa)
+                columns, num_rows = _gather(_open_csv(path, dialect, kept, types, wanted, block), kept, pa)
+                break
+            except pa.ArrowInvalid as error:
+                text = str(error)
+                if "straddl" in text and block < _LARGEST_BLOCK:  # a row that is longer than a block
+                    block *= 16
+                elif "UTF8" in text and dialect.encoding == "utf-8" and _is_single_byte(path):
+                    dialect = dialect._replace(encoding="cp1252")
+                elif "onversion error" in text and any(kind != pa.string() for kind in types.values()):
+                    types = dict.fromkeys(kept, pa.string())  # what begins as numbers goes on as something else
+                else:
+                    _explain(path, dialect, shown, text, faults)
+                    return None
+            except UnicodeError:
+                _explain(path, dialect, shown, "undecodable bytes", faults)
+                return None
+    if faults.count > before:
+        return None
+    if not num_rows:
+        faults.add(shown, "rows below the column names", "none")
+        return None
+    cells = {name: columns[name] for name in kept}
+    return FileTable(path, shown, num_rows, cells, dialect)
+
+
+def _open_csv(
+    path: Path, dialect: Dialect, kept: Sequence[str], types: Mapping[str, Any], wanted: Wanted, block: int
+) -> Any:
+    """A reader of record batches, of the columns that are kept."""
+    import pyarrow.csv as pc
+
+    return pc.open_csv(
+        _stream_of(path),
+        read_options=pc.ReadOptions(
+            block_size=block,
+            column_names=list(dialect.header),
+            skip_rows=dialect.blank_lines,
+            skip_rows_after_names=1,
+            encoding="utf-8" if dialect.encoding == "utf-8-sig" else dialect.encoding,
+        ),
+        parse_options=pc.ParseOptions(delimiter=dialect.delimiter, newlines_in_values=True),
+        convert_options=pc.ConvertOptions(
+            column_types=dict(types),
+            include_columns=list(kept),
+            null_values=[*MISSING, *wanted.missing],
+            strings_can_be_null=True,
+            decimal_point=dialect.decimal,
+        ),
+    )
+
+
+def _stream_of(path: Path) -> Any:
+    """The bytes of a file, unpacked where its name says so, for pyarrow."""
+    import pyarrow as pa
+
+    file = path.open("rb")
+    if path.name.endswith(".gz"):
+        return pa.CompressedInputStream(pa.PythonFile(file), "gzip")
+    if path.name.endswith(".zst"):
+        return pa.CompressedInputStream(pa.PythonFile(file), "zstd")
+    return file
+
+
+def _types_of(schema: Any, pa: Any) -> dict[str, Any]:
+    """What each column is read as: whole numbers as all numbers; yes/no, and what is empty at first, as texts."""
+
+    def kind(found: Any) -> Any:
+        if pa.types.is_integer(found) or pa.types.is_floating(found):
+            return pa.float64()
+        return found if pa.types.is_timestamp(found) or pa.types.is_date(found) else pa.string()
+
+    return {field.name: kind(field.type) for field in schema}
+
+
+def _is_single_byte(path: Path) -> bool:
+    """Whether a file that is not UTF-8 has nothing that is UTF-8 beyond ASCII: it is cp1252 then, and not damaged."""
+    with opened(path) as file:
+        for line in file:
+            if not line.isascii():
+                try:
+                    line.decode("utf-8")
+                except UnicodeDecodeError:
+                    continue
+                return False
+    return True
+
+
+def _explain(path: Path, dialect: Dialect, shown: str, error: str, faults: Faults) -> None:
+    """What is wrong with a CSV file, by line."""
+    before = faults.count
+    with opened(path) as file:
+        try:
+            for line, cells in csv_rows(_decoded(file, dialect.encoding), shown, faults, dialect.delimiter):
+                if len(cells) != len(dialect.header):
+                    expected = f"{len(dialect.header)} fields, as in the header"
+                    faults.add(f"{shown}:{line}", expected, str(len(cells)), kind=(shown, "ragged"))
+        except UnicodeDecodeError as found:
+            line = _line_of_bad_byte(path, dialect.encoding)
+            bad = found.object[found.start]
+            names = {"utf-8": "UTF-8", "utf-8-sig": "UTF-8"}
+            faults.add(f"{shown}:{line}", f"{names.get(dialect.encoding, dialect.encoding)} text", f"byte 0x{bad:02x}")
+    if faults.count == before:
+        faults.add(shown, "a table", f"an error ({error.splitlines()[0]})")
+
+
+def _line_of_bad_byte(path: Path, encoding: str) -> int:
+    with opened(path) as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                line.decode(encoding)
+            except UnicodeDecodeError:
+                return number
+    return 0
+
+
+def _decoded(file: Any, encoding: str) -> Iterator[str]:
+    """The lines of a file; UTF-8 may have a byte order mark."""
+    return iter(io.TextIOWrapper(file, "utf-8-sig" if encoding == "utf-8" else encoding, newline=""))
+
+
+# --- Parquet -----------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _parquet(path: Path, shown: str, faults: Faults) -> Iterator[Any]:
+    """An open file. What is raised within by damage becomes a fault, and ends the block."""
+    with extra("all", "Parquet files"):
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    with reading(path, shown, faults), opened(path) as file:
+        try:
+            yield pq.ParquetFile(file)
+        except (pa.ArrowException, ValueError, OSError) as error:
+            if isinstance(error, IsADirectoryError | PermissionError):
+                raise
+            faults.add(shown, "a whole Parquet file", "a damaged one or another file")
+
+
+def _names_of_parquet(file: Any, shown: str, faults: Faults) -> tuple[str, ...] | None:
+    # What pandas writes for an index without a name is no column.
+    names = [name.strip() for name in file.schema_arrow.names if not INDEX_OF_PANDAS.match(name)]
+    return _named_columns(names, shown, faults)
+
+
+def _read_parquet(path: Path, shown: str, wanted: Wanted, faults: Faults) -> FileTable | None:
+    with extra("all", "Parquet files"):
+        import pyarrow as pa
+    before = faults.count
+    columns: dict[str, Cells] = {}
+    num_rows = 0
+    with _parquet(path, shown, faults) as file:
+        names = _names_of_parquet(file, shown, faults)
+        if names is None:
+            return None
+        kept = [name for name in names if name not in wanted.skip]
+        fields = {field.name.strip(): field for field in file.schema_arrow}
+        for name in kept:
+            if not _is_readable(fields[name].type, pa):
+                expected, got = "numbers, texts, dates or yes/no", f"the type {fields[name].type}"
+                faults.add(f"{shown}, column {quoted(name)}", expected, got, "data.ignore leaves it out")
+        if faults.count > before:
+            return None
+        batches = file.iter_batches(batch_size=1 << 16, columns=[fields[name].name for name in kept])
+        columns, num_rows = _gather(batches, kept, pa, texts=wanted.texts)
+    if faults.count > before:
+        return None
+    if not num_rows:
+        faults.add(shown, "rows", "none")
+        return None
+    return FileTable(path, shown, num_rows, columns)
+
+
+def _is_readable(kind: Any, pa: Any) -> bool:
+    types = pa.types
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    return any(
+        (
+            *(types.is_integer(kind), types.is_floating(kind), types.is_decimal(kind), types.is_boolean(kind)),
+            *(types.is_string(kind), types.is_large_string(kind), types.is_timestamp(kind), types.is_date(kind)),
+            *(types.is_null(kind), types.is_time(kind)),
+        )
+    )
+
+
+# --- from pyarrow's arrays ---------------------------------------------------------------------------
+
+
+def _gather(
+    batches: Iterable[Any], names: Sequence[str], pa: Any, *, texts: Collection[str] = ()
+) -> tuple[dict[str, Cells], int]:
+    """The columns of all batches, and how many rows they have."""
+    parts: dict[str, list[Any]] = {name: [] for name in names}
+    num_rows = 0
+    for batch in batches:
+        num_rows += batch.num_rows
+        for name, column in zip(names, batch.columns, strict=True):
+            parts[name].append(_part(column, pa, as_text=name in texts))
+    cells: dict[str, Cells] = {}
+    for name in names:
+        found = parts.pop(name)
+        if not found:
+            cells[name] = Numbers(np.zeros(0))
+        elif isinstance(found[0], np.ndarray):
+            cells[name] = Numbers(np.concatenate(found))
+        elif isinstance(found[0], Days):
+            days = np.concatenate([part.values for part in found])
+            cells[name] = Days(days, any(part.has_time for part in found))
+        else:
+            cells[name] = _texts(pa.chunked_array(found), pa)
+    return cells, num_rows
+
+
+def _part(column: Any, pa: Any, *, as_text: bool) -> Any:
+    """One batch of a column: floats, Days, or an array of texts."""
+    types, kind = pa.types, column.type
+    if types.is_dictionary(kind):
+        column, kind = column.dictionary_decode(), kind.value_type
+    if types.is_string(kind):
+        return column
+    if types.is_timestamp(kind) and not as_text:
+        return _days(column, pa)
+    if types.is_date(kind) and not as_text:
+        days = column.cast(pa.date32()).cast(pa.int32()).cast(pa.float64())
+        return Days(_floats(days), False)
+    if as_text or not (types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)):
+        return _as_text(column, pa)
+    return _floats(column.cast(pa.float64(), safe=False))
+
+
+def _as_text(column: Any, pa: Any) -> Any:
+    """Whatever it is, as texts that `plain_text` makes alike."""
+    if pa.types.is_floating(column.type) or pa.types.is_decimal(column.type):
+        values = [None if value is None else repr(float(value)) for value in column.to_pylist()]
+        return pa.array([None if value == "nan" else value for value in values], pa.string())
+    return column.cast(pa.string())
+
+
+def _floats(column: Any) -> Vector:
+    return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+def _days(column: Any, pa: Any) -> Days:
+    """As `columns.days_of` counts them, to the last bit."""
+    micro = column.cast(pa.timestamp("us"), safe=False).cast(pa.int64())
+    missing = micro.is_null().to_numpy(zero_copy_only=False)
+    ticks = micro.fill_null(0).to_numpy(zero_copy_only=False)
+    days, rest = np.divmod(ticks, _DAY * 1_000_000)
+    seconds, micros = np.divmod(rest, 1_000_000)
+    values = days + (seconds + micros / 1e6) / float(_DAY)
+    values[missing] = np.nan
+    return Days(values, bool(rest[~missing].any()))
+
+
+def _texts(column: Any, pa: Any) -> Texts:
+    encoded = column.dictionary_encode().combine_chunks()
+    if isinstance(encoded, pa.ChunkedArray):
+        encoded = encoded.chunk(0) if encoded.num_chunks else pa.array([], pa.string()).dictionary_encode()
+    codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    values = encoded.dictionary.to_pylist()
+    blank = [code for code, value in enumerate(values) if value.strip() in MISSING]
+    if blank:
+        codes[np.isin(codes, blank)] = -1
+    return Texts(codes, values)
+
+
+# --- columns as other things -------------------------------------------------------------------------
+
+
+def as_texts(cells: Cells) -> Texts:
+    """A column as codes of its different values."""
+    if isinstance(cells, Texts):
+        return cells
+    present = ~np.isnan(cells.values)
+    found, codes_of = np.unique(cells.values[present], return_inverse=True)
+    codes = np.full(len(cells.values), -1, dtype=np.int64)
+    codes[present] = codes_of
+    return Texts(codes, [repr(value).removesuffix(".0") for value in found.tolist()])
+
+
+def counts(texts: Texts, rows: npt.NDArray[np.int64] | None = None) -> Counter[str]:
+    """How often each text comes in some rows (by default all); "" for missing."""
+    found: Counter[str] = Counter()
+    codes = texts.codes if rows is None else texts.codes[rows]
+    numbers = np.bincount(codes + 1, minlength=len(texts.values) + 1).tolist()
+    for value, number in zip(["", *texts.values], numbers, strict=True):
+        if number:
+            found[value] += number
+    return found
