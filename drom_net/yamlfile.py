@@ -327,6 +327,14 @@ def join(path: str, key: str) -> str:
 # Writing ------------------------------------------------------------------------------------------
 
 
+def write_flow(value: object) -> str:
+    """A plain value as YAML on one line."""
+    text: str = yaml.dump(
+        value, Dumper=_Dumper, default_flow_style=True, sort_keys=False, allow_unicode=True, width=10**9
+    )
+    return text.removesuffix("\n").removesuffix("...").removesuffix("\n")
+
+
 def write_yaml(mapping: dict[str, object]) -> str:
     """A mapping of plain values as YAML, in its own order."""
     return yaml.dump(mapping, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)

@@ -12,6 +12,7 @@ from drom_net import __version__
 from drom_net.cli.compare import compare_command, reproduce_command
 from drom_net.cli.data import data
 from drom_net.cli.export import export
+from drom_net.cli.init import init
 from drom_net.cli.keys import keys
 from drom_net.cli.nodes import peer, reducer, worker
 from drom_net.cli.output import log_as, tell
@@ -47,7 +48,24 @@ def group() -> None:
 
 
 for command in (
-    *(run, check, simulate, topology, show, verify, replay, merge, predict, reducer, worker, peer, keys, export, data),
+    *(
+        init,
+        run,
+        check,
+        simulate,
+        topology,
+        show,
+        verify,
+        replay,
+        merge,
+        predict,
+        reducer,
+        worker,
+        peer,
+        keys,
+        export,
+        data,
+    ),
     *(compare_command, reproduce_command),
 ):
     group.add_command(command)

@@ -10,11 +10,14 @@ import click
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from drom_net.cli import options
+from drom_net.cli.init import print_columns
 from drom_net.cli.output import console, print_json, print_table, tell
+from drom_net.cluster.drafting import describe_file, table_format
 from drom_net.config import load_config
 from drom_net.data.dataset import Dataset
 from drom_net.data.dataset import describe as describe_dataset
 from drom_net.data.datasets import load_dataset, task_names
+from drom_net.data.faults import Faults
 from drom_net.data.public.catalog import PUBLIC_SETS, PaperRow, PublicSet
 from drom_net.data.public.places import cache_folder, check_file, find
 from drom_net.data.settings import DATA_SECTIONS, RowSettings
@@ -153,15 +156,24 @@ class _Bars:
 @options.overrides
 @options.as_json
 def describe(what: str, home: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
-    """Describe a data set by its name, or the data of a topology file.
+    """Describe a table, a data set by its name, or the data of a topology file.
 
-    Says its licence, its source, what each task has, and which numbers of the paper's Table 2 it meets.
+    Of a table (CSV, Parquet) it says what kind each column is, how much is missing, and what is in it; of a data set
+    its licence, its source, what each task has, and which numbers of the paper's Table 2 it meets.
 
     \b
     Examples:
+      drom-net data describe patients.csv
       drom-net data describe spam-pu
       drom-net data describe configs/amazon.yaml
     """
+    if _is_table(what):
+        columns = describe_file(Path(what))
+        if as_json:
+            print_json({"file": what, "columns": columns})
+        else:
+            print_columns(columns)
+        return
     absent = PUBLIC_SETS.get(what)
     if absent is not None and not overrides and find(absent, home) is None:
         _describe_absent(absent, as_json)
@@ -185,6 +197,11 @@ def describe(what: str, home: Path | None, overrides: tuple[str, ...], as_json: 
         click.echo()
         rows = [[row["number"], f"{row['paper']:,}", f"{row['here']:,}", row["verdict"]] for row in table]
         print_table(["Table 2", entry.paper.name, "here", ""], rows)
+
+
+def _is_table(what: str) -> bool:
+    """Whether this is called like a table."""
+    return bool(table_format(Path(what), Faults()))
 
 
 def _describe_absent(entry: PublicSet, as_json: bool) -> None:

@@ -1,0 +1,209 @@
+"""drom-net init: from tables to a cluster's file, or a whole example to begin with."""
+
+from __future__ import annotations
+
+import importlib.resources
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from drom_net.cli import options
+from drom_net.cli.output import print_json, print_table, tell
+from drom_net.cluster.drafting import (
+    ONE_SITE,
+    Draft,
+    called_so,
+    draft,
+    label_candidates,
+    merge_drafts,
+    read_tables,
+    site_candidates,
+)
+from drom_net.config import load_config
+from drom_net.errors import UsageError, did_you_mean, naming
+from drom_net.summary import write_text
+
+EXAMPLES = ("pumps", "mail", "live", "star")
+_COLUMNS = ("column", "kind", "missing", "different", "least", "mean", "deviation", "most", "examples")
+
+
+@click.command()
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE..]")
+@click.option(
+    "--site", metavar="COLUMN", help=f"The column that says whose row it is; {ONE_SITE} where all are of one site."
+)
+@click.option("--label", metavar="COLUMN", help="The column that is to be predicted: it has two kinds of cells.")
+@click.option("--positive", metavar="TEXT", multiple=True, help="The label that is +1; once more for another spelling.")
+@click.option(
+    "--missing", metavar="TEXT", multiple=True, help="A text that means a missing value, beside NA and alike."
+)
+@click.option("--merge", is_flag=True, help="FILEs are those that `init` has written at several sites: join them.")
+@click.option("--example", type=click.Choice(EXAMPLES), help="Put a whole small example, data and all, into a folder.")
+@click.option(
+    "--out", "-o", type=click.Path(path_type=Path), help="The file to write; by default named after the table."
+)
+@options.as_json
+def init(
+    files: tuple[Path, ...],
+    site: str | None,
+    label: str | None,
+    positive: tuple[str, ...],
+    missing: tuple[str, ...],
+    merge: bool,
+    example: str | None,
+    out: Path | None,
+    as_json: bool,
+) -> int:
+    """Look at tables (CSV or Parquet) and write the file of a cluster that learns from them.
+
+    FILEs are one table with a column for the site, or one a site. What the tables do not tell is asked for in a
+    terminal; elsewhere an error lists what it could be. Rows stay where they are: names of columns and frequent levels
+    go into the file.
+
+    \b
+    Examples:
+      drom-net init patients.csv --site Hospital --label readmitted
+      drom-net init pump-*.csv --label service -o pumps.yaml
+      drom-net init --merge north.yaml south.yaml -o cluster.yaml
+      drom-net init --example pumps
+    """
+    if example is not None:
+        if files or merge:
+            raise UsageError("--example brings its own files")
+        return _example(example, out or Path(example), as_json=as_json)
+    if not files:
+        raise UsageError("missing argument FILE: the table, or tables, to learn from (or --example NAME)")
+    if merge:
+        return _merge(files, out or Path("cluster.yaml"), positive, as_json=as_json)
+    target = out or Path(f"{files[0].name.partition('.')[0] if len(files) == 1 else 'cluster'}.yaml")
+    _require_new(target)
+    found = read_tables(files, missing=missing)
+    label = _column("--label", "the label", label, label_candidates(found), found.names, called_so)
+    if site is None and len(files) > 1:
+        site = ""
+    elif site != ONE_SITE:
+        candidates = site_candidates(found, label)
+        if candidates or site is not None:
+            site = _column("--site", "the site of each row", site, candidates, found.names, called_so)
+        else:
+            raise UsageError(
+                f"--site: no column could be the site of each row; --site {ONE_SITE} says that all are of one"
+            )
+    if label == site:
+        raise UsageError(f"--site and --label: expected two columns, got {label} for both")
+    made = draft(found, target, site=site or "", label=label, positive=positive or None, missing=missing)
+    write_text(target, made.text)
+    if as_json:
+        print_json(_told(target, made))
+    else:
+        _print(target, made)
+    if made.refused:
+        raise UsageError(f"{target} is written, and cannot run yet:\n{made.refused}")
+    return 0
+
+
+def _told(target: Path, made: Draft) -> dict[str, Any]:
+    settings = made.settings
+    return {
+        "file": str(target),
+        "files": settings.files,
+        "task_column": settings.task_column,
+        "label": settings.label,
+        "positive": settings.positive,
+        "negative": settings.negative,
+        "columns": made.columns,
+        "notes": list(made.notes),
+        "ready": not made.refused,
+    }
+
+
+def _print(target: Path, made: Draft) -> None:
+    print_columns(made.columns)
+    click.echo()
+    for note in made.notes:
+        if not made.refused or not note.startswith("labels: "):
+            click.echo(note)
+    if not made.refused:
+        click.echo(f"wrote {target}\n\nnext:\n  drom-net check {target}\n  drom-net run {target}")
+
+
+def print_columns(columns: list[dict[str, Any]]) -> None:
+    """What `describe_columns` tells, as a table."""
+
+    def cell(value: object) -> str:
+        if isinstance(value, list):
+            return ", ".join(map(str, value))
+        return "-" if value is None else f"{value:.5g}" if isinstance(value, float) else str(value)
+
+    rows = [[cell(told[key]) for key in _COLUMNS] for told in columns]
+    print_table(_COLUMNS, rows, left=2)
+
+
+def _column(
+    option: str,
+    what: str,
+    given: str | None,
+    candidates: Mapping[str, str],
+    names: tuple[str, ...],
+    called: Any,
+) -> str:
+    """The column that is meant: as given, as it is called, or as somebody at the terminal says.
+
+    Raises:
+        UsageError: Nobody says it, or there is no such column.
+    """
+    if given is not None:
+        if given not in names:
+            hint = did_you_mean(given, names)
+            raise UsageError(f'{option}: expected a column, got "{given}"' + (f"; {hint}" if hint else ""))
+        return given
+    chosen: str = called(candidates, site=option == "--site")
+    if chosen:
+        tell(f"{option} {chosen}: {candidates[chosen]}")
+        return chosen
+    listed = "\n".join(f"  {name}: {told}" for name, told in candidates.items()) or "  none has two kinds of cells"
+    if candidates and sys.stdin.isatty() and sys.stdout.isatty():
+        tell(f"{what} may be\n{listed}")
+        answer: str = click.prompt(what, type=click.Choice(list(candidates)), err=True)
+        return answer
+    raise UsageError(f"{option} COLUMN says which column is {what}; it could be\n{listed}")
+
+
+def _merge(files: tuple[Path, ...], target: Path, positive: tuple[str, ...], *, as_json: bool) -> int:
+    _require_new(target)
+    text = merge_drafts([load_config(file) for file in files], target, positive or None)
+    write_text(target, text)
+    if as_json:
+        print_json({"file": str(target), "merged": [str(file) for file in files]})
+    else:
+        click.echo(f"wrote {target}: give it to every site; its next lines are in it")
+    return 0
+
+
+def _example(example: str, target: Path, *, as_json: bool) -> int:
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise UsageError(f"{target} exists already and is not overwritten; -o names another folder")
+    source = importlib.resources.files("drom_net") / "examples" / example
+    written = []
+    for item in sorted(source.iterdir(), key=lambda item: item.name):
+        path = target / item.name
+        with naming(path):
+            target.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(item.read_bytes())
+        written.append(str(path))
+    config = next(path for path in written if path.endswith(".yaml"))
+    if as_json:
+        print_json({"folder": str(target), "files": written})
+        return 0
+    for name in written:
+        click.echo(name)
+    click.echo(f"\nnext:\n  drom-net check {config}\n  drom-net run {config}")
+    return 0
+
+
+def _require_new(target: Path) -> None:
+    if target.exists():
+        raise UsageError(f"{target} exists already and is not overwritten; -o names another file")

@@ -1,0 +1,447 @@
+"""The first draft of a cluster's file: what tables say, and what several sites' drafts have in common."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import Any
+
+from drom_net.config import ClusterConfig
+from drom_net.data import columns as kinds
+from drom_net.data.columns import LEVEL_PLACES, TEXT_PLACES, Column, places_for, plain_text
+from drom_net.data.describing import describe_columns
+from drom_net.data.faults import Faults, quoted
+from drom_net.data.file_settings import check_settings
+from drom_net.data.files import load_files, resolved
+from drom_net.data.kinds import Part, find_schema
+from drom_net.data.labels import plain_label
+from drom_net.data.readers import SUFFIXES
+from drom_net.data.settings import FileData
+from drom_net.data.sites import label_counts, open_tables
+from drom_net.data.tables import TABLE_FORMATS, FileTable, Texts, Wanted, as_texts, counts, read_file
+from drom_net.errors import DataError, Problem, UsageError
+from drom_net.yamlfile import write_flow
+
+ONE_SITE = "-"
+"""In place of a column: all rows are of one site."""
+_LABEL_NAMES = re.compile(r"(?i)label|labels|target|class|outcome|y")
+_SITE_NAMES = re.compile(
+    r"(?i)(site|task|hospital|clinic|shop|store|branch|location|cent(er|re)|desk|mailbox)(_?(id|name))?"
+)
+_MOST_SITES = 1000
+_LISTED = 12
+_CUT = re.compile(r"[^A-Za-z0-9]")
+_WIDTH = 46
+"""Where comments begin."""
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The tables that were named, read whole.
+
+    Attributes:
+        names: Of the columns, in the first file's order.
+    """
+
+    paths: tuple[Path, ...]
+    tables: tuple[FileTable, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.tables[0].cells)
+
+
+def read_tables(paths: Sequence[Path], *, missing: tuple[str, ...] = ()) -> Tables:
+    """Read files as tables.
+
+    Raises:
+        DataError: All that is wrong with them.
+    """
+    faults = Faults()
+    tables = []
+    for path in paths:
+        format = table_format(path, faults)
+        table = format and read_file(path, str(path), format, Wanted(missing=missing), faults)
+        if table:
+            tables.append(table)
+    faults.raise_if_any()
+    return Tables(tuple(paths), tuple(tables))
+
+
+def table_format(path: Path, faults: Faults) -> str:
+    """The format of a table by its name; empty after a fault."""
+    plain = path.name.removesuffix(".gz").removesuffix(".zst")
+    format = SUFFIXES.get(PurePath(plain).suffix.lower(), "")
+    if format not in TABLE_FORMATS:
+        known = ", ".join(suffix for suffix, kind in SUFFIXES.items() if kind in TABLE_FORMATS)
+        hint = "svmlight and NPZ files need no columns: docs/data.md" if format else ""
+        faults.add(str(path), f"a table ({known})", "another file", hint)
+        return ""
+    return format
+
+
+def describe_file(path: Path) -> list[dict[str, Any]]:
+    """The columns of a table, as `describe_columns`.
+
+    Raises:
+        DataError: It cannot be read.
+    """
+    found = read_tables([path])
+    table = found.tables[0]
+    parts = {name: [Part(cells, None)] for name, cells in table.cells.items()}
+    return describe_columns([table], find_schema(found.names, parts, given={}).schema)
+
+
+# --- what may be the label and the site --------------------------------------------------------------
+
+
+def label_candidates(found: Tables) -> dict[str, str]:
+    """Columns with two kinds of cells, each with what they are; those that are called so first."""
+    candidates = {}
+    for name in found.names:
+        total = _total(found, name)
+        texts = {plain_label(text).casefold() for text in total}
+        if len(texts) == 2:
+            candidates[name] = " and ".join(f"{quoted(text)} {count:,}" for text, count in total.most_common(3))
+    named = {name: told for name, told in candidates.items() if _LABEL_NAMES.fullmatch(name)}
+    return named | candidates
+
+
+def site_candidates(found: Tables, label: str) -> dict[str, str]:
+    """Columns whose cells come often enough to be sites, each with what they are."""
+    candidates = {}
+    for name in found.names:
+        if name == label or not all(isinstance(table.cells.get(name), Texts) for table in found.tables):
+            continue
+        total = _total(found, name)
+        if 2 <= len(total) <= _MOST_SITES and total.total() >= 5 * len(total) and len({*total}) > 1:
+            shown = ", ".join(f"{quoted(text)} {count:,}" for text, count in total.most_common(3))
+            candidates[name] = shown + (f" and {len(total) - 3:,} more" if len(total) > 3 else "")
+    named = {name: told for name, told in candidates.items() if _SITE_NAMES.fullmatch(name)}
+    return named | candidates
+
+
+def called_so(candidates: dict[str, str], *, site: bool) -> str:
+    """The only candidate whose name says what it is; empty for none, or several."""
+    named = [name for name in candidates if (_SITE_NAMES if site else _LABEL_NAMES).fullmatch(name)]
+    return named[0] if len(named) == 1 else ""
+
+
+def _total(found: Tables, name: str) -> Counter[str]:
+    total = sum((counts(as_texts(table.cells[name])) for table in found.tables if name in table.cells), Counter[str]())
+    total.pop("", None)
+    return total
+
+
+# --- drafting ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A file that is still to be written.
+
+    Attributes:
+        text: The whole file.
+        notes: What people should know of it.
+        columns: As `describe_columns`.
+        refused: What is still to be said before it can run; empty where it can.
+    """
+
+    text: str
+    notes: tuple[str, ...]
+    columns: list[dict[str, Any]]
+    settings: FileData
+    refused: str = ""
+
+
+def draft(
+    found: Tables, out: Path, *, site: str, label: str, positive: tuple[str, ...] | None, missing: tuple[str, ...] = ()
+) -> Draft:
+    """The file of a cluster that learns from these tables.
+
+    Args:
+        out: Where it will be written.
+        site: The column of the sites; `ONE_SITE` where there is none, or "" for a file a site.
+        label: The column of labels.
+
+    Raises:
+        DataError: The tables do not go together, or the label cannot be used at all.
+    """
+    folder = out.absolute().parent
+    shown = [_from(path, folder) for path in found.paths]
+    settings = FileData(files=shown[0], label=label, positive=positive, missing=missing)
+    if len(shown) > 1 or site == ONE_SITE:
+        pattern, tasks = file_pattern(shown)
+        settings = FileData(files=pattern, tasks=tasks, label=label, positive=positive, missing=missing)
+    else:
+        settings = FileData(files=shown[0], task_column=site, label=label, positive=positive, missing=missing)
+    refused = ""
+    try:
+        dataset = load_files(settings, base=folder)
+    except DataError as error:
+        # Labels that must be explained do not keep the file from being written; all else does.
+        if any("label" not in problem.expected for problem in error.problems):
+            raise
+        refused = str(error)
+        rest = FileData(**{**_fields(settings), "positive": _any_label(settings, folder), "rest": "negative"})
+        dataset = load_files(rest, base=folder)
+    written = resolved(settings, dataset)
+    assert isinstance(written, FileData)
+    sizes = {task.name: len(task.labels) for task in dataset.tasks}
+    described = describe_columns(found.tables, dataset.preprocessing.schema or find_schema((), {}, given={}).schema)
+    text = _render(written, sizes, described, dataset.notes, refused, out, shown)
+    return Draft(text, dataset.notes, described, written, refused)
+
+
+def _fields(settings: FileData) -> dict[str, Any]:
+    return {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings) if field.init}
+
+
+def _any_label(settings: FileData, folder: Path) -> tuple[str, ...]:
+    """Some label of the files, to look at all else."""
+    faults = Faults()
+    tables = open_tables(settings, check_settings(settings, faults), folder, None, None, set(), faults)
+    total = sum((label_counts(site, settings.label) for site in tables.sites), Counter[str]())
+    return (next((text.strip() for text in total if text.strip()), "1"),)
+
+
+def _from(path: Path, folder: Path) -> str:
+    """A file's name as seen from a folder, where it is in or near it."""
+    relative = os.path.relpath(path.absolute(), folder)
+    return relative if not relative.startswith(os.path.join("..", "..")) else str(path.absolute())
+
+
+def file_pattern(shown: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """The names with {task} for what differs, and what that is in each.
+
+    Raises:
+        UsageError: They differ in more than one place.
+    """
+    if len(shown) == 1:
+        stem = PurePath(shown[0]).name.partition(".")[0]
+        head = shown[0][: len(shown[0]) - len(PurePath(shown[0]).name)]
+        return head + "{task}" + PurePath(shown[0]).name[len(stem) :], (stem,)
+    before = _common_start(shown)
+    after = _common_start([name[len(before) :][::-1] for name in shown])[::-1]
+    # Names are cut where a word ends: of site-1 and site-10 it is 1 and 10 that differ.
+    before = before[: max((match.end() for match in _CUT.finditer(before)), default=0)]
+    after = after[min((match.start() for match in _CUT.finditer(after)), default=len(after)) :]
+    tasks = tuple(name[len(before) : len(name) - len(after)] for name in shown)
+    if len({*tasks}) < len(tasks) or not all(tasks) or any("/" in task for task in tasks) or "{" in before + after:
+        raise UsageError(
+            f"expected names of files that differ in one place, the site's name, got {', '.join(shown[:3])}; rename "
+            "them, or put all rows into one table with a column for the site"
+        )
+    return before + "{task}" + after, tasks
+
+
+def _common_start(texts: Sequence[str]) -> str:
+    alike = itertools.takewhile(lambda chars: len({*chars}) == 1, zip(*texts, strict=False))
+    return "".join(chars[0] for chars in alike)
+
+
+def _render(
+    settings: FileData,
+    sizes: dict[str, int],
+    described: Sequence[dict[str, Any]],
+    notes: Sequence[str],
+    refused: str,
+    out: Path,
+    shown: Sequence[str],
+) -> str:
+    labels = next((note.removeprefix("labels: ") for note in notes if note.startswith("labels: ")), "")
+    total = sum(sizes.values())
+    source = shown[0] if len(shown) == 1 else f"{len(shown)} files"
+    sites = "1 site" if len(sizes) == 1 else f"{len(sizes)} sites"
+    lines = [
+        f"# Written by `drom-net init` from {source}: {total:,} rows of {sites}. All keys: docs/configuration.md",
+        f"# Next: drom-net check {out.name}, then drom-net run {out.name}",
+        "",
+        "data:",
+        f"  files: {write_flow(settings.files)}",
+    ]
+    if settings.task_column is not None:
+        lines.append(_commented(f"  task_column: {write_flow(settings.task_column)}", "whose row it is"))
+    tasks = settings.tasks or tuple(sizes)
+    rows = ", ".join(f"{sizes[task]:,}" for task in tasks[:8]) + (", .." if len(tasks) > 8 else "")
+    lines.append(_commented(f"  tasks: {write_flow(list(tasks))}", f"rows: {rows}"))
+    lines.append(f"  label: {write_flow(settings.label)}")
+    if refused:
+        lines += [f"  # {line}" for line in refused.splitlines()]
+    else:
+        lines.append(_commented(f"  positive: {_one_or_list(settings.positive or ())}", labels))
+        if settings.negative:
+            lines.append(f"  negative: {_one_or_list(settings.negative)}")
+    if settings.missing:
+        lines.append(_commented(f"  missing: {write_flow(list(settings.missing))}", "texts that mean a missing value"))
+    dates = [column.name for column in settings.columns or () if column.kind in (kinds.DATE, kinds.TIME)]
+    by = dates[0] if dates else "COLUMN"
+    lines.append(_commented(f"  # order: {write_flow(by)}", "by default rows are learned in the file's order"))
+    lines.append("  columns:")
+    facts = {told["column"]: told for told in described}
+    for column in settings.columns or ():
+        written = f"    {write_flow(column.name)}: {write_flow(column.to_plain())}"
+        lines.append(_commented(written, _in_words(column, facts.get(column.name))))
+    lines.append(_commented(f"  hash: {settings.hash}", "columns for words, and levels that are not listed"))
+    lines.append(_commented(f"  scaling: {settings.scaling}", "numbers by mean and deviation of the rows before"))
+    return "\n".join(lines) + "\n"
+
+
+def _one_or_list(texts: Sequence[str]) -> str:
+    return write_flow(texts[0] if len(texts) == 1 else list(texts))
+
+
+def _commented(text: str, comment: str) -> str:
+    return f"{text:<{_WIDTH}} # {comment}" if comment else text
+
+
+def _in_words(column: Column, told: dict[str, Any] | None) -> str:
+    """What a comment says of a column."""
+    if not column.is_used or told is None:
+        return "left out"
+    words = []
+    if told["least"] is not None:
+        least, most = (_short(told[key]) for key in ("least", "most"))
+        words.append(f"{least} to {most}")
+    elif column.kind == kinds.CATEGORY:
+        words.append(f"{told['different']:,} levels")
+    elif column.kind == kinds.TEXT:
+        words.append(f"such as {quoted(told['examples'][0])}" if told["examples"] else "")
+    if told["missing"]:
+        words.append(f"{told['missing']:,} missing")
+    return ", ".join(word for word in words if word)
+
+
+def _short(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+# --- merging -----------------------------------------------------------------------------------------
+
+
+def merge_drafts(configs: Sequence[ClusterConfig], out: Path, positive: tuple[str, ...] | None = None) -> str:
+    """One file for all sites, from the file that each of them has drafted from its own table.
+
+    Args:
+        out: Where it will be written.
+        positive: What is said to be +1.
+
+    Raises:
+        DataError: They do not go together.
+    """
+    problems: list[Problem] = []
+    found: list[FileData] = []
+    for config in configs:
+        if isinstance(config.data, FileData) and config.data.columns is not None and config.data.tasks:
+            found.append(config.data)
+        else:
+            problems.append(Problem(str(config.path), "a file that `drom-net init` has written", "another one"))
+    if problems:
+        raise DataError(problems)
+    first = configs[0].path
+    for config, data in zip(configs[1:], found[1:], strict=True):
+        if data.label != found[0].label:
+            problems.append(
+                Problem(f"{config.path}: data.label", f"{quoted(found[0].label)}, as in {first}", quoted(data.label))
+            )
+    names = list(dict.fromkeys(column.name for data in found for column in data.columns or ()))
+    columns = []
+    for name in names:
+        its = [(config, _column(data, name)) for config, data in zip(configs, found, strict=True)]
+        lacking = [config for config, column in its if column is None]
+        if lacking:
+            has = next(config.path for config, column in its if column is not None)
+            hint = "data.ignore, or the kind ignored, leaves it out"
+            problems.append(
+                Problem(f"{lacking[0].path}: data.columns", f"a column {quoted(name)}, as in {has}", "none", hint)
+            )
+            continue
+        columns.append(_merged_column(name, [(config, column) for config, column in its if column], problems))
+    positive = positive or _agreed("positive", configs, found, problems)
+    negative = _agreed("negative", configs, found, problems) if positive else None
+    tasks = [task for data in found for task in data.tasks or ()]
+    for task in sorted({task for task in tasks if tasks.count(task) > 1}):
+        problems.append(Problem("data.tasks", "different sites", f"{quoted(task)} more than once"))
+    patterns = {PurePath(data.files).name for data in found}
+    if len(patterns) > 1:
+        hint = "name each site's file alike, with the site's name in it"
+        problems.append(Problem("data.files", "one pattern for all sites", ", ".join(sorted(patterns)[:5]), hint))
+    if problems:
+        raise DataError(problems)
+    known = [column for column in columns if column is not None]
+    places = sum(max(0, (data.hash or 0) - LEVEL_PLACES) for data in found)
+    merged = FileData(
+        files=patterns.pop(),
+        task_column=found[0].task_column,
+        tasks=tuple(tasks),
+        label=found[0].label,
+        positive=positive,
+        negative=negative,
+        missing=tuple(dict.fromkeys(text for data in found for text in data.missing)),
+        columns=tuple(known),
+        hash=max(places_for(known), min(TEXT_PLACES, places + LEVEL_PLACES if places else 0)),
+        scaling=found[0].scaling,
+    )
+    head = [
+        f"# Written by `drom-net init --merge` from the files of {len(tasks)} sites. All keys: docs/configuration.md",
+        "# Every site gets this file; each keeps its own table beside it. Next, where they meet:",
+        "# reducer: {endpoint: tcp://HOST:5571, bind: tcp://0.0.0.0:5571}",
+        "# security: {keys: keys}                    # drom-net keys create makes them",
+        "",
+    ]
+    body = _render(merged, dict.fromkeys(tasks, 0), [], (), "", out, ())
+    kept = [line for line in body.splitlines() if not line.startswith("#")][1:]
+    kept = [re.sub(r" +# (rows: .*|left out)$", "", line) for line in kept]
+    return "\n".join(head + kept) + "\n"
+
+
+def _column(data: FileData, name: str) -> Column | None:
+    return next((column for column in data.columns or () if column.name == name), None)
+
+
+def _agreed(
+    key: str, configs: Sequence[ClusterConfig], found: Sequence[FileData], problems: list[Problem]
+) -> tuple[str, ...] | None:
+    """What those say of a label that say something."""
+    said = [(config, getattr(data, key)) for config, data in zip(configs, found, strict=True) if getattr(data, key)]
+    for config, value in said[1:]:
+        if value != said[0][1]:
+            expected = f"{', '.join(map(quoted, said[0][1]))}, as in {said[0][0].path}"
+            hint = "--positive says which label is +1"
+            problems.append(Problem(f"{config.path}: data.{key}", expected, ", ".join(map(quoted, value)), hint))
+            break
+    return said[0][1] if said else None
+
+
+_STRONGER = {
+    frozenset([kinds.CATEGORY, kinds.TEXT]): kinds.TEXT,
+    frozenset([kinds.YES_NO, kinds.CATEGORY]): kinds.CATEGORY,
+    frozenset([kinds.YES_NO, kinds.NUMBER]): kinds.NUMBER,
+    frozenset([kinds.DATE, kinds.TIME]): kinds.TIME,
+}
+"""What a column is where sites differ."""
+
+
+def _merged_column(name: str, its: Sequence[tuple[ClusterConfig, Column]], problems: list[Problem]) -> Column | None:
+    found = [column for _, column in its if column.kind != kinds.EMPTY]
+    if not found:
+        return its[0][1]
+    left_out = [column for column in found if not column.is_used]
+    if left_out:  # an identifier is one wherever many rows show it
+        return Column(name, left_out[0].kind)
+    its_kinds = frozenset(column.kind for column in found)
+    kind = found[0].kind if len(its_kinds) == 1 else _STRONGER.get(its_kinds)
+    formats = {column.format for column in found}
+    if kind is None or len(formats) > 1:
+        told = ", ".join(f"{config.path} {column.kind} {column.format}".strip() for config, column in its)
+        problems.append(Problem(f"data.columns: {quoted(name)}", "one kind at all sites", told, "change it in a file"))
+        return None
+    levels = tuple(sorted({plain_text(level) for column in found for level in column.levels}))
+    missing = any(column.missing for column in found) or len(found) < len(its)
+    return Column(name, kind, levels if kind == kinds.CATEGORY else (), missing, formats.pop())
