@@ -186,9 +186,9 @@ def check(file: Path, latency: float | None, round_s: float | None, overrides: t
                 "config_digest": config_digest(config, roster.tasks),
                 "reducer": {"listens": config.reducer.listens_at, "endpoint": config.reducer.endpoint},
                 "tasks": [
-                    {"task": task, "name": name, "examples": count, "address": addresses[task]}
+                    {"task": task, "name": name, "node": node, "examples": count, "address": addresses[task]}
                     | ({"source": sources[task]} if sources else {})
-                    for task, (name, count) in enumerate(zip(roster.tasks, counts, strict=True))
+                    for task, (name, node, count) in enumerate(zip(roster.tasks, roster.nodes, counts, strict=True))
                 ],
                 **dataclasses.asdict(costs),
                 "hiding": hiding,

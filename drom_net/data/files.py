@@ -32,6 +32,7 @@ from drom_net.data.readers import (
 from drom_net.data.settings import TASK_NAME, FileData, LiveData, RowSettings
 from drom_net.data.stream import SparseRows
 from drom_net.errors import did_you_mean
+from drom_net.names import is_name, tidy
 
 ONE_TASK = "task-1"
 """The task's name where one file holds one task and data.tasks does not name it."""
@@ -316,7 +317,7 @@ def _tasks_by_name(settings: FileData, base: Path, faults: Faults) -> tuple[str,
     if not found:
         hint = "relative names start at data.directory, by default the folder of the topology file"
         faults.add("data.files", f"files like {quoted(settings.files)}", "none", hint)
-    return _different_folders(sorted(found, key=natural_key), "data.files", faults)
+    return tuple(sorted(found, key=natural_key))
 
 
 def _tasks_in_column(table: Table, settings: FileData, shown: str, faults: Faults) -> tuple[str, ...]:
@@ -329,25 +330,14 @@ def _tasks_in_column(table: Table, settings: FileData, shown: str, faults: Fault
     for name, row in first.items():
         place = table.place(row, None).rsplit(", column", 1)[0]
         _check_task_name(name, f"{place}, column {quoted(settings.task_column or '')}", faults)
-    return _different_folders(sorted(first, key=natural_key), "data.task_column", faults)
-
-
-def _different_folders(names: Sequence[str], place: str, faults: Faults) -> tuple[str, ...]:
-    """The names, with a fault for those that differ only in case: some file systems take them for one folder."""
-    first: dict[str, str] = {}
-    for name in names:
-        other = first.setdefault(name.lower(), name)
-        if other != name:
-            faults.add(place, "task names that differ not only in case", f"{quoted(other)} and {quoted(name)}")
-    return tuple(names)
+    return tuple(sorted(first, key=natural_key))
 
 
 def _check_task_name(name: str, place: str, faults: Faults) -> None:
-    try:
-        TASK_NAME.parse(name)
-    except ValueError:
+    if not is_name(name):
         got = quoted(name) if name else "nothing (a missing value)"
-        faults.add(place, f"as the name of a task {TASK_NAME.what}", got, kind="task name")
+        hint = "blanks around it, or several side by side, are left out" if is_name(tidy(name)) else ""
+        faults.add(place, f"as the name of a task {TASK_NAME.what}", got, hint, kind="task name")
 
 
 # --- what must agree ---------------------------------------------------------------------------------

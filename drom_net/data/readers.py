@@ -28,6 +28,7 @@ from drom_net.data.faults import Faults, extra, parse_number, quoted
 from drom_net.data.settings import FileData
 from drom_net.data.stream import SparseRows
 from drom_net.errors import did_you_mean
+from drom_net.names import tidy
 
 LISTED_LIMIT = 8
 """Column names in a message."""
@@ -286,7 +287,7 @@ def _read_csv(source: Source, faults: Faults) -> Table | None:
                 faults.add(f"{shown}:{line}", f"{len(header)} fields, as in the header", got, kind=(shown, "ragged"))
                 continue
             if columns.task is not None:
-                task = cells[columns.task].strip()
+                task = tidy(cells[columns.task])
                 if source.keep is not None and task != source.keep:
                     continue
                 tasks.append(task)
@@ -481,7 +482,7 @@ def _read_npz(source: Source, faults: Faults) -> Table | None:
     if labels is None or faults.count > before:
         return None
     row_of = np.arange(num_rows)
-    task_texts = None if tasks is None else [label_text(item) for item in tasks.tolist()]
+    task_texts = None if tasks is None else [tidy(label_text(item)) for item in tasks.tolist()]
     label_texts = [label_text(item) for item in labels.tolist()]
 
     def place(row: int, column: int | None) -> str:
@@ -577,7 +578,7 @@ def _read_parquet(source: Source, faults: Faults) -> Table | None:
     row_of = np.arange(table.num_rows)
     tasks = None
     if columns.task is not None:
-        tasks = [label_text(item) for item in table.column(columns.task).to_pylist()]
+        tasks = [tidy(label_text(item)) for item in table.column(columns.task).to_pylist()]
         if source.keep is not None:
             row_of = np.array([row for row, task in enumerate(tasks) if task == source.keep], dtype=np.int64)
             table = table.take(row_of)
