@@ -34,7 +34,7 @@ def keys() -> None:
     "-k",
     "tasks",
     multiple=True,
-    help="Only for this task: its number from 0 or its name; or reducer. May be repeated.",
+    help="Only for this task: its number from 0, its name, or the safe form of that; or reducer. May be repeated.",
 )
 @options.as_json
 def create(file: Path, tasks: tuple[str, ...], as_json: bool) -> None:

@@ -51,7 +51,11 @@ _out = click.option(
     help="The run directory; by default runs/NAME, NAME being FILE's.",
 )
 _task = click.option(
-    "--task", "-k", required=True, envvar="DROM_NET_TASK", help="Which task: its number from 0, or its name."
+    "--task",
+    "-k",
+    required=True,
+    envvar="DROM_NET_TASK",
+    help="Which task: its number from 0, its name, or the safe form of that.",
 )
 
 
