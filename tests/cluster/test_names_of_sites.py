@@ -244,3 +244,16 @@ def test_a_terminal_shows_names_and_does_not_obey_them(
     assert r"\u202eno \x1b[31mrun" in err
     assert not {"\u202e", "\u200f"} & {*out, *err}
     assert "\x1b[31m" not in out + err
+
+
+@pytest.mark.process
+def test_a_system_without_such_letters_runs_and_shows_them_as_escapes(tmp_path: Path) -> None:
+    config = write_config(tmp_path, "star", ["São Paulo", "東京"])
+    plain = {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "POSIX", "PYTHONIOENCODING": "ascii"}
+    with family(tmp_path) as processes:
+        started = processes.start("run", config, "--driver", "reference", "--out", "run", environment=plain)
+        out, err = started.communicate(timeout=DEADLINE_S)
+        assert started.returncode == 0, err
+        assert r"S\xe3o Paulo" in out and r"\u6771\u4eac" in out
+    assert main(["verify", str(tmp_path / "run")]) == 0
+    assert load_config(tmp_path / "run" / "config.yaml").data.tasks == ("São Paulo", "東京")  # type: ignore[attr-defined]
