@@ -500,16 +500,6 @@ def _check_drom(section: Section) -> None:
         section.complain(key, expected="eta0 * lambda of at most 2", got=f"{eta0:g} * {lam:g} = {eta0 * lam:g}")
 
 
-def _check_task_names(section: Section) -> None:
-    names: dict[str, int] = {}
-    for index, name in enumerate(section.values.get("tasks") or ()):
-        first = names.setdefault(name.lower(), index)
-        if first != index:
-            # Tasks are folders, and some file systems take these two for one.
-            hint = f"data.tasks[{first}] differs only in case"
-            section.complain("tasks", expected="a name of its own", index=index, hint=hint)
-
-
 def _check_file_names(section: Section) -> None:
     if not section.given("files"):
         return
@@ -523,6 +513,11 @@ def _check_file_names(section: Section) -> None:
         if num_tasks > 1 and section["task_column"] is None:
             expected = f"a pattern with {{task}}, or data.task_column, for {num_tasks} tasks"
             section.complain("files", expected=expected)
+    elif "{task}" in files:
+        for index, name in enumerate(section.values.get("tasks") or ()):
+            if "/" in name or name in (".", ".."):
+                expected, hint = "a name that can be in that of a file", "data.task_column takes any"
+                section.complain("tasks", expected=expected, index=index, hint=hint)
 
 
 def _check_columns(section: Section) -> None:
@@ -614,8 +609,8 @@ def _check_live(section: Section) -> None:
 CHECKS: dict[str, tuple[Callable[[Section], None], ...]] = {
     "drom": (_check_drom,),
     "drom-d": (_check_drom,),
-    "files": (_check_file_names, _check_columns, _check_task_names),
-    "live": (_check_live, _check_columns, _check_task_names),
+    "files": (_check_file_names, _check_columns),
+    "live": (_check_live, _check_columns),
 }
 """The checks across the keys of a section, by its kind."""
 

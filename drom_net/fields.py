@@ -393,7 +393,7 @@ class Endpoints(Spec):
 
 @dataclass(frozen=True, slots=True)
 class EndpointsOf(Spec):
-    """Where each task listens: one endpoint for all, with {task} for the task's name, or a list."""
+    """Where each task listens: one endpoint for all, with {task} for a task's name in its safe form, or a list."""
 
     item: Endpoint
 

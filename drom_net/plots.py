@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -813,5 +814,6 @@ def _save(figure: Figure, path: Path, *, dpi: int = 150) -> None:
     from matplotlib import rc_context
 
     svg = path.suffix.lower() == ".svg"
-    with rc_context({"svg.hashsalt": "drom-net"}):
+    with rc_context({"svg.hashsalt": "drom-net"}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # names may have letters that no font has
         figure.savefig(path, dpi=dpi, metadata={"Date": None} if svg else {"Software": None})

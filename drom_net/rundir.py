@@ -13,7 +13,8 @@
                        since the first task began, of a simulation by its clock; one more where a node went on after
                        a crash (or timeline.parquet); the plain loop has no clock and writes none
     logs/              what the processes said
-    nodes/             while it runs, and for nodes started by hand: each node's own folder
+    nodes/             while it runs, and for nodes started by hand: each node's own folder, called by the safe form of
+                       its task's name (drom_net.names)
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from drom_net.data.incoming import RowReader
 from drom_net.data.preprocessing import Preprocessing
 from drom_net.errors import UsageError, naming
 from drom_net.metrics import Totals, total
+from drom_net.names import safe_names
 from drom_net.protocol.node import TIMES_DTYPE
 from drom_net.records import TASK_DTYPE, central_chain_of, central_dtype, peers_chain, run_digest, task_chain_of
 from drom_net.sharing import sharing_sections
@@ -133,6 +135,7 @@ def free_run_directory(name: str) -> Path:
 
 
 def node_folder(run_dir: Path, node: str) -> Path:
+    """The folder of the reducer, or of a task by the safe form of its name."""
     return run_dir / NODES / node
 
 
@@ -624,8 +627,10 @@ def _peers_rounds(names: Sequence[str], centrals: Sequence[CentralOutcome]) -> I
 
 
 def _absent(names: Sequence[str], members: Sequence[int], row: np.void) -> str:
-    """Who was awaited in a central step and did not come, by name, with spaces between."""
-    return " ".join(names[task] for task, missing in zip(members, row["absent"].tolist(), strict=True) if missing)
+    """Who was awaited in a central step and did not come, by the safe forms of their names with spaces between."""
+    missing = [task for task, missing in zip(members, row["absent"].tolist(), strict=True) if missing]
+    nodes = safe_names(names) if missing else ()
+    return " ".join(nodes[task] for task in missing)
 
 
 def _read_rounds(run_dir: Path, names: Sequence[str]) -> tuple[list[Rows], bool]:
@@ -633,12 +638,13 @@ def _read_rounds(run_dir: Path, names: Sequence[str]) -> tuple[list[Rows], bool]
     columns, rows = _read_table(run_dir, "rounds")
     peers = columns[:1] == ["task"]  # each peer's own central steps, in task order
     by_centre: list[_Packed | None] = [None] * (len(names) if peers else 1)
+    nodes = safe_names(names)
     for row in rows:
         index = int(row[0]) if peers else 0
         head = row[2:] if peers else row
         v = [None if value in ("", None) else float(value) for value in head[9:]]
         gone = set(str(head[8] or "").split())
-        absent = tuple(name in gone for name, value in zip(names, v, strict=True) if value is not None)
+        absent = tuple(node in gone for node, value in zip(nodes, v, strict=True) if value is not None)
         known = tuple(value for value in v if value is not None)
         packed = by_centre[index] or _Packed(central_dtype(len(known)))
         packed.add((int(head[0]), float(head[1]), float(head[2]), *map(int, head[3:8]), known, absent))
@@ -722,7 +728,7 @@ class _Table:
         if path.suffix == ".parquet":
             self._write_parquet(path)
             return
-        with naming(path), path.open("w", newline="") as file:
+        with naming(path), path.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(self.columns)
             writer.writerows(self.rows)
@@ -757,7 +763,7 @@ def _whole(rows: Iterable[list[str]], num_columns: int) -> Iterator[list[str]]:
 
 
 def _csv_rows(path: Path) -> Iterator[list[str]]:
-    with path.open(newline="") as file:
+    with path.open(newline="", encoding="utf-8") as file:
         yield from csv.reader(file)
 
 

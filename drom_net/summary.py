@@ -128,7 +128,7 @@ def write_json(path: Path, document: object) -> None:
 def write_text(path: Path, text: str) -> None:
     """Write a file as a whole or not at all; it is on the disk then."""
     temporary = path.with_name(path.name + ".part")
-    with naming(path), temporary.open("w") as file:
+    with naming(path), temporary.open("w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())

@@ -342,19 +342,39 @@ BAD: dict[str, tuple[str | bytes, list[str]]] = {
         ['c.yaml:2: data.files: expected no braces but {task}, got "a-{tsk}.csv"; did you mean "{task}"?'],
     ),
     "task names": (
-        DROM + "data: {files: '{task}.csv', tasks: [a, b/c]}\n",
+        DROM + "data: {files: 'all.csv', task_column: site, tasks: [a, ' ']}\n",
+        ['c.yaml:2: data.tasks[1]: expected a name of 1 to 200 characters, none of them a control character, got " "'],
+    ),
+    "a control character in a task name": (
+        DROM + "data: {files: 'all.csv', task_column: site, tasks: [a, \"b\\e[31m\"]}\n",
         [
-            "c.yaml:2: data.tasks[1]: expected a name of letters, digits, '.', '_' and '-', "
-            'other than reducer, got "b/c"'
+            "c.yaml:2: data.tasks[1]: expected a name of 1 to 200 characters, none of them a control character, "
+            'got "b\\u001b[31m"'
+        ],
+    ),
+    "a number as a task name": (
+        DROM + "data: {files: '{task}.csv', tasks: [a, 3]}\n",
+        [
+            "c.yaml:2: data.tasks[1]: expected a name of 1 to 200 characters, none of them a control character, "
+            'got 3; in quotes it is a text: "3"'
+        ],
+    ),
+    "task names that no file can have": (
+        DROM + "data: {files: '{task}.csv', tasks: [a, b/c, .., d]}\n",
+        [
+            'c.yaml:2: data.tasks[1]: expected a name that can be in that of a file, got "b/c"; '
+            "data.task_column takes any",
+            'c.yaml:2: data.tasks[2]: expected a name that can be in that of a file, got ".."; '
+            "data.task_column takes any",
         ],
     ),
     "task twice": (
         DROM + "data:\n  files: '{task}.csv'\n  tasks:\n    - a\n    - b\n    - a\n",
         ['c.yaml:7: data.tasks[2]: expected each item once, got "a"'],
     ),
-    "tasks that differ in case": (
-        DROM + "data: {files: '{task}.csv', tasks: [Books, dvd, books]}\n",
-        ['c.yaml:2: data.tasks[2]: expected a name of its own, got "books"; data.tasks[0] differs only in case'],
+    "tasks that differ only in white space": (
+        DROM + "data: {files: 'all.csv', task_column: site, tasks: [Leeds General, ' Leeds   General ']}\n",
+        ['c.yaml:2: data.tasks[1]: expected each item once, got " Leeds   General "'],
     ),
     "hash": (
         DROM + "data:\n  files: '{task}.svm'\n  hash: 1000\n  dim: 1000\n",

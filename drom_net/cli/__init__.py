@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -74,6 +75,8 @@ for command in (
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code."""
     log_as("text")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # names may have letters that this terminal has not
     try:
         result = group.main(args=arguments, prog_name="drom-net", standalone_mode=False)
         if sys.stdout is not None:

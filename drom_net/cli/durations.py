@@ -10,7 +10,9 @@ from typing import Any
 import click
 
 from drom_net.cli.options import task_index
+from drom_net.cluster.simulate import THE_REDUCER
 from drom_net.errors import UsageError
+from drom_net.protocol.node import REDUCER
 from drom_net.simulation.network import Distribution, Partition, parse_stragglers
 from drom_net.simulation.simulator import Crash, Fault, Pause
 
@@ -143,4 +145,6 @@ def _fault(text: str, names: Sequence[str], option: str) -> tuple[int, float, fl
 
 def _node(text: str, names: Sequence[str], option: str) -> int:
     """The node's number: a task's, or that of the reducer behind them."""
+    if text.strip() == REDUCER and names[-1] == THE_REDUCER:  # and a task is called so, too
+        return len(names) - 1
     return task_index(list(names), text.strip(), option=option)

@@ -47,7 +47,7 @@ def export(format: str, file: Path, overrides: tuple[str, ...], out: Path) -> No
         path = out / name
         with naming(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
+            path.write_text(text, encoding="utf-8")
             if text.startswith("#!"):
                 path.chmod(0o755)
     for name in files:

@@ -11,7 +11,9 @@ from drom_net.cli.output import count_of, print_json
 from drom_net.cluster.plan import node_names
 from drom_net.config import ClusterConfig, load_config
 from drom_net.data.datasets import task_names
+from drom_net.data.faults import quoted
 from drom_net.errors import ConfigError, Problem
+from drom_net.names import safe_names
 from drom_net.runtime.keys import PUBLIC_LIST, create_keys, read_public_keys, secret_file
 
 
@@ -32,7 +34,7 @@ def keys() -> None:
     "-k",
     "tasks",
     multiple=True,
-    help="Only for this task: its number from 0 or its name; or reducer. May be repeated.",
+    help="Only for this task: its number from 0, its name, or the safe form of that; or reducer. May be repeated.",
 )
 @options.as_json
 def create(file: Path, tasks: tuple[str, ...], as_json: bool) -> None:
@@ -49,8 +51,8 @@ def create(file: Path, tasks: tuple[str, ...], as_json: bool) -> None:
     config = load_config(file)
     folder = _folder(config)
     names = task_names(config.data, config.base)
-    everybody = node_names(config, names)
-    wanted = [task if task in everybody else names[options.task_index(names, task)] for task in tasks]
+    everybody, nodes = node_names(config, names), safe_names(names)
+    wanted = [task if task in everybody else nodes[options.task_index(names, task)] for task in tasks]
     made = create_keys(folder, list(dict.fromkeys(wanted)) or everybody)
     if as_json:
         print_json(_facts(folder) | {"created": made})
@@ -58,7 +60,7 @@ def create(file: Path, tasks: tuple[str, ...], as_json: bool) -> None:
     if not made:
         click.echo(f"nothing to make: {count_of(len(wanted or everybody), 'node')} of {len(everybody)} in the list")
         return
-    _print(folder, made)
+    _print(folder, made, dict(zip(nodes, names, strict=True)))
     click.echo(f"\n{folder / PUBLIC_LIST}  for every host; nothing in it is secret")
     for name in made if len(made) == 1 else ["NAME"]:
         click.echo(f"{secret_file(folder, name)}  for the host of {name} alone, readable by its owner alone (mode 600)")
@@ -78,7 +80,7 @@ def show(file_or_folder: Path, as_json: bool) -> None:
     if as_json:
         print_json(_facts(folder))
         return
-    _print(folder, list(read_public_keys(folder)))
+    _print(folder, list(read_public_keys(folder)), {})
 
 
 def _folder(config: ClusterConfig) -> Path:
@@ -97,11 +99,15 @@ def _facts(folder: Path) -> dict[str, object]:
     return {"folder": str(folder), "list": str(folder / PUBLIC_LIST), "nodes": nodes}
 
 
-def _print(folder: Path, names: list[str]) -> None:
-    """A table that is never cut to a terminal's width: a key is compared whole."""
+def _print(folder: Path, nodes: list[str], names: dict[str, str]) -> None:
+    """A table that is never cut to a terminal's width: a key is compared whole. `names` are tasks', by node."""
     public = read_public_keys(folder)
-    width = max(len(name) for name in ["node", *names])
+    width = max(len(node) for node in ["node", *nodes])
     click.echo(f"{'node':<{width}}  {'public key':<40}  secret key")
-    for name in names:
-        secret = secret_file(folder, name)
-        click.echo(f"{name:<{width}}  {public[name].decode()}  {secret.name if secret.exists() else 'not here'}")
+    for node in nodes:
+        secret = secret_file(folder, node)
+        name = names.get(node, node)
+        click.echo(
+            f"{node:<{width}}  {public[node].decode()}  {secret.name if secret.exists() else 'not here'}"
+            + (f"  {quoted(name)}" if name != node else "")
+        )

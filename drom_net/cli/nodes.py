@@ -27,6 +27,7 @@ from drom_net.data.datasets import known_dim, load_dataset
 from drom_net.data.prepare import make_stream
 from drom_net.errors import ConfigError, Problem, UsageError, naming
 from drom_net.fields import Endpoint
+from drom_net.names import safe_names
 from drom_net.protocol.node import REDUCER
 from drom_net.rundir import node_folder, write_data_facts, write_environment
 from drom_net.runtime.checkpoint import CheckpointFolder
@@ -50,7 +51,11 @@ _out = click.option(
     help="The run directory; by default runs/NAME, NAME being FILE's.",
 )
 _task = click.option(
-    "--task", "-k", required=True, envvar="DROM_NET_TASK", help="Which task: its number from 0, or its name."
+    "--task",
+    "-k",
+    required=True,
+    envvar="DROM_NET_TASK",
+    help="Which task: its number from 0, its name, or the safe form of that.",
 )
 
 
@@ -137,7 +142,7 @@ def worker(
         raise no_meeting_place(config)
     names = roster_names(config)
     index = options.task_index(names, task)
-    _require_own_key(config, names[index])
+    _require_own_key(config, safe_names(names)[index])
     dataset = load_dataset(config.data, base=config.base, only=index)
     roster = Roster(names, dataset.dim, dataset.feature_digest)
     out = out or Path("runs") / config.name
@@ -180,7 +185,7 @@ def peer(
     index = options.task_index(names, task)
     listens = _endpoint("--bind", bind, listens=True) or (config.peers.listens_at or endpoints)[index]
     options.require_loopback(listens, config, insecure=insecure)
-    _require_own_key(config, names[index])
+    _require_own_key(config, safe_names(names)[index])
     dataset = load_dataset(config.data, base=config.base, only=index)
     roster = Roster(names, dataset.dim, dataset.feature_digest)
     out = out or Path("runs") / config.name
@@ -192,7 +197,7 @@ def peer(
         binds=[listens] * len(names),
         run_id=config_digest(config, names)[:16],  # without a launcher and a centre, the configuration is the run
         parent=0,
-        folder_of={name: str(node_folder(out, name)) for name in names},
+        folder_of={node: str(node_folder(out, node)) for node in roster.nodes},
     )[index]
     _prepare_examples(spec, config, dataset, roster, insecure=insecure)
     _become(dataclasses.replace(spec, log_format=log_format, metrics=metrics), config)
@@ -274,7 +279,7 @@ def _specs(config: ClusterConfig, roster: Roster, out: Path, *, endpoint: str) -
         bind=endpoint,
         run_id="",
         parent=0,
-        folder_of={name: str(node_folder(out, name)) for name in ("reducer", *roster.tasks)},
+        folder_of={node: str(node_folder(out, node)) for node in (REDUCER, *roster.nodes)},
         about=about_run(config),
         summary=str(out / "summary.json"),
     )
@@ -301,7 +306,7 @@ def _claim(spec: NodeSpec) -> None:
         folder.mkdir(mode=0o700)
     except FileExistsError:
         if _is_unfinished(folder):
-            CheckpointFolder(folder, node=spec.name, config_digest=spec.config_digest).close()  # nobody is in it
+            CheckpointFolder(folder, node=spec.node, config_digest=spec.config_digest).close()  # nobody is in it
             for stale in ("summary.json", "model.npz"):  # what `merge` made of it when it was stopped
                 (out / stale).unlink(missing_ok=True)
             return
@@ -353,7 +358,7 @@ def _become(spec: NodeSpec, config: ClusterConfig) -> None:
         if spec.role == "reducer":
             _claim(spec)
         with naming(folder / "config.yaml"):
-            (folder / "config.yaml").write_text(to_yaml(config))
+            (folder / "config.yaml").write_text(to_yaml(config), encoding="utf-8")
         write_environment(folder / "environment.json", blas=blas_kernel())
         path = folder / "spec.json"
         spec.write(path)

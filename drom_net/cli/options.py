@@ -11,7 +11,9 @@ from click.core import ParameterSource
 
 from drom_net.cluster.plan import node_names
 from drom_net.config import ClusterConfig, is_loopback
+from drom_net.data.faults import quoted
 from drom_net.errors import UsageError
+from drom_net.names import safe_names, tidy
 from drom_net.runtime.keys import read_keyring
 from drom_net.runtime.metrics_page import require_prometheus
 from drom_net.runtime.reports import LOG_FORMATS
@@ -166,14 +168,15 @@ def _host_and_port(value: str) -> str:
 
 
 def task_index(names: tuple[str, ...] | list[str], wanted: str, *, option: str = "--task") -> int:
-    """The number of a task that was named by its name or its number from 0.
+    """The number of a task that was named by its name, by the safe form of that, or by its number from 0.
 
     Raises:
         UsageError: There is no such task.
     """
-    if wanted in names:
-        return list(names).index(wanted)
+    for known in (tuple(names), safe_names(names)):
+        if tidy(wanted) in known:
+            return known.index(tidy(wanted))
     if wanted.isascii() and wanted.isdigit() and int(wanted) < len(names):
         return int(wanted)
     shown = ", ".join(names[:20]) + (", .." if len(names) > 20 else "")
-    raise UsageError(f'{option}: expected a number from 0 to {len(names) - 1} or one of {shown}; got "{wanted}"')
+    raise UsageError(f"{option}: expected a number from 0 to {len(names) - 1} or one of {shown}; got {quoted(wanted)}")

@@ -19,13 +19,15 @@ from rich.table import Table
 from drom_net.cluster.progress import Progress
 from drom_net.experiments.runs import RunsProgress
 from drom_net.metrics import Totals, total
-from drom_net.runtime.reports import JsonLog
+from drom_net.runtime.reports import JsonLog, printable
 
 _PLAIN_EVERY_S = 2.0
 _LOG_EVERY_S = 10.0
 _RUNS_EVERY_S = 10.0
 _LIVE_EVERY_S = 0.25
 _LIVE_TASKS = 16
+_NAME_WIDTH = 40
+"""Of a task's name in a table, which is cut where it is longer."""
 
 
 def console(*, err: bool = False) -> Console:
@@ -92,7 +94,12 @@ def tell(text: str, event: str = "said", *, level: str = "warning", **fields: An
         _log.write(level, event, text, fields)
         return
     with contextlib.suppress(OSError, ValueError):
-        click.echo(text, err=True)
+        click.echo(shown(text), err=True)
+
+
+def shown(text: str) -> str:
+    """Lines for a terminal: what would steer it, or turn the direction of writing, becomes an escape that one reads."""
+    return "\n".join(map(printable, text.split("\n")))
 
 
 class QuietProgress:
@@ -187,9 +194,9 @@ class LiveProgress(QuietProgress):
         counts = totals()
         table = Table()
         for column in ("task", "examples", "error rate", "F1"):
-            table.add_column(column, justify="left" if column == "task" else "right")
+            table.add_column(column, justify="left" if column == "task" else "right", max_width=_NAME_WIDTH)
         for name, figures in list(zip(self._names, counts, strict=True))[:_LIVE_TASKS]:
-            table.add_row(name, str(figures.examples), percent(figures.error_rate), fraction(figures.f1))
+            table.add_row(shown(name), str(figures.examples), percent(figures.error_rate), fraction(figures.f1))
         if len(self._names) > _LIVE_TASKS:
             table.add_row(f"and {len(self._names) - _LIVE_TASKS} more", "", "", "")
         line = progress_line(t, self._rounds, counts, sigma, *self._pace(t))
@@ -198,7 +205,7 @@ class LiveProgress(QuietProgress):
 
     def say(self, text: str) -> None:
         with contextlib.suppress(OSError, ValueError):
-            self._live.console.print(text, markup=False)
+            self._live.console.print(shown(text), markup=False)
 
 
 def progress_line(
@@ -296,9 +303,10 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: 
     """A table on standard output; the first `left` columns are text, the others numbers."""
     table = Table(box=None, pad_edge=False, title=title or None, title_justify="left", header_style="bold")
     for index, column in enumerate(columns):
-        table.add_column(column, justify="left" if index < left else "right", no_wrap=True)
+        max_width = _NAME_WIDTH if column in ("task", "name") else None
+        table.add_column(column, justify="left" if index < left else "right", no_wrap=True, max_width=max_width)
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(shown, row))
     console().print(table)
 
 
@@ -332,7 +340,7 @@ def print_result(summary: dict[str, Any]) -> None:
         f"F1 {fraction(summary['f1'])}"
         + (f" (+1 is {summary['positive']})" if "positive" in summary else "")
         + "\n"
-        + (f"{sharing['verdict']}\n" if sharing else "")
+        + (f"{shown(sharing['verdict'])}\n" if sharing else "")
         + (f"sent {moved[0]}, received {moved[1]}\n" if sharing and summary["bytes_sent"] else "")
         + (f"waited for others {100 * waiting:.1f} % of the time\n" if waiting is not None else "")
         + _usage_line(summary)

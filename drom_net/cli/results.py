@@ -239,7 +239,9 @@ def merge(dirs: tuple[Path, ...], out: Path | None, file_format: str, as_json: b
 
 @click.command()
 @options.run_dir
-@click.option("--task", "-k", required=True, help="Whose model: the task's number from 0, or its name.")
+@click.option(
+    "--task", "-k", required=True, help="Whose model: the task's number from 0, its name, or the safe form of that."
+)
 @click.option(
     "--format",
     "row_format",

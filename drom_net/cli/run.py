@@ -193,9 +193,9 @@ def check(file: Path, latency: float | None, round_s: float | None, overrides: t
                 "config_digest": config_digest(config, roster.tasks),
                 "reducer": {"listens": config.reducer.listens_at, "endpoint": config.reducer.endpoint},
                 "tasks": [
-                    {"task": task, "name": name, "examples": count, "address": addresses[task]}
+                    {"task": task, "name": name, "node": node, "examples": count, "address": addresses[task]}
                     | ({"source": sources[task]} if sources else {})
-                    for task, (name, count) in enumerate(zip(roster.tasks, counts, strict=True))
+                    for task, (name, node, count) in enumerate(zip(roster.tasks, roster.nodes, counts, strict=True))
                 ],
                 **dataclasses.asdict(costs),
                 "hiding": hiding,
@@ -203,17 +203,23 @@ def check(file: Path, latency: float | None, round_s: float | None, overrides: t
         )
         return
     star = prepared.graph is None
-    rows = [("reducer", "reducer", f"listens at {config.reducer.listens_at or _PRIVATE}", "")] if star else []
+    rows = (
+        [["reducer", "reducer", "reducer", f"listens at {config.reducer.listens_at or _PRIVATE}", ""]] if star else []
+    )
     rows += [
-        (
+        [
             f"{'worker' if star else 'peer'} {task}",
             name,
+            node,
             addresses[task],
             sources[task] if sources else _in_passes(count, config.data.passes),
-        )
-        for task, (name, count) in enumerate(zip(roster.tasks, counts, strict=True))
+        ]
+        for task, (name, node, count) in enumerate(zip(roster.tasks, roster.nodes, counts, strict=True))
     ]
-    print_table(["process", "name", "address", "examples"], rows, left=4 if sources else 3)
+    columns = ["process", "name", "in files", "address", "examples"]
+    if roster.nodes == roster.tasks:
+        columns, rows = [*columns[:2], *columns[3:]], [[*row[:2], *row[3:]] for row in rows]
+    print_table(columns, rows, left=len(columns) - (0 if sources else 1))
     tasks = count_of(len(roster.tasks), "task")
     if star:
         each = f"a worker sends at most {size(costs.push_bytes)} and gets {size(costs.pull_bytes)} in a sync round"

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from drom_net.cli import durations, options
-from drom_net.cli.output import LiveProgress, choose_progress, count_of, print_json, print_table, size
+from drom_net.cli.output import LiveProgress, choose_progress, count_of, print_json, print_table, shown, size, tell
 from drom_net.cli.run import hiding_lines, load_and_prepare
 from drom_net.cluster.plan import algorithm_of, hiding_table, lanes
 from drom_net.cluster.prepare import Prepared, require_stored, with_parameters
@@ -139,7 +139,7 @@ def simulate(
     durations.refuse_faults_while_down(conditions.faults, nodes)
     round_mean_s = conditions.local_round_s(prepared)
     for warning in _warnings(prepared, conditions):
-        click.echo(f"warning: {warning}", err=True)
+        tell(f"warning: {warning}")
     if not round_mean_s and not quiet:
         click.echo("local rounds take no time here; --round tells how long one takes", err=True)
     if out is not None:
@@ -155,10 +155,9 @@ def simulate(
     for fault in faults:
         if fault.from_s > found.figures["seconds"]:
             of = f" of {fault.where}" if fault.what != "partition" else ""
-            click.echo(
+            tell(
                 f"warning: the run was over after {found.figures['seconds']:.4g} s: the {fault.what}{of} at "
-                f"{fault.from_s:g} s did not happen",
-                err=True,
+                f"{fault.from_s:g} s did not happen"
             )
     if draw is not None:
         rows = [task.times for task in found.tasks if task.times is not None]
@@ -240,7 +239,7 @@ def _print(prepared: Prepared, totals: dict[str, Any], others: Sequence[dict[str
         spread = ""
         if _percent(waits[least]) != _percent(waits[most]):
             spread = f": from {_percent(waits[least])} ({names[least]}) to {_percent(waits[most])} ({names[most]})"
-        click.echo(f"waiting {_percent(totals['waiting_share'])} of the time{spread}")
+        click.echo(f"waiting {_percent(totals['waiting_share'])} of the time{shown(spread)}")
     faults = [f"{key} {totals[key]}" for key in ("lost", "doubled", "crashes") if totals[key]]
     click.echo(
         f"{count_of(totals['messages'], 'message')}, {size(totals['bytes_sent'])}"

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from drom_net.cli import options
-from drom_net.cli.output import count_of, print_json, size
+from drom_net.cli.output import count_of, print_json, size, tell
 from drom_net.cluster.plan import algorithm_of, peer_graph
 from drom_net.config import load_config
 from drom_net.data.datasets import load_dataset
@@ -98,7 +98,7 @@ def print_topology(facts: dict[str, Any]) -> None:
     for key, value in lines:
         click.echo(f"{key:<{width}}  {value}")
     for warning in facts["warnings"]:
-        click.echo(f"warning: {warning}", err=True)
+        tell(f"warning: {warning}")
 
 
 def _spread(values: dict[str, float], shown: Any) -> str:

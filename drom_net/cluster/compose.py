@@ -195,10 +195,11 @@ def _services(cluster: _Cluster, build: str) -> list[str]:
     ]
     first = f"    depends_on: {{{cluster.prefix}init: *ready}}"
     files = [f"*{cluster.prefix}cluster", *_shared_files(cluster)[1:]]
-    for service, name in zip(cluster.services, deployment.nodes, strict=True):
-        task = -1 if name == REDUCER else deployment.tasks.index(name)
-        command = ["reducer"] if task < 0 else [deployment.role, "--task", name]
-        mounts = [*files, f"{service}:/node", *_own_files(deployment.config, name if task >= 0 else "")]
+    first_task = 0 if deployment.graph is not None else -1
+    for task, (service, node) in enumerate(zip(cluster.services, deployment.nodes, strict=True), start=first_task):
+        command = ["reducer"] if task < 0 else [deployment.role, "--task", node]
+        own = [] if task < 0 else _own_files(deployment.config, deployment.tasks[task], node)
+        mounts = [*files, f"{service}:/node", *own]
         memory = _memory_mib(deployment, task)
         lines += [
             *(f"  {service}:", "    <<: *node", f"    command: {json.dumps(command)}"),
@@ -256,19 +257,17 @@ def _shared_files(cluster: _Cluster) -> list[str]:
     return mounts
 
 
-def _own_files(config: ClusterConfig, task: str) -> list[str]:
-    """The mounts of files that a task alone reads; none of the reducer, whose `task` is empty."""
-    if not task:
-        return []
+def _own_files(config: ClusterConfig, name: str, node: str) -> list[str]:
+    """The mounts of files that a task alone reads; `node` is its name in the safe form."""
     if isinstance(config.data, FileData):
-        return [_data_mount(config, config.data.files.replace("{task}", task))]
+        return [_data_mount(config, config.data.files.replace("{task}", name))]
     if config.source is not None and config.source.file is not None:
         # Its folder, if that is its own: a file that is moved away for a new one would stay the same in the container.
         file = PurePath(config.source.file)
         own = file.parent if "{task}" in str(file.parent) else file
-        name = "" if own != file else f"/{file.name}"
-        source = str(own).replace("{task}", task).replace("$", "$$")
-        return [_mount(source, f"/data/{task}{name}".replace("{task}", task))]
+        inner = "" if own != file else f"/{file.name}"
+        source = str(own).replace("{task}", node).replace("$", "$$")
+        return [_mount(source, f"/data/{node}{inner}".replace("{task}", node))]
     if config.data.dataset in PUBLIC_SETS:
         return [_mount("${DROM_NET_DATA:?the folder of the public data sets}", "/data")]
     return []

@@ -31,7 +31,7 @@ class Deployment:
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """The reducer, where there is one, and the tasks."""
+        """What they are called in files: the reducer, where there is one, and the tasks."""
         return node_names(self.config, self.tasks)
 
     @property
@@ -103,7 +103,7 @@ def host_names(names: Sequence[str], *, taken: Collection[str] = ()) -> tuple[st
     """A host name for each, all different: lower-case letters, digits and '-', a letter first, 63 characters at most.
 
     Args:
-        names: Of tasks, which may have upper case, '.' and '_'.
+        names: Of tasks, in their safe forms: they may have upper case, '.' and '_'.
         taken: What no host may be called.
     """
     found: list[str] = []

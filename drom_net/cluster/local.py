@@ -87,14 +87,14 @@ def run_children(
         restart: How often a node that was killed by a signal is started again.
         dispensable: Whether the others go on without a node that was killed and is not started again.
         prepare: Called just before a node is started.
-        logs: A folder; each node's standard error goes to NAME.log in it.
+        logs: A folder; each node's standard error goes to NODE.log in it.
         on_line: Called with each line that a node reports (runtime/reports.py has them).
         on_change: Called with "node_started" or "node_restarted" and the process id, "node_ended" and the exit code.
         on_idle: Called several times a second.
         say: Called with what a person should know.
 
     Returns:
-        The names of the nodes that were killed, and that the others went on without.
+        The nodes that were killed, and that the others went on without, as files call them.
 
     Raises:
         NodeFailedError: A node ended with an error by itself; the others were stopped first.
@@ -105,7 +105,7 @@ def run_children(
         cleanup.callback(_kill_all, children)
         for spec, path in zip(specs, spec_paths, strict=True):
             prepare(spec)
-            child = _Child(spec, path, _start(path, logs / f"{spec.name}.log"))
+            child = _Child(spec, path, _start(path, logs / f"{spec.node}.log"))
             children.append(child)
             on_change(spec, "node_started", child.process.pid)
             _listen(selector, child)
@@ -129,7 +129,7 @@ def run_children(
                     if code < 0 and stopping_since is None and child.restarts < restart:
                         child.restarts += 1
                         say(f"{_how_ended(child)}; starting it again ({child.restarts} of {restart})")
-                        child.process = _start(child.path, logs / f"{child.spec.name}.log")
+                        child.process = _start(child.path, logs / f"{child.spec.node}.log")
                         child.pending = b""
                         on_change(child.spec, "node_restarted", child.process.pid)
                         _listen(selector, child)
@@ -163,7 +163,7 @@ def run_children(
             f"interrupted, but {', '.join(slow)} did not end within {_STOP_GRACE_S:g} s and had to be killed",
             interruption.exit_code,
         )
-    return {child.spec.name for child in children if child.lost}
+    return {child.spec.node for child in children if child.lost}
 
 
 def _start(spec_path: Path, log_path: Path) -> subprocess.Popen[bytes]:
@@ -222,8 +222,9 @@ def _how_ended(child: _Child) -> str:
 
 
 def _why_failed(child: _Child, logs: Path) -> str:
-    why = child.error or _last_line(logs / f"{child.spec.name}.log")
-    return _how_ended(child) + (f": {why}" if why else "") + f"; its log is {logs / child.spec.name}.log"
+    log = logs / f"{child.spec.node}.log"
+    why = child.error or _last_line(log)
+    return _how_ended(child) + (f": {why}" if why else "") + f"; its log is {log}"
 
 
 def _last_line(path: Path) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from drom_net.errors import UsageError
+from drom_net.protocol.node import REDUCER
 from drom_net.rundir import (
     NODES,
     create_run_directory,
@@ -37,32 +38,33 @@ def merge_nodes(folders: Sequence[Path], out: Path, *, file_format: str) -> dict
     """
     require_format(file_format)
     found = _find_nodes(folders)
-    first = found.get("reducer") or next(iter(found.values()))
+    first = found.get(REDUCER) or next(iter(found.values()))
     spec = NodeSpec.read(first / "spec.json")
-    missing = [name for name in spec.tasks if name not in found]
+    nodes = spec.nodes
+    missing = [name for name, node in zip(spec.tasks, nodes, strict=True) if node not in found]
     if spec.build_policy().proceeds:
-        for name in set(spec.tasks) & found.keys():
-            folder = found[name]
+        for node in set(nodes) & found.keys():
+            folder = found[node]
             if (folder / "life.json").exists() and not (folder / "result.json").exists():
                 lost = dataclasses.replace(
                     NodeSpec.read(folder / "spec.json"), out=str(folder), examples=str(folder / "examples")
                 )
                 write_result_of_lost(lost)
-    if missing or (spec.role == "worker" and "reducer" not in found):
+    if missing or (spec.role == "worker" and REDUCER not in found):
         raise UsageError(f"no folder of {', '.join(missing or ['the reducer'])} in {', '.join(map(str, folders))}")
-    tasks = [read_task_outcome(found[name]) for name in spec.tasks]
+    tasks = [read_task_outcome(found[node]) for node in nodes]
     if spec.role == "peer":
-        centrals = [read_peer_central_outcome(found[name]) for name in spec.tasks]
+        centrals = [read_peer_central_outcome(found[node]) for node in nodes]
     else:
-        centrals = [read_central_outcome(found["reducer"], len(spec.tasks))]
-    for task, name in zip(tasks, spec.tasks, strict=True):
+        centrals = [read_central_outcome(found[REDUCER], len(nodes))]
+    for task, node in zip(tasks, nodes, strict=True):
         if task.run_id != centrals[0].run_id:
-            raise UsageError(f"{found[name]} belongs to run {task.run_id}, {first} to run {centrals[0].run_id}")
+            raise UsageError(f"{found[node]} belongs to run {task.run_id}, {first} to run {centrals[0].run_id}")
     if out not in folders:
         create_run_directory(out)
     elif (out / "model.npz").exists():
         raise UsageError(f"{out} has a model already, which is not overwritten; choose another --out, or remove it")
-    facts = [read_data_facts(found[name]) for name in spec.tasks]
+    facts = [read_data_facts(found[node]) for node in nodes]
     merged = facts[0]
     if merged["preprocessing"]["sites"] is not None:  # each site knows its own scaling
         sites = {name: site for fact in facts for name, site in fact["preprocessing"]["sites"].items()}
@@ -71,9 +73,9 @@ def merge_nodes(folders: Sequence[Path], out: Path, *, file_format: str) -> dict
         for folder in (first, first.parent.parent):  # of a node by hand, of a launched one
             if (folder / name).exists() and not (out / name).exists():
                 shutil.copyfile(folder / name, out / name)
-    for name in spec.tasks:  # the examples of a live run that are to be kept
-        spool, kept = found[name] / SPOOL, node_folder(out, name) / SPOOL
-        if NodeSpec.read(found[name] / "spec.json").source.get("keep") == "all" and spool.is_dir() and spool != kept:
+    for node in nodes:  # the examples of a live run that are to be kept
+        spool, kept = found[node] / SPOOL, node_folder(out, node) / SPOOL
+        if NodeSpec.read(found[node] / "spec.json").source.get("keep") == "all" and spool.is_dir() and spool != kept:
             shutil.copytree(spool, kept)
     return write_results(
         out, tasks, centrals, data_facts=merged, about=spec.about, driver="processes", file_format=file_format
@@ -81,6 +83,7 @@ def merge_nodes(folders: Sequence[Path], out: Path, *, file_format: str) -> dict
 
 
 def _find_nodes(folders: Sequence[Path]) -> dict[str, Path]:
+    """Each node's folder, by what it is called in files."""
     found: dict[str, Path] = {}
     for folder in folders:
         if not (folder / NODES).is_dir():

@@ -19,6 +19,7 @@ from drom_net.data.incoming import LINE_FORMATS
 from drom_net.data.live_rows import live_rows
 from drom_net.data.settings import LiveData
 from drom_net.errors import ConfigError, Problem
+from drom_net.names import safe_names
 from drom_net.neighborhood import Neighborhood, neighborhoods
 from drom_net.protocol.codec import encode
 from drom_net.protocol.messages import Pull, Push
@@ -48,6 +49,11 @@ class Roster:
     """Empty where it is not known."""
     longest: int | None = None
     """The number of examples of the longest stream, in all passes; None where it is not known."""
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """What the tasks are called in files."""
+        return safe_names(self.tasks)
 
     def spread_over(self, config: ClusterConfig) -> int | None:
         """Over how many rounds streams are spread; None for lockstep."""
@@ -103,8 +109,9 @@ def peer_graph(config: ClusterConfig, names: Sequence[str]) -> PeerGraph | None:
 
 
 def node_names(config: ClusterConfig, names: Sequence[str]) -> tuple[str, ...]:
-    """The names of all nodes: the reducer, where there is one, and the tasks."""
-    return tuple(names) if config.topology is not None else (REDUCER, *names)
+    """What all nodes are called in files: the reducer, where there is one, and the safe forms of the tasks' names."""
+    nodes = safe_names(names)
+    return nodes if config.topology is not None else (REDUCER, *nodes)
 
 
 def parameters_of(config: ClusterConfig, task: int) -> Any:
@@ -151,7 +158,7 @@ def node_specs(
     """The reducer's spec, then each worker's.
 
     Args:
-        folder_of: Each node's own folder, by name.
+        folder_of: Each node's own folder, by what it is called in files.
         summary: Where the reducer writes its summary; empty for nowhere.
         remove_if_orphaned: Folders that a node removes when its launcher is gone.
     """
@@ -159,10 +166,10 @@ def node_specs(
     common["remove_if_orphaned"] = remove_if_orphaned
     reducer = NodeSpec(
         role="reducer",
-        name="reducer",
+        name=REDUCER,
         task=-1,
         endpoint=bind,
-        out=folder_of["reducer"],
+        out=folder_of[REDUCER],
         summary=summary,
         **common,
     )
@@ -172,11 +179,11 @@ def node_specs(
             name=name,
             task=task,
             endpoint=endpoint,
-            out=folder_of[name],
-            **_examples(config, roster.tasks, task, folder_of[name]),
+            out=folder_of[node],
+            **_examples(config, roster.tasks, task, folder_of[node]),
             **common,
         )
-        for task, name in enumerate(roster.tasks)
+        for task, (name, node) in enumerate(zip(roster.tasks, roster.nodes, strict=True))
     ]
     return [reducer, *workers]
 
@@ -202,8 +209,8 @@ def peer_specs(
             name=name,
             task=task,
             endpoint=binds[task],
-            out=folder_of[name],
-            **_examples(config, roster.tasks, task, folder_of[name]),
+            out=folder_of[node],
+            **_examples(config, roster.tasks, task, folder_of[node]),
             neighbor_endpoints={str(other): endpoints[other] for other in hood.neighbors},
             taus={str(other): sync.tau for other, sync in hood.syncs.items()},
             cycle=hood.cycle,
@@ -211,7 +218,7 @@ def peer_specs(
             tree=hood.tree,
             **common | {"parameters": dataclasses.asdict(parameters_of(config, task))},
         )
-        for task, (name, hood) in enumerate(zip(roster.tasks, graph.neighborhoods, strict=True))
+        for task, (name, node, hood) in enumerate(zip(roster.tasks, roster.nodes, graph.neighborhoods, strict=True))
     ]
 
 
@@ -248,7 +255,7 @@ def _examples(config: ClusterConfig, names: Sequence[str], task: int, folder: st
         return {"examples": f"{folder}/examples", "remove": (f"{folder}/examples",)}
     assert isinstance(config.data, LiveData)
     settings, source = dataclasses.asdict(config.source), config.source
-    file = source.file and source.file.replace("{task}", names[task])
+    file = source.file and source.file.replace("{task}", safe_names(names)[task])
     format = source.format or LINE_FORMATS.get(PurePath(file or "").suffix, "jsonl")
     own = {"bind": source_endpoint(config, names, task), "file": file, "format": format}
     return {"source": settings | own | {"rows": live_rows(config.data).to_json()}}
@@ -259,7 +266,7 @@ def source_endpoint(config: ClusterConfig, names: Sequence[str], task: int) -> s
     bind = None if config.source is None else config.source.bind
     if isinstance(bind, tuple):
         return bind[task]
-    return bind and bind.replace("{task}", names[task])
+    return bind and bind.replace("{task}", safe_names(names)[task])
 
 
 def source_of(config: ClusterConfig, names: Sequence[str], task: int) -> str:
@@ -267,7 +274,7 @@ def source_of(config: ClusterConfig, names: Sequence[str], task: int) -> str:
     assert config.source is not None
     if endpoint := source_endpoint(config, names, task):
         return endpoint
-    return config.source.file.replace("{task}", names[task]) if config.source.file else "standard input"
+    return config.source.file.replace("{task}", safe_names(names)[task]) if config.source.file else "standard input"
 
 
 def about_run(config: ClusterConfig) -> dict[str, str]:

@@ -61,7 +61,11 @@ def replay(prepared: Prepared, run_dir: Path, progress: Progress) -> Replayed:
         progress.update(t, lambda: [learner.totals for learner in learners], sigma)
         return t < last
 
-    live = None if prepared.config.source is None else [_live_stream(prepared, run_dir, name) for name in names]
+    live = (
+        None
+        if prepared.config.source is None
+        else [_live_stream(prepared, run_dir, task) for task in range(len(names))]
+    )
     result = run_loop(prepared, after_round, journal, live)
     centrals = [result.central_records] if isinstance(result, ReferenceResult) else result.central_records
     difference = _first_difference(
@@ -88,7 +92,7 @@ def replay(prepared: Prepared, run_dir: Path, progress: Progress) -> Replayed:
     return Replayed(max(journal.rounds), absences, difference)
 
 
-def _live_stream(prepared: Prepared, run_dir: Path, name: str) -> LiveStream:
+def _live_stream(prepared: Prepared, run_dir: Path, task: int) -> LiveStream:
     """What a task has accepted in a live run, with the rounds in which it had no example.
 
     Raises:
@@ -98,9 +102,9 @@ def _live_stream(prepared: Prepared, run_dir: Path, name: str) -> LiveStream:
     assert prepared.config.source is not None
     if prepared.config.source.keep != "all":
         raise UsageError(f"{run_dir} is of a live run that did not keep its examples (source.keep: all)")
-    folder = node_folder(run_dir, name) / SPOOL
+    folder = node_folder(run_dir, prepared.roster.nodes[task]) / SPOOL
     if not folder.is_dir():
-        raise UsageError(f"{folder} is missing: it has the examples that {name} has accepted")
+        raise UsageError(f"{folder} is missing: it has the examples that {prepared.roster.tasks[task]} has accepted")
     loaded = Spool(folder).load()
     preprocessing = prepared.dataset.preprocessing
     stream = LiveStream(prepared.roster.dim, loaded.decided, preprocessing=preprocessing, task=name)

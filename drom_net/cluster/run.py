@@ -33,6 +33,7 @@ from drom_net.data.stream import TaskStream
 from drom_net.errors import NodeFailedError, StoppedError, UsageError
 from drom_net.learning import TaskLearner
 from drom_net.metrics import Totals
+from drom_net.protocol.node import REDUCER
 from drom_net.records import TASK_DTYPE, central_dtype
 from drom_net.reference import (
     AS_CONFIGURED,
@@ -287,7 +288,7 @@ def require_resumable(out: Path) -> str:
     for path in paths:
         spec = NodeSpec.read(path)
         run_ids.add(spec.run_id)
-        CheckpointFolder(path.parent, node=spec.name, config_digest=spec.config_digest).close()  # nobody is in it
+        CheckpointFolder(path.parent, node=spec.node, config_digest=spec.config_digest).close()  # nobody is in it
     if len(run_ids) != 1 or "" in run_ids:
         raise UsageError(f"{out} has nodes that were started by hand: start each of them again by its own command")
     return str(run_ids.pop())
@@ -319,16 +320,16 @@ def _run_as_processes(
     log_format: str,
     metrics: str,
 ) -> tuple[list[TaskOutcome], list[CentralOutcome]]:
-    names = prepared.roster.tasks
+    names, nodes = prepared.roster.tasks, prepared.roster.nodes
     logs = out / LOGS
     logs.mkdir(exist_ok=resume)
     with ExitStack() as cleanup:
         cleanup.enter_context(_the_only_launcher(out))
-        copies = tuple(f"{node_folder(out, name)}/examples" for name in names if prepared.config.source is None)
+        copies = tuple(f"{node_folder(out, node)}/examples" for node in nodes if prepared.config.source is None)
         common: dict[str, Any] = {
             "run_id": (require_resumable(out) if resume else "") or secrets.token_hex(8),
             "parent": os.getpid(),
-            "folder_of": {name: str(node_folder(out, name)) for name in ("reducer", *names)},
+            "folder_of": {node: str(node_folder(out, node)) for node in (REDUCER, *nodes)},
         }
         if prepared.graph is None:
             endpoint, bind, sockets = _endpoint(prepared.config, out, cleanup)
@@ -388,15 +389,15 @@ def _run_as_processes(
             on_idle=view.show,
             say=progress.say,
         )
-        if not all((Path(spec.out) / "result.json").exists() for spec in specs if spec.name not in lost):
+        if not all((Path(spec.out) / "result.json").exists() for spec in specs if spec.node not in lost):
             raise StoppedError("interrupted before every task had begun: there is no result", interruption.exit_code)
         for spec in specs:
-            if spec.name in lost:
+            if spec.node in lost:
                 write_result_of_lost(spec)
-    tasks = [read_task_outcome(node_folder(out, name)) for name in names]
+    tasks = [read_task_outcome(node_folder(out, node)) for node in nodes]
     if prepared.graph is None:
-        return tasks, [read_central_outcome(node_folder(out, "reducer"), len(names))]
-    return tasks, [read_peer_central_outcome(node_folder(out, name)) for name in names]
+        return tasks, [read_central_outcome(node_folder(out, REDUCER), len(names))]
+    return tasks, [read_peer_central_outcome(node_folder(out, node)) for node in nodes]
 
 
 def _endpoint(config: ClusterConfig, out: Path, cleanup: ExitStack) -> tuple[str, str, tuple[str, ...]]:
@@ -487,7 +488,7 @@ class _View:
         elif "sigma_1" in line:
             self._sigma = line["sigma_1"]
         elif "counts" in line:
-            self._counts[spec.name] |= line["counts"]
+            self._counts[spec.node] |= line["counts"]
         elif "log" in line and self._log is not None:
             self._log.pass_on(line["log"])
         elif "say" in line and not self._interruption.exit_code:
@@ -495,7 +496,7 @@ class _View:
 
     def on_change(self, spec: NodeSpec, event: str, value: int) -> None:
         started = event != "node_ended"
-        self._counts.setdefault(spec.name, {})["drom_net_node_up"] = started
+        self._counts.setdefault(spec.node, {})["drom_net_node_up"] = started
         if self._log is not None and started:
             self._log.note(f"{spec.name} was started as process {value}", event, name=spec.name, pid=value)
         elif self._log is not None:

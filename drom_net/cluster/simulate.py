@@ -14,7 +14,7 @@ from drom_net.cluster.plan import about_run, algorithm_of, node_specs, peer_spec
 from drom_net.cluster.prepare import Prepared
 from drom_net.cluster.progress import Progress
 from drom_net.metrics import Totals
-from drom_net.protocol.node import TIMES_DTYPE, Node, Pace
+from drom_net.protocol.node import REDUCER, TIMES_DTYPE, Node, Pace
 from drom_net.records import TASK_DTYPE, central_dtype
 from drom_net.rundir import CentralOutcome, TaskOutcome, summary_of
 from drom_net.runtime.build import Life, build_peer, build_reducer, build_worker
@@ -22,6 +22,9 @@ from drom_net.simulation.checks import PeersChecks, StarChecks
 from drom_net.simulation.network import Distribution, NetworkSettings, Stragglers, draw_factors, generator
 from drom_net.simulation.simulator import Crash, Fault, Simulator, peers_wiring, star_wiring
 from drom_net.timeline import Disturbance
+
+THE_REDUCER = f"the {REDUCER}"
+"""What it is called beside a task of its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +91,7 @@ class Conditions:
 def node_names(prepared: Prepared) -> tuple[str, ...]:
     """The nodes of a simulation in their order: the tasks, and behind them the reducer of a star."""
     names = prepared.roster.tasks
-    return names if prepared.graph is not None else (*names, "reducer")
+    return names if prepared.graph is not None else (*names, THE_REDUCER if REDUCER in names else REDUCER)
 
 
 def build_simulator(prepared: Prepared, conditions: Conditions) -> Simulator:
@@ -96,7 +99,7 @@ def build_simulator(prepared: Prepared, conditions: Conditions) -> Simulator:
     config, roster, streams = prepared.config, prepared.roster, prepared.streams
     names = roster.tasks
     run_id = "simulation"
-    common: dict[str, Any] = {"run_id": run_id, "parent": 0, "folder_of": dict.fromkeys(("reducer", *names), "")}
+    common: dict[str, Any] = {"run_id": run_id, "parent": 0, "folder_of": dict.fromkeys((REDUCER, *roster.nodes), "")}
     factors = draw_factors(conditions.stragglers, len(names), conditions.seed)
     round_s = conditions.round_s or Distribution("constant", config.data.pace_s)
     paces = [_pace(round_s, factor, conditions.seed, task) for task, factor in enumerate(factors)]

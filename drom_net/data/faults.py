@@ -16,7 +16,8 @@ TEXT_LIMIT = 60
 
 def quoted(text: str) -> str:
     """`text` as it stands in a message: in quotes, on one line, cut when it is long."""
-    return json.dumps(text if len(text) <= TEXT_LIMIT else text[:TEXT_LIMIT] + "…", ensure_ascii=False)
+    ensure_ascii = not text.isprintable()  # such as marks that turn the direction of writing
+    return json.dumps(text if len(text) <= TEXT_LIMIT else text[:TEXT_LIMIT] + "…", ensure_ascii=ensure_ascii)
 
 
 def parse_number(text: str) -> float | None:

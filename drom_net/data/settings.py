@@ -19,11 +19,25 @@ from drom_net.fields import (
     TextOrTexts,
     option,
 )
+from drom_net.names import LONGEST, is_name, tidy
 
 NAME = Text("a name of letters, digits, '.', '_' and '-'", pattern=r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
-TASK_NAME = Text(f"{NAME.what}, other than reducer", pattern=r"(?![Rr][Ee][Dd][Uu][Cc][Ee][Rr]$)" + NAME.pattern)
-"""Tasks and the reducer are folders side by side."""
+
+class TaskName(Text):
+    """Any text that people can read as a name; white space is made tidy."""
+
+    def parse(self, value: object) -> str:
+        name = tidy(value) if isinstance(value, str) else ""
+        if not is_name(name):
+            raise ValueError
+        return name
+
+    def schema(self) -> dict[str, object]:
+        return {"type": "string", "pattern": r"\S"}
+
+
+TASK_NAME = TaskName(f"a name of 1 to {LONGEST} characters, none of them a control character")
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,11 +371,12 @@ class SourceSettings:
     bind: tuple[str, ...] | str | None = option(
         EndpointsOf(Endpoint(listens=True)),
         None,
-        doc="Where applications at the site send examples and ask for predictions: an endpoint, with {task} for its "
-        "name, or a list with one a task. There are no keys on it: beyond this machine only with --insecure.",
+        doc="Where applications at the site send examples and ask for predictions: an endpoint, with {task} for the "
+        "safe form of its name, or a list with one a task. There are no keys on it: beyond this machine only with "
+        "--insecure.",
     )
     file: str | None = option(
-        Text("a file name, with {task} for the task's name"),
+        Text("a file name, with {task} for the safe form of the task's name"),
         None,
         doc="A file that is followed as it grows, relative to this file.",
     )

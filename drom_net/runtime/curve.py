@@ -14,6 +14,7 @@ from typing import Protocol
 import zmq
 from zmq.utils import z85
 
+from drom_net.names import safe_names
 from drom_net.protocol.messages import Hello, Message
 from drom_net.runtime.keys import Keyring
 
@@ -97,9 +98,11 @@ def key_gate(node: KnowsTasks, speaker: Callable[[], str]) -> Callable[[str, Mes
         speaker: Whose key the connection has that the last message came from.
     """
 
+    nodes = safe_names(node.names)
+
     def gate(sender: str, message: Message) -> str:
         task = message.task if isinstance(message, Hello) else node.task_at(sender)
-        if task is None or task >= len(node.names) or node.names[task] == speaker():
+        if task is None or task >= len(nodes) or nodes[task] == speaker():
             return ""  # who is nobody yet, the node asks itself
         return f"its key is that of {speaker()}, not of {node.names[task]}"
 

@@ -1,8 +1,8 @@
 """Key files: a secret one for each node, and one list of public keys for all.
 
 The folder holds `public.keys`, a line ``NAME PUBLIC-KEY`` for each node, which every host gets; and `NAME.secret`,
-which only the host of that node gets. Keys are CURVE's (Curve25519), written in Z85 as ZeroMQ does. No text of an error
-here quotes what a file says: it might be a secret.
+which only the host of that node gets; NAME is a task's in its safe form, or `reducer`. Keys are CURVE's (Curve25519),
+written in Z85 as ZeroMQ does. No text of an error here quotes what a file says: it might be a secret.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Keyring:
 
     folder: Path
     name: str
-    """Whose secret key it is: a task's name, or "reducer"."""
+    """Whose secret key it is: a task's name in its safe form, or "reducer"."""
     public: dict[str, bytes]
     """The listed nodes' public keys, in Z85."""
     secret: bytes = field(repr=False)

@@ -62,7 +62,7 @@ class MetricsPage:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         self.counts: Mapping[str, Counts] = {}
-        """By node."""
+        """By node, a task's name in its safe form: beside the reducer's no name is ambiguous."""
         page = self
 
         class Collector:
@@ -109,7 +109,7 @@ def serve_counts(spec: NodeSpec, reporter: Reporter) -> None:
     page = MetricsPage(spec.metrics)  # its thread ends with the process
 
     def publish(counts: Counts) -> None:
-        page.counts = {spec.name: counts}
+        page.counts = {spec.node: counts}
 
     reporter.publish = publish
     reporter.note(f"metrics at {page.url}", "metrics_served", url=page.url)

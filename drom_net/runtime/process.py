@@ -78,7 +78,7 @@ def run_node(spec: NodeSpec) -> int:
     stop = _Stop(spec.parent)
     incarnation = 0
     try:
-        with CheckpointFolder(Path(spec.out), node=spec.name, config_digest=spec.config_digest) as folder:
+        with CheckpointFolder(Path(spec.out), node=spec.node, config_digest=spec.config_digest) as folder:
             incarnation, _ = folder.begin(spec.run_id)
             reporter.incarnation = incarnation
             (Path(spec.out) / "result.json").unlink(missing_ok=True)  # what an interrupted life has left
@@ -219,7 +219,7 @@ def _run_worker(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkpo
     with (
         DealerTransport(
             spec.endpoint,
-            spec.name,
+            spec.node,
             dim=spec.dim,
             max_vectors=worker.max_vectors,
             timeouts=spec.build_timeouts(),
@@ -254,8 +254,8 @@ def _run_peer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkpoin
     peer = build_peer(spec, stream, life)
     folder.adopt(peer.run_id)
     neighbors = peer.neighborhood.neighbors
-    keys = _read_keys(spec, [spec.tasks[task] for task in neighbors if task < spec.task])
-    _warn_of_missing_keys(keys, [spec.tasks[task] for task in neighbors if task > spec.task], reporter)
+    keys = _read_keys(spec, [spec.nodes[task] for task in neighbors if task < spec.task])
+    _warn_of_missing_keys(spec, keys, [task for task in neighbors if task > spec.task], reporter)
     started = time.monotonic()
     with (
         RouterTransport(
@@ -263,8 +263,8 @@ def _run_peer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkpoin
             dim=spec.dim,
             max_vectors=peer.max_vectors,
             timeouts=spec.build_timeouts(),
-            name=spec.name,
-            members=spec.tasks,
+            name=spec.node,
+            members=spec.nodes,
             keys=keys,
         ) as transport,
         contextlib.ExitStack() as files,
@@ -272,7 +272,7 @@ def _run_peer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkpoin
         transport.is_member = lambda address: peer.task_at(address) is not None
         for task in neighbors:
             if task < spec.task:
-                transport.connect(address_of(task), spec.neighbor_endpoints[str(task)], spec.tasks[task])
+                transport.connect(address_of(task), spec.neighbor_endpoints[str(task)], spec.nodes[task])
         if not spec.parent:
             text = f"listening on {transport.endpoint}, for {len(neighbors)} neighbors"
             reporter.note(text, "listening", endpoint=transport.endpoint)
@@ -377,7 +377,7 @@ def write_result_of_lost(spec: NodeSpec) -> None:
     if not spec.source and not Path(spec.examples).exists():
         raise UsageError(f"{out} has no result and no examples any more: start {spec.name} once more to its end")
     with (
-        CheckpointFolder(out, node=spec.name, config_digest=spec.config_digest) as folder,
+        CheckpointFolder(out, node=spec.node, config_digest=spec.config_digest) as folder,
         contextlib.ExitStack() as files,
     ):
         folder.begin(spec.run_id)
@@ -399,14 +399,14 @@ def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkp
     folder.adopt(run_id)
     reducer = build_reducer(spec, run_id, life)
     keys = _read_keys(spec, [])
-    _warn_of_missing_keys(keys, spec.tasks, reporter)
+    _warn_of_missing_keys(spec, keys, range(len(spec.tasks)), reporter)
     with (
         RouterTransport(
             spec.endpoint,
             dim=spec.dim,
             max_vectors=reducer.max_vectors,
             timeouts=spec.build_timeouts(),
-            members=spec.tasks,
+            members=spec.nodes,
             keys=keys,
         ) as transport,
         contextlib.ExitStack() as files,
@@ -531,17 +531,18 @@ def _read_keys(spec: NodeSpec, needed: Sequence[str]) -> Keyring | None:
     """
     if not spec.keys:
         return None
-    keys = read_keyring(Path(spec.keys), spec.name)
+    keys = read_keyring(Path(spec.keys), spec.node)
     keys.require(needed)
     return keys
 
 
-def _warn_of_missing_keys(keys: Keyring | None, joining: Sequence[str], reporter: Reporter) -> None:
-    missing = [name for name in joining if keys is not None and name not in keys.public]
+def _warn_of_missing_keys(spec: NodeSpec, keys: Keyring | None, joining: Sequence[int], reporter: Reporter) -> None:
+    nodes = spec.nodes
+    missing = [task for task in joining if keys is not None and nodes[task] not in keys.public]
     if keys is not None and missing:
-        who = named(missing, range(len(missing)))
+        who = named(spec.tasks, missing)
         text = f"warning: {who} cannot join: {keys.folder / PUBLIC_LIST} has no such public key"
-        reporter.say(text, "key_missing", names=missing)
+        reporter.say(text, "key_missing", names=[spec.tasks[task] for task in missing])
 
 
 def _forget_if_nothing_was_learned(spec: NodeSpec) -> None:

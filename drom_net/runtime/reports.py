@@ -85,7 +85,7 @@ class JsonLog:
     def __init__(self, node: str) -> None:
         """
         Args:
-            node: Who speaks: a task's name, "reducer" or "launcher".
+            node: Who speaks: a task's name in its safe form, "reducer" or "launcher".
         """
         self.incarnation = 1
         self.publish: Callable[[Counts], None] | None = None
@@ -180,7 +180,7 @@ class JsonReporter:
 
 def reporter_of(spec: NodeSpec) -> Reporter:
     """What fits whoever has started the node."""
-    log = JsonLog(spec.name) if spec.log_format == "json" else None
+    log = JsonLog(spec.node) if spec.log_format == "json" else None
     if not spec.parent:
         return log or TextReporter(spec.name)
     reporter = JsonReporter(log)

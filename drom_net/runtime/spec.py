@@ -10,7 +10,9 @@ from typing import Any
 
 from drom_net.algorithms import ALGORITHMS, PARAMETERS, Algorithm
 from drom_net.algorithms.base import SyncRounds
+from drom_net.names import safe_names
 from drom_net.neighborhood import Neighborhood
+from drom_net.protocol.node import REDUCER
 from drom_net.protocol.settings import Checkpoints, Policy, Timeouts
 from drom_net.summary import write_text
 
@@ -86,6 +88,16 @@ class NodeSpec:
     """host:port of a page of what it counts; one that has a launcher tells that instead. Empty: nobody wants it."""
     about: dict[str, str] = dataclasses.field(default_factory=dict)
     """What the summary says of the run beside its figures: name, dataset, positive class."""
+
+    @property
+    def node(self) -> str:
+        """What it is called in files, keys and metrics: `name` in its safe form."""
+        return REDUCER if self.task < 0 else self.nodes[self.task]
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The same of all tasks."""
+        return safe_names(self.tasks)
 
     def build_algorithm(self) -> Algorithm:
         return ALGORITHMS[self.algorithm](PARAMETERS[self.algorithm](**self.parameters))

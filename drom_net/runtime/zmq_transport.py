@@ -359,7 +359,7 @@ class RouterTransport(_Transport):
     ) -> None:
         """
         Args:
-            members: The names of those who may join.
+            members: Those who may join, as their keys call them.
         """
         super().__init__(zmq.ROUTER, dim=dim, max_vectors=max_vectors, timeouts=timeouts, keys=keys)
         self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)

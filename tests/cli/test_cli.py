@@ -645,29 +645,6 @@ def test_a_learner_that_may_send_examples_says_so(capsys: pytest.CaptureFixture[
     assert main(["verify", "run"]) == 0
 
 
-@pytest.mark.parametrize("name", ["reducer", "Reducer"])
-def test_no_task_may_be_called_as_the_reducer(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    config = make_sites(tmp_path)
-    (tmp_path / "site-b.csv").rename(tmp_path / f"site-{name}.csv")
-    code, _, err = call(capsys, "check", str(config))
-    assert code == 2
-    assert "other than reducer" in err
-    config.write_text(config.read_text().replace("label: ill", f"label: ill, tasks: [a, {name}]"))
-    code, _, err = call(capsys, "check", str(config))
-    assert code == 2
-    assert "other than reducer" in err
-
-
-def test_task_names_that_are_one_folder_elsewhere_are_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config = make_sites(tmp_path)
-    (tmp_path / "site-B.csv").write_bytes((tmp_path / "site-b.csv").read_bytes())
-    code, _, err = call(capsys, "check", str(config))
-    assert code == 2
-    assert 'expected task names that differ not only in case, got "B" and "b"' in err
-
-
 @pytest.mark.parametrize(("key", "value"), [("error_rate", 0.0001), ("errors", 1), ("f1", 1.0)])
 def test_verify_checks_the_figures_that_people_read(
     key: str, value: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]

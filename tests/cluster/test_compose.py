@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,10 @@ from drom_net.cluster.compose import checkout_files, render
 from drom_net.cluster.deployment import host_names, plan_deployment
 from drom_net.config import config_digest, load_config
 from drom_net.data.datasets import task_names
+from drom_net.names import safe_names
 
 ROOT = Path(__file__).parents[2]
+SITES = ("Leeds General", "York $1 \"'", "São Paulo", "reducer", "init", "a", "A", "\u202egnirts", "{task}", "x: #&*")
 AWKWARD = ("Pump_North", "pump.north", "pump-north", "7", "2019-11", "init", "keys", "yes", "x" * 64, "x" * 63 + "y")
 
 
@@ -70,6 +74,26 @@ def test_awkward_names_reach_their_nodes(tmp_path: Path) -> None:
     exported = tmp_path / "exported.yaml"
     exported.write_text(text)
     assert load_config(exported).reducer.endpoint == "tcp://reducer:5571"
+
+
+def test_any_site_has_a_service_a_volume_and_its_own_file(tmp_path: Path) -> None:
+    config = tmp_path / "c.yaml"
+    config.write_text(
+        f"algorithm: {{name: drom}}\ndata: {{files: 'site {{task}}.csv', tasks: {json.dumps(SITES)}, dim: 3}}\n"
+    )
+    compose, text = export(config)
+    services = [service for service in compose["services"] if service not in ("init", "collect", "reducer")]
+    assert len(services) == len(SITES)
+    seen = compose["services"]["init"]["volumes"]
+    for service, name, node in zip(services, SITES, safe_names(SITES), strict=True):
+        one = compose["services"][service]
+        assert re.fullmatch("[a-z][a-z0-9-]{0,62}", service) and service in compose["volumes"]
+        assert one["command"] == ["worker", "--task", node]
+        assert f"{service}:/nodes/{node}" in seen, "where its secret key is copied to"
+        targets = [volume["target"] for volume in one["volumes"] if isinstance(volume, dict)]
+        assert targets == ["/cluster.yaml", f"/data/site {name}.csv".replace("$", "$$")]
+    (tmp_path / "exported.yaml").write_text(text)
+    assert load_config(tmp_path / "exported.yaml").data.tasks == SITES  # type: ignore[attr-defined]
 
 
 def test_each_site_sees_its_own_file_alone(tmp_path: Path) -> None:

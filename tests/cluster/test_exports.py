@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from drom_net.cluster.compose import render
 from drom_net.cluster.deployment import plan_deployment
+from drom_net.cluster.plan import source_of
 from drom_net.config import load_config
 from drom_net.errors import ConfigError
+from drom_net.names import safe_names
 
 LIVE = """
 algorithm: {name: drom}
@@ -56,6 +59,18 @@ def test_a_container_sees_the_folder_of_its_own_file_alone(tmp_path: Path) -> No
     assert source.file == "/data/{task}/events.jsonl"
     for task in ("north", "south"):
         assert text.count(f"source: {tmp_path}/in/{task}, target: /data/{task}") == 1
+
+
+def test_a_live_site_is_found_by_the_safe_form_of_its_name(tmp_path: Path) -> None:
+    source = "source: {file: 'in/{task}/events.jsonl'}"
+    file = tmp_path / "pumps.yaml"
+    file.write_text(f"{LIVE}{source}\n".replace("[north, south]", "[Leeds General, reducer]"))
+    config = load_config(file)
+    nodes = safe_names(config.data.tasks)  # type: ignore[attr-defined]
+    text = render(plan_deployment(config))["docker-compose.yml"]
+    for task, node in enumerate(nodes):
+        assert text.count(f"source: {tmp_path}/in/{node}, target: /data/{node}") == 1
+        assert source_of(config, config.data.tasks, task) == f"{tmp_path}/in/{node}/events.jsonl"  # type: ignore[attr-defined]
 
 
 def test_of_a_folder_that_all_share_a_container_sees_its_own_file_alone(tmp_path: Path) -> None:

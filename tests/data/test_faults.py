@@ -544,10 +544,10 @@ def test_pattern_that_matches_nothing(tmp_path: Path) -> None:
 
 
 def test_file_name_that_names_no_task(tmp_path: Path) -> None:
-    (tmp_path / "my site.csv").write_text(GOOD)
+    (tmp_path / " my  site.csv").write_text(GOOD)
     assert message(tmp_path, "{task}.csv") == (
-        "my site.csv: expected as the name of a task a name of letters, digits, '.', '_' and '-', "
-        'other than reducer, got "my site"'
+        " my  site.csv: expected as the name of a task a name of 1 to 200 characters, none of them a control "
+        'character, got " my  site"; blanks around it, or several side by side, are left out'
     )
 
 
@@ -582,8 +582,17 @@ def test_task_that_does_not_occur_in_the_column(tmp_path: Path) -> None:
 def test_row_without_a_task(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("x,site,label\n1,north,1\n1,,1\n")
     assert message(tmp_path, "a.csv", task_column="site") == (
-        'a.csv:3, column "site": expected as the name of a task a name of letters, digits, '
-        "'.', '_' and '-', other than reducer, got nothing (a missing value)"
+        'a.csv:3, column "site": expected as the name of a task a name of 1 to 200 characters, '
+        "none of them a control character, got nothing (a missing value)"
+    )
+
+
+def test_a_task_with_a_control_character(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x,site,label\n1,north,1\n1,so\0uth,1\n1,\x1b[31mred,1\n")
+    expected = "expected as the name of a task a name of 1 to 200 characters, none of them a control character"
+    assert message(tmp_path, "a.csv", task_column="site") == (
+        f'a.csv:3, column "site": {expected}, got "so\\u0000uth"\n'
+        f'a.csv:4, column "site": {expected}, got "\\u001b[31mred"'
     )
 
 

@@ -22,6 +22,7 @@ from drom_net.cluster.kubernetes import INDEX
 from drom_net.cluster.portable import host_name
 from drom_net.config import config_digest, graph_schedule, load_config
 from drom_net.data.datasets import task_names
+from drom_net.names import safe_names
 
 DATA = "data: {dataset: synthetic, tasks: %d, examples: 50, dim: 8}\n"
 STAR = "algorithm: {name: drom}\n" + DATA
@@ -39,6 +40,9 @@ KINDS = {
     "adjacency": PEERS % 3 + "{graph: adjacency, file: a.csv, weights: lazy}",
     "files": "algorithm: {name: drom}\npolicy: {absent: proceed}\n"
     "data: {files: '{task}.csv', tasks: ['2', '0', '1', Nord_Ost.x], dim: 3}\n",
+    "any names": "algorithm: {name: drom}\n"
+    "data: {files: all.csv, task_column: site, dim: 3,\n"
+    "tasks: [Leeds General, York/St Mary, reducer, a, A, '$(x) \"']}\n",
 }
 Export = Callable[..., Path]
 
@@ -147,7 +151,7 @@ def test_the_configuration_is_the_same_with_the_pods_as_endpoints(exported: Path
     else:
         assert config.peers.endpoints == tuple(at[f"deploy-peer-{task}"] for task in range(len(names)))
     listed = (exported / "nodes.txt").read_text().split()
-    assert listed == [*(["reducer"] if config.topology is None else []), *names]
+    assert listed == [*(["reducer"] if config.topology is None else []), *safe_names(names)]
     assert len(every) == len(listed)
     if original.policy.proceeds:
         assert config.timeouts == original.timeouts

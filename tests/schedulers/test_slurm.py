@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -18,6 +19,7 @@ from network.test_deploy_page import blocks
 from processes import DEADLINE_S, wait_until
 
 from drom_net.config import config_digest, load_config
+from drom_net.names import safe_names
 from drom_net.rundir import load_summary
 
 DATA = "data: {dataset: synthetic, tasks: %d, examples: %d, dim: 8}\ncheckpoint: {every_s: 0.2}\n"
@@ -27,6 +29,26 @@ RANDOM = "algorithm: {name: drom-d}\ntopology: {graph: erdos-renyi, probability:
 FILES = "data: {files: '{task}.csv', tasks: [short, a, b, c], dim: 2, pace_s: 0.1}\ncheckpoint: {every_s: 0.2}\n"
 LAYOUTS = {"star": STAR, "ring": RING, "random": RANDOM}
 Export = Callable[..., Path]
+
+
+def test_a_rank_starts_the_node_of_its_line_whatever_the_site_is_called(export: Export, tmp_path: Path) -> None:
+    names = ["Leeds General", "York/St Mary", "reducer", "a", "A", "$(x) ` \"'"]
+    folder = export(
+        "slurm",
+        f"algorithm: {{name: drom}}\ndata: {{files: all.csv, task_column: site, tasks: {json.dumps(names)}, dim: 3}}\n",
+    )
+    nodes = ["reducer", *safe_names(names)]
+    assert (folder / "nodes.txt").read_text().splitlines() == nodes
+    (tmp_path / "logs").mkdir()
+    program = tmp_path / "drom-net"
+    program.write_text('#!/bin/sh\necho "$1 $DROM_NET_TASK"\n')
+    program.chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    environment = {"PATH": path, "DROM_NET_OUT": str(tmp_path), "DROM_NET_FIRST_PORT": "5000"}
+    for rank, node in enumerate(nodes):
+        subprocess.run(["./node.sh"], cwd=folder, env=environment | {"SLURM_PROCID": str(rank)}, check=True)
+        said = (tmp_path / "logs" / f"{node}.log").read_text().split()
+        assert said == (["worker", node] if rank else ["reducer"])
 
 
 @pytest.mark.parametrize(("layout", "tasks"), [("star", 1), ("star", 1000), ("ring", 4), ("ring", 1000), ("random", 4)])

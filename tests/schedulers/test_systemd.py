@@ -15,6 +15,7 @@ from processes import DEADLINE_S
 
 from drom_net.cli import main
 from drom_net.config import config_digest, load_config
+from drom_net.data.datasets import task_names
 
 STAR = """\
 name: Pumps_1
@@ -22,14 +23,20 @@ algorithm: {name: drom}
 data: {files: "{task}.csv", tasks: [north, South_2, west.x-3], dim: 3}
 reducer: {endpoint: "tcp://The_Hub:5571"}
 """
+NAMES = """\
+algorithm: {name: drom}
+data: {files: all.csv, task_column: site, tasks: [Leeds General, reducer, South_2, 'a%i $x/"', A, a], dim: 3}
+reducer: {endpoint: "tcp://hub:5571"}
+"""
 RING = """\
 algorithm: {name: drom-d}
 topology: {graph: ring}
 data: {dataset: synthetic, tasks: 3}
 peers: {endpoints: ["tcp://a:5571", "tcp://b:5571", "tcp://c:5571"]}
 """
-UNITS = {"star": ["drom-net-reducer.service", "drom-net-worker@.service"], "ring": ["drom-net-peer@.service"]}
-TEXTS = {"star": STAR, "ring": RING}
+_STAR_UNITS = ["drom-net-reducer.service", "drom-net-worker@.service"]
+UNITS = {"star": _STAR_UNITS, "names": _STAR_UNITS, "ring": ["drom-net-peer@.service"]}
+TEXTS = {"star": STAR, "names": NAMES, "ring": RING}
 BOTH = pytest.mark.parametrize("layout", TEXTS)
 Export = Callable[..., Path]
 
@@ -39,7 +46,7 @@ def test_what_is_written(layout: str, export: Export, tmp_path: Path) -> None:
     folder = export("systemd", TEXTS[layout])
     assert sorted(path.name for path in folder.glob("*.service")) == UNITS[layout]
     config, original = load_config(folder / "cluster.yaml"), load_config(tmp_path / "deploy.yaml")
-    names = ("north", "South_2", "west.x-3") if layout == "star" else ("task-01", "task-02", "task-03")
+    names = task_names(original.data, original.base)
     assert config_digest(config, names) == config_digest(original, names)
     assert (config.reducer, config.peers) == (original.reducer, original.peers)
     assert config.security.keys == str(folder / "keys")
@@ -88,6 +95,9 @@ def analyze(*arguments: str) -> subprocess.CompletedProcess[str]:
     [
         ("star", "reducer", "drom-net-reducer"),
         ("star", "South_2", "drom-net-worker@South_2"),
+        ("names", "reducer", "drom-net-reducer"),
+        ("names", "Leeds-General-848e5a01", "drom-net-worker@Leeds-General-848e5a01"),
+        ("names", "reducer-d5bb10af", "drom-net-worker@reducer-d5bb10af"),
         ("ring", "task-02", "drom-net-peer@task-02"),
     ],
 )
