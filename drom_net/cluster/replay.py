@@ -107,7 +107,9 @@ def _live_stream(prepared: Prepared, run_dir: Path, task: int) -> LiveStream:
         raise UsageError(f"{folder} is missing: it has the examples that {prepared.roster.tasks[task]} has accepted")
     loaded = Spool(folder).load()
     preprocessing = prepared.dataset.preprocessing
-    stream = LiveStream(prepared.roster.dim, loaded.decided, preprocessing=preprocessing, task=name)
+    stream = LiveStream(
+        prepared.roster.dim, loaded.decided, preprocessing=preprocessing, task=prepared.roster.tasks[task]
+    )
     for features, label in loaded.examples:
         stream.add(features, label)
     return stream
