@@ -86,7 +86,7 @@ def find_schema(
     """
     columns, notes, odd_texts, unlisted = [], [], dict.fromkeys(missing), 0
     for name in names:
-        column, why, odd, rare = _look(name, parts[name], given.get(name), missing)
+        column, why, odd, rare = _look(name, parts.get(name, ()), given.get(name), missing)
         columns.append(column)
         notes += [why] if why else []
         odd_texts |= dict.fromkeys(odd)
