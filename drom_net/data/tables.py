@@ -28,7 +28,7 @@ from drom_net.data.readers import INDEX_OF_PANDAS, opened, reading
 TABLE_FORMATS = ("csv", "parquet")
 """Formats whose columns have names."""
 _SAMPLE_BYTES = 1 << 18
-_BLOCK_BYTES = 4 << 20
+_BLOCK_BYTES = 1 << 20
 _LARGEST_BLOCK = 1 << 30
 _DELIMITERS = ",;\t|"
 _BOMS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
@@ -145,6 +145,14 @@ def read_file(path: Path, shown: str, format: str, wanted: Wanted, faults: Fault
     return _read_csv(path, shown, wanted, faults) if format == "csv" else _read_parquet(path, shown, wanted, faults)
 
 
+def _pyarrow(what: str) -> Any:
+    """The package. Its memory goes back to the system: what is kept of a table are arrays of our own."""
+    with extra("all", what):
+        import pyarrow as pa
+    pa.set_memory_pool(pa.system_memory_pool())
+    return pa
+
+
 # --- CSV ---------------------------------------------------------------------------------------------
 
 
@@ -248,8 +256,7 @@ def csv_rows(lines: Iterable[str], shown: str, faults: Faults, delimiter: str = 
 
 
 def _read_csv(path: Path, shown: str, wanted: Wanted, faults: Faults) -> FileTable | None:
-    with extra("all", "CSV files"):
-        import pyarrow as pa
+    pa = _pyarrow("CSV files")
     dialect = find_dialect(path, shown, wanted, faults)
     if dialect is None:
         return None
@@ -388,9 +395,9 @@ def _decoded(file: Any, encoding: str) -> Iterator[str]:
 @contextmanager
 def _parquet(path: Path, shown: str, faults: Faults) -> Iterator[Any]:
     """An open file. What is raised within by damage becomes a fault, and ends the block."""
-    with extra("all", "Parquet files"):
-        import pyarrow as pa
-        import pyarrow.parquet as pq
+    pa = _pyarrow("Parquet files")
+    import pyarrow.parquet as pq
+
     with reading(path, shown, faults), opened(path) as file:
         try:
             yield pq.ParquetFile(file)
@@ -407,8 +414,7 @@ def _names_of_parquet(file: Any, shown: str, faults: Faults) -> tuple[str, ...] 
 
 
 def _read_parquet(path: Path, shown: str, wanted: Wanted, faults: Faults) -> FileTable | None:
-    with extra("all", "Parquet files"):
-        import pyarrow as pa
+    pa = _pyarrow("Parquet files")
     before = faults.count
     columns: dict[str, Cells] = {}
     num_rows = 0
@@ -450,29 +456,72 @@ def _is_readable(kind: Any, pa: Any) -> bool:
 # --- from pyarrow's arrays ---------------------------------------------------------------------------
 
 
+class _Growing:
+    """Numbers that are appended, in one array: many small ones would leave memory in pieces."""
+
+    def __init__(self, dtype: Any) -> None:
+        self._values = np.empty(1 << 16, dtype=dtype)
+        self._count = 0
+
+    def extend(self, part: npt.NDArray[Any]) -> None:
+        count = self._count + len(part)
+        if count > len(self._values):
+            larger = np.empty(max(count, 2 * len(self._values)), dtype=self._values.dtype)
+            larger[: self._count] = self._values[: self._count]
+            self._values = larger
+        self._values[self._count : count] = part
+        self._count = count
+
+    @property
+    def values(self) -> npt.NDArray[Any]:
+        return self._values[: self._count]
+
+
+class _Column:
+    """A column while its batches come."""
+
+    def __init__(self) -> None:
+        self._numbers: _Growing | None = None
+        self._is_days = self._has_time = False
+        self._known: dict[str, int] = {}
+        self._codes = _Growing(np.int64)
+
+    def extend(self, part: Any) -> None:
+        """Take what `_part` made of a batch."""
+        if isinstance(part, Days):
+            self._is_days, self._has_time, part = True, self._has_time or part.has_time, part.values
+        if isinstance(part, np.ndarray):
+            self._numbers = self._numbers or _Growing(np.float64)
+            self._numbers.extend(part)
+            return
+        encoded = part.dictionary_encode()
+        codes = [self._code(value) for value in encoded.dictionary.to_pylist()]
+        self._codes.extend(np.array([*codes, -1])[encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)])
+
+    def _code(self, value: str) -> int:
+        if value.strip() in MISSING:
+            return -1
+        return self._known.setdefault(value, len(self._known))
+
+    @property
+    def cells(self) -> Cells:
+        if self._numbers is None:
+            return Texts(self._codes.values, list(self._known))
+        return Days(self._numbers.values, self._has_time) if self._is_days else Numbers(self._numbers.values)
+
+
 def _gather(
     batches: Iterable[Any], names: Sequence[str], pa: Any, *, texts: Collection[str] = ()
 ) -> tuple[dict[str, Cells], int]:
     """The columns of all batches, and how many rows they have."""
-    parts: dict[str, list[Any]] = {name: [] for name in names}
+    columns = [_Column() for _ in names]
     num_rows = 0
     for batch in batches:
         num_rows += batch.num_rows
-        for name, column in zip(names, batch.columns, strict=True):
-            parts[name].append(_part(column, pa, as_text=name in texts))
-    cells: dict[str, Cells] = {}
-    for name in names:
-        found = parts.pop(name)
-        if not found:
-            cells[name] = Numbers(np.zeros(0))
-        elif isinstance(found[0], np.ndarray):
-            cells[name] = Numbers(np.concatenate(found))
-        elif isinstance(found[0], Days):
-            days = np.concatenate([part.values for part in found])
-            cells[name] = Days(days, any(part.has_time for part in found))
-        else:
-            cells[name] = _texts(pa.chunked_array(found), pa)
-    return cells, num_rows
+        for name, column, part in zip(names, columns, batch.columns, strict=True):
+            column.extend(_part(part, pa, as_text=name in texts))
+    pa.default_memory_pool().release_unused()
+    return {name: column.cells for name, column in zip(names, columns, strict=True)}, num_rows
 
 
 def _part(column: Any, pa: Any, *, as_text: bool) -> Any:
@@ -514,18 +563,6 @@ def _days(column: Any, pa: Any) -> Days:
     values = days + (seconds + micros / 1e6) / float(_DAY)
     values[missing] = np.nan
     return Days(values, bool(rest[~missing].any()))
-
-
-def _texts(column: Any, pa: Any) -> Texts:
-    encoded = column.dictionary_encode().combine_chunks()
-    if isinstance(encoded, pa.ChunkedArray):
-        encoded = encoded.chunk(0) if encoded.num_chunks else pa.array([], pa.string()).dictionary_encode()
-    codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-    values = encoded.dictionary.to_pylist()
-    blank = [code for code, value in enumerate(values) if value.strip() in MISSING]
-    if blank:
-        codes[np.isin(codes, blank)] = -1
-    return Texts(codes, values)
 
 
 # --- columns as other things -------------------------------------------------------------------------
