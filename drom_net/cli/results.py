@@ -16,7 +16,7 @@ from drom_net.algorithms import ALGORITHMS
 from drom_net.algorithms.features import dot
 from drom_net.cli import options
 from drom_net.cli.output import LiveProgress, choose_progress, print_comparison, print_json, print_result
-from drom_net.cli.run import load_and_prepare
+from drom_net.cli.run import load_and_prepare, require_current
 from drom_net.cluster.merge import merge_nodes
 from drom_net.cluster.plan import lanes, peer_graph
 from drom_net.cluster.replay import replay as replay_run
@@ -200,6 +200,7 @@ def replay(run_dir: Path, as_json: bool) -> int:
     config_file = run_dir / "config.yaml"
     if not config_file.exists():
         raise UsageError(f"{config_file} is missing: {run_dir} is not the directory of a run")
+    require_current(config_file)
     require_records(run_dir, load_summary(run_dir))
     prepared = load_and_prepare(config_file, ())
     progress = choose_progress(as_json=as_json, quiet=False)

@@ -37,6 +37,7 @@ from drom_net.data.datasets import load_dataset
 from drom_net.errors import UsageError
 from drom_net.protocol.node import named
 from drom_net.rundir import free_run_directory, require_format
+from drom_net.yamlfile import Problems, read_yaml
 
 _ROWS_SHOWN = 40
 """Of processes; --json has all."""
@@ -51,6 +52,26 @@ def load_and_prepare(file: Path, overrides: tuple[str, ...]) -> Prepared:
     """
     config = load_config(file, overrides)
     return prepare(config, load_dataset(config.data, base=config.base))
+
+
+def require_current(config_file: Path) -> None:
+    """Refuse to compute a run again whose rows were prepared in another way.
+
+    Args:
+        config_file: The configuration as run.
+
+    Raises:
+        UsageError: An earlier version has made it, from the user's own rows.
+    """
+    problems = Problems(config_file)
+    written = read_yaml(config_file, problems).plain()
+    data = written.get("data") if isinstance(written, dict) else None
+    if isinstance(data, dict) and data.get("dataset") in ("files", "live") and "columns" not in data:
+        raise UsageError(
+            f"{config_file.parent} is a run of an earlier drom_net, which prepared rows in another way (its config.yaml "
+            "names no columns): `show`, `verify` and `predict` still read it; to replay it or go on with it, use the "
+            "version in its environment.json, or make the run anew with `drom-net run`"
+        )
 
 
 @click.command()
@@ -107,6 +128,7 @@ def run(
             raise UsageError("--resume goes on with a run of processes as it was, without FILE, --set, --out, --driver")
         require_resumable(resume)
         file, out = resume / "config.yaml", resume
+        require_current(file)
     if file is None:
         raise UsageError("missing argument FILE (or --resume RUN_DIR)")
     options.require_metrics(metrics, insecure=insecure)

@@ -54,7 +54,7 @@ class Preprocessing:
         sites: By task name.
         normalize: Whether rows get unit l2 norm; a zero row stays zero.
         bias: The value of a last column; 0 adds none.
-        bias_in_norm: Whether the unit norm is that of the row with its bias; rows of before version 0.2 had it behind.
+        bias_in_norm: Whether the unit norm is that of the row with its bias; rows of earlier versions had it behind.
     """
 
     raw_dim: int
@@ -129,7 +129,7 @@ class Preprocessing:
         """
         try:
             fields = dict(value)
-            if "bias_in_norm" not in fields:  # before version 0.2
+            if "bias_in_norm" not in fields:  # of an earlier version
                 fields |= {"bias_in_norm": False, "numbers": fields["raw_dim"] if fields["hash"] is None else 0}
                 fields["scaling"] = SITE if fields["sites"] is not None else NO_SCALING
             for name in ("center", "scale"):

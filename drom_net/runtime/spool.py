@@ -290,8 +290,8 @@ class Spool:
             raise CheckpointError(f"{path} has version {entry[1]} of the format: a later drom_net has written it")
         if entry[1] < _VERSION:
             raise CheckpointError(
-                f"{path} has version {entry[1]} of the format: drom_net 0.1 has written it, and can go on from it; to "
-                "begin anew, remove the node's folder"
+                f"{path} has version {entry[1]} of the format: an earlier drom_net has written it, and can go on from "
+                "it; to begin anew, remove the node's folder"
             )
         return _State.of(entry)
 
