@@ -9,12 +9,12 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from drom_net.algorithms.base import CentralInfo, ContributionKind, ReplyKind
+from drom_net.algorithms.base import CentralInfo, ContributionKind, ReplyKind, sigmoid
 from drom_net.algorithms.features import Vector
 from drom_net.metrics import Totals
 
@@ -80,7 +80,12 @@ class TaskLog:
     steps would find cold caches, and cost several times as much.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, probability: Callable[[float], float] = sigmoid) -> None:
+        """
+        Args:
+            probability: As `Algorithm.probability`.
+        """
+        self._probability = probability
         self._open: list[TaskRow] = []
         self._chain = CHAIN_START
         self._totals = Totals()
@@ -120,7 +125,7 @@ class TaskLog:
             self._rows += row
             _, active, score, label, gamma, reply, clean, _, contribution = fields
             if active:
-                self._totals.count(score, clean, label, gamma)
+                self._totals.count(score, clean, label, gamma, self._probability(clean * score))
             if reply != ReplyKind.NONE and contribution == ContributionKind.VECTORS:
                 self._totals.pushes += 1
             if reply == ReplyKind.VECTORS:

@@ -41,7 +41,7 @@ class Dataset:
         features: Their names, d of them; None where they have none.
         positive: What +1 means, for people.
         preprocessing: What made the rows of `tasks` from the rows of the source.
-        measure: What to compare learners by: error_rate, or auc where one class is rare.
+        measure: What to compare learners by, as `StreamSettings.measure`: error, or auc where one class is rare.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Dataset:
     description: str
     source: str
     licence: str
-    measure: str = "error_rate"
+    measure: str = "error"
 
     @property
     def feature_digest(self) -> str:
