@@ -675,14 +675,14 @@ def config_digest(config: ClusterConfig, tasks: Sequence[str]) -> str:
     Of the topology it covers the graphs that come out of it, so that a graph may be drawn here and listed there.
 
     Args:
-        config: The configuration. Its name, endpoints, folders, pace and timeouts may differ from host to host.
+        config: The configuration. Its name, endpoints, folders, pace, measure and timeouts may differ by host.
         tasks: The names of all tasks, in order, also where the configuration leaves them to be found.
 
     Raises:
         InputError, UsageError: There is no such graph; see `graph_schedule`.
     """
     written = to_mapping(config)
-    data = {key: value for key, value in written["data"].items() if key not in ("directory", "pace_s")}
+    data = {key: value for key, value in written["data"].items() if key not in ("directory", "pace_s", "measure")}
     if isinstance(config.data, FileData):
         data["files"] = PurePath(config.data.files).name
     if isinstance(config.data, RowSettings):

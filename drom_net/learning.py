@@ -126,7 +126,7 @@ class TaskLearner:
         self._stream = stream
         self._look_for_end()
         self._state = algorithm.init_local(stream.dim)
-        self._log = TaskLog()
+        self._log = TaskLog(algorithm.probability)
         self._reply = NO_REPLY
         self._active = self._row_active = IDLE_ROUND
         self._seen = self._row = _NOTHING_SEEN

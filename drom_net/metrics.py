@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import astuple, dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+LEAST_PROBABILITY = float(np.finfo(np.float64).eps)
+"""A label counts as at least this probable in a log loss, as in scikit-learn: no prediction costs more than 36.05."""
 
 
 @dataclass(slots=True)
 class Totals:
     """One task's counts. Predictions are made before learning; +1 is the positive class.
 
-    Errors, hits and misses are counted against the clean label; `seen_errors` against the label that the
-    learner saw, which differs only under label noise.
+    Errors, hits, misses and log loss are counted against the clean label; `seen_errors` against the label that
+    the learner saw, which differs only under label noise.
     """
 
     examples: int = 0
@@ -28,9 +35,24 @@ class Totals:
     """Sync rounds in which vectors came back."""
     unlabelled: int = 0
     """Examples without a label: predicted, not learned, and not among `examples`."""
+    seen_positives: int = 0
+    """Examples whose label was +1 as the learner saw it."""
+    majority_errors: int = 0
+    """Errors of one who always gives the label that this task has seen more often before; +1 where both are equal."""
+    log_loss_sum: float = 0.0
+    """-ln p(label) over all predictions, in nats."""
 
-    def count(self, score: float, clean: float, seen: float, gamma: float) -> None:
-        """Count one prediction; sign(0) is +1."""
+    def count(self, score: float, clean: float, seen: float, gamma: float, p: float) -> None:
+        """Count one prediction; sign(0) is +1.
+
+        Args:
+            p: What probability the prediction gave to the clean label.
+        """
+        if (2 * self.seen_positives >= self.examples) != (clean > 0.0):
+            self.majority_errors += 1
+        if seen > 0.0:
+            self.seen_positives += 1
+        self.log_loss_sum -= math.log(max(p, LEAST_PROBABILITY))
         self.examples += 1
         if score >= 0.0:
             if clean > 0.0:
@@ -59,12 +81,21 @@ class Totals:
         return self.seen_errors / self.examples if self.examples else None
 
     @property
+    def majority_error_rate(self) -> float | None:
+        return self.majority_errors / self.examples if self.examples else None
+
+    @property
+    def log_loss(self) -> float | None:
+        """The mean over the predictions, in nats."""
+        return self.log_loss_sum / self.examples if self.examples else None
+
+    @property
     def f1(self) -> float | None:
         """Harmonic mean of precision and recall; None with no positive label and no positive prediction."""
         relevant = 2 * self.true_positives + self.false_positives + self.false_negatives
         return 2 * self.true_positives / relevant if relevant else None
 
-    def to_list(self) -> list[int]:
+    def to_list(self) -> list[int | float]:
         return list(astuple(self))
 
 
@@ -78,3 +109,32 @@ def macro(values: Iterable[float | None]) -> tuple[float | None, int]:
     """The mean over the tasks that have the figure, and how many those are."""
     known = [value for value in values if value is not None]
     return (sum(known) / len(known) if known else None), len(known)
+
+
+def majority_wrong(seen: npt.NDArray[np.float64], labels: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+    """Where one is wrong who always gives the label seen more often before, as `Totals.majority_errors`; shape (n,).
+
+    Args:
+        seen: The labels of one task as the learner saw them, -1.0 or +1.0, in order.
+        labels: What counts, as many.
+    """
+    positive = seen > 0.0
+    before: npt.NDArray[np.int64] = np.cumsum(positive) - positive
+    wrong: npt.NDArray[np.bool_] = (2 * before >= np.arange(len(seen))) != (labels > 0.0)
+    return wrong
+
+
+def auc(scores: npt.NDArray[np.float64], labels: npt.NDArray[np.float64]) -> float | None:
+    """The probability that a positive example has the higher score, ties counting one half; None with one class only.
+
+    Args:
+        labels: -1.0 or +1.0, as many as scores.
+    """
+    positive = labels > 0.0
+    num_positive = int(positive.sum())
+    if num_positive in (0, len(labels)):
+        return None
+    _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - (counts - 1) / 2.0)[place]  # the mean rank of those that are equal
+    above = float(ranks[positive].sum()) - num_positive * (num_positive + 1) / 2.0
+    return above / (num_positive * (len(labels) - num_positive))

@@ -9,12 +9,12 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from drom_net.algorithms.base import CentralInfo, ContributionKind, ReplyKind
+from drom_net.algorithms.base import CentralInfo, ContributionKind, ReplyKind, sigmoid
 from drom_net.algorithms.features import Vector
 from drom_net.metrics import Totals
 
@@ -82,7 +82,12 @@ class TaskLog:
     steps would find cold caches, and cost several times as much.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, probability: Callable[[float], float] = sigmoid) -> None:
+        """
+        Args:
+            probability: As `Algorithm.probability`.
+        """
+        self._probability = probability
         self._open: list[TaskRow] = []
         self._chain = CHAIN_START
         self._totals = Totals()
@@ -124,7 +129,7 @@ class TaskLog:
             if active == PREDICTED:
                 self._totals.unlabelled += 1
             elif active:
-                self._totals.count(score, clean, label, gamma)
+                self._totals.count(score, clean, label, gamma, self._probability(clean * score))
             if reply != ReplyKind.NONE and contribution == ContributionKind.VECTORS:
                 self._totals.pushes += 1
             if reply == ReplyKind.VECTORS:

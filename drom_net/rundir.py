@@ -37,14 +37,15 @@ import numpy as np
 import numpy.typing as npt
 
 from drom_net import __version__
-from drom_net.algorithms.base import ContributionKind, ReplyKind
+from drom_net.algorithms import ALGORITHMS
+from drom_net.algorithms.base import ContributionKind, ReplyKind, sigmoid
 from drom_net.algorithms.features import Vector
 from drom_net.data.columns import NUMBER, Column, Schema
 from drom_net.data.dataset import Dataset
 from drom_net.data.incoming import RowReader
 from drom_net.data.preprocessing import Preprocessing
 from drom_net.errors import UsageError, naming
-from drom_net.metrics import Totals, total
+from drom_net.metrics import Totals, auc, total
 from drom_net.names import safe_names
 from drom_net.protocol.node import TIMES_DTYPE
 from drom_net.records import TASK_DTYPE, central_chain_of, central_dtype, peers_chain, run_digest, task_chain_of
@@ -58,6 +59,9 @@ _TIMELINE = TIMES_DTYPE.names or ()
 _AT_ONCE = 10_000
 """Rows that are tuples at a time."""
 
+_CHECKED = ("examples", "errors", "seen_errors", "outliers", "error_rate", "f1")
+_CHECKED_LATER = ("majority_errors", "majority_error_rate", "log_loss", "auc")
+"""Figures of a summary that `verify` makes again from the records; the latter are not in those of earlier versions."""
 _ABOUT_MODEL = ("algorithm", "tasks", "features", "preprocessing", "positive")
 """What is in model.npz beside the vectors."""
 
@@ -163,7 +167,7 @@ def read_task_outcome(folder: Path) -> TaskOutcome:
         result["finished"],
         result["rounds"],
         bytes.fromhex(result["chain"]),
-        Totals(*result["totals"]),
+        _totals_of(result, folder),
         {name: np.load(folder / f"{name}.npy", allow_pickle=False) for name in names},
         _rows_of_node(folder, result, TASK_DTYPE),
         result["bytes_sent"],
@@ -173,6 +177,21 @@ def read_task_outcome(folder: Path) -> TaskOutcome:
         result.get("lost", False),
         result.get("keep_records") is not False,
     )
+
+
+def _totals_of(result: dict[str, Any], folder: Path) -> Totals:
+    """The counts of a node.
+
+    Raises:
+        UsageError: An earlier version has written them, and not all of them.
+    """
+    numbers, expected = result["totals"], len(Totals().to_list())
+    if len(numbers) != expected:
+        raise UsageError(
+            f"{folder / 'result.json'}: expected {expected} counts, got {len(numbers)}: another version of drom-net "
+            "has written it; merge it with that one"
+        )
+    return Totals(*numbers)
 
 
 def read_central_outcome(folder: Path, num_tasks: int) -> CentralOutcome:
@@ -289,15 +308,34 @@ def summary_of(
     finished = all(task.finished or task.lost for task in tasks) and all(central.finished for central in centrals)
     if not all(task.keeps_records for task in tasks):
         about = about | {"keep_records": False}
+    auc_overall, auc_of_tasks = _aucs([task.rows for task in tasks], [task.totals.examples for task in tasks])
     return summarize(
-        [_figures(task) for task in tasks],
+        [_figures(task, its_auc) for task, its_auc in zip(tasks, auc_of_tasks, strict=True)],
         about=about,
         driver=driver,
         rounds=max(task.rounds for task in tasks),
         seconds=max(central.seconds for central in centrals),
         digest=run_digest([task.chain for task in tasks], central_chain),
         status="finished" if finished else "interrupted",
+        auc=auc_overall,
     )
+
+
+def _aucs(rows: Sequence[Rows], examples: Sequence[int]) -> tuple[float | None, list[float | None]]:
+    """The AUC over all predictions, and that of each task; None where some of them have no row.
+
+    Args:
+        examples: How many each task has predicted.
+    """
+    scored = [
+        (its["score"][active], its["clean_label"][active]) for its in rows for active in [np.flatnonzero(its["active"])]
+    ]
+    whole = [len(scores) == count for (scores, _), count in zip(scored, examples, strict=True)]
+    of_tasks = [auc(*its) if is_whole else None for its, is_whole in zip(scored, whole, strict=True)]
+    if not all(whole):
+        return None, of_tasks
+    scores, labels = (np.concatenate(parts) for parts in zip(*scored, strict=True))
+    return auc(scores, labels), of_tasks
 
 
 def write_records(
@@ -473,30 +511,40 @@ def wrong_figures(run_dir: Path, summary: dict[str, Any]) -> list[str]:
     """
     names = [task["name"] for task in summary["tasks"]]
     rows, _, _ = read_records(run_dir, names)
+    learner = ALGORITHMS.get(summary.get("algorithm", ""))
+    probability = learner(None).probability if learner else sigmoid
     counts = []
     for task_rows in rows:
         totals = Totals()
         for row in _tuples(task_rows[task_rows["active"] == 1]):
             _, _, score, label, gamma, _, clean, _, _ = row
-            totals.count(score, clean, label, gamma)
+            totals.count(score, clean, label, gamma, probability(clean * score))
         counts.append(totals)
     wrong = []
     model = load_model(run_dir)
     if "sharing" in summary and {"MIXTURE", "EVIDENCE"} <= model.keys():  # else the digest is another one, too
-        flipped = any(totals.seen_errors != totals.errors for totals in counts)
-        overall, of_tasks = sharing_sections(names, model["MIXTURE"], model["EVIDENCE"], flipped=flipped)
+        overall, of_tasks = sharing_sections(model["MIXTURE"], model["EVIDENCE"])
         for said, figures in [*zip(summary["tasks"], of_tasks, strict=True), (summary | {"name": "all"}, overall)]:
-            its = said.get("sharing", {})  # a verdict is words: those of an earlier version may be others
-            if any(its.get(key) != value for key, value in figures.items() if key != "verdict"):
+            its = said.get("sharing", {})
+            if any(its.get(key) != value for key, value in figures.items()):
                 wrong.append(f"{said['name']}: sharing is not what the models say")
-    for name, said, totals in [
-        *zip(names, summary["tasks"], counts, strict=True),
-        ("all", summary, total(counts)),
+    auc_overall, auc_of_tasks = _aucs(rows, [totals.examples for totals in counts])
+    for name, said, totals, its_auc in [
+        *zip(names, summary["tasks"], counts, auc_of_tasks, strict=True),
+        ("all", summary, total(counts), auc_overall),
     ]:
-        for key in ("examples", "errors", "seen_errors", "outliers", "error_rate", "f1"):
-            if said.get(key) != getattr(totals, key):
-                wrong.append(f"{name}: {key} {said.get(key)}, records say {getattr(totals, key)}")
+        for key in _CHECKED + tuple(key for key in _CHECKED_LATER if key in said):
+            found = its_auc if key == "auc" else getattr(totals, key)
+            if not _is_same(said.get(key), found):
+                wrong.append(f"{name}: {key} {said.get(key)}, records say {found}")
     return wrong[:10]
+
+
+def _is_same(said: Any, found: float | None) -> bool:
+    """Bit for bit, but for logarithms of another machine and sums of them."""
+    if isinstance(said, float) and isinstance(found, float):
+        return math.isclose(said, found, rel_tol=1e-9)
+    return bool(said == found)
 
 
 def vectors_of(model: dict[str, npt.NDArray[Any]], index: int) -> dict[str, Vector]:
@@ -601,7 +649,7 @@ def write_environment(path: Path, *, blas: str) -> None:
     )
 
 
-def _figures(task: TaskOutcome) -> TaskFigures:
+def _figures(task: TaskOutcome, its_auc: float | None) -> TaskFigures:
     waiting_s = learning_s = None
     if task.times is not None:
         idle, closed = task.times["idle_s"], task.times["closed_s"]
@@ -609,7 +657,8 @@ def _figures(task: TaskOutcome) -> TaskFigures:
         away_s = np.diff(closed)[begun_anew(task.times)[1:]].sum()
         learning_s = round(float(closed[-1] - closed[0] - away_s), 6) if len(closed) else 0.0
     counts = (task.rounds, task.totals, task.lost, task.bytes_sent, task.bytes_received)
-    return TaskFigures(task.name, *counts, waiting_s, learning_s, task.model.get("mixture"), task.model.get("evidence"))
+    mixing = task.model.get("mixture"), task.model.get("evidence")
+    return TaskFigures(task.name, *counts, waiting_s, learning_s, *mixing, its_auc, len(task.model["w"]))
 
 
 def _central_chain(chains: Sequence[bytes], *, peers: bool) -> bytes:

@@ -15,6 +15,7 @@ from drom_net.algorithms.features import Vector
 from drom_net.errors import naming
 from drom_net.metrics import Totals, macro, total
 from drom_net.sharing import sharing_sections
+from drom_net.verdict import verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,10 @@ class TaskFigures:
     mixture: Vector | None = None
     """With `evidence` of a model that mixes experts, as algorithms.ldr."""
     evidence: Vector | None = None
+    auc: float | None = None
+    """None where there are no records, or labels of one class only."""
+    dim: int | None = None
+    """How many features its model has; None where that is not known."""
 
 
 def summarize(
@@ -47,6 +52,7 @@ def summarize(
     seconds: float,
     digest: str,
     status: str = "finished",
+    auc: float | None = None,
 ) -> dict[str, Any]:
     """The summary as plain JSON types.
 
@@ -55,23 +61,35 @@ def summarize(
         rounds: How many rounds the longest task went through.
         seconds: Wall time of the learning: of processes from the first that joined to the last goodbye.
         status: "finished", or "interrupted" where the figures are those of the rounds so far.
+        auc: Over the predictions of all tasks together.
     """
     sums = total(task.totals for task in tasks)
     overall, of_tasks = _sharing(tasks)
+    counts = [task.totals for task in tasks]
+    sentences = verdict(
+        [task.name for task in tasks],
+        counts,
+        overall.get("sharing"),
+        [figures["sharing"] for figures in of_tasks if figures],
+        dim=tasks[0].dim,
+        auc=auc,
+    )
     macro_error, _ = macro(task.totals.error_rate for task in tasks)
     macro_f1, num_f1 = macro(task.totals.f1 for task in tasks)
+    macro_auc, num_auc = macro(task.auc for task in tasks)
     return {
         **about,
         "driver": driver,
         "status": status,
         "rounds": rounds,
         "seconds": round(seconds, 6),
-        "error_rate": sums.error_rate,
-        "f1": sums.f1,
+        "verdict": sentences,
+        **_rates(sums, auc),
         "error_rate_macro": macro_error,
         "f1_macro": macro_f1,
         "f1_macro_tasks": num_f1,
-        "error_rate_seen": sums.seen_error_rate,
+        "auc_macro": macro_auc,
+        "auc_macro_tasks": num_auc,
         **asdict(sums),
         "bytes_sent": sum(task.bytes_sent for task in tasks),
         "bytes_received": sum(task.bytes_received for task in tasks),
@@ -84,9 +102,7 @@ def summarize(
                 "name": task.name,
                 "rounds": task.rounds,
                 "lost": task.lost,
-                "error_rate": task.totals.error_rate,
-                "f1": task.totals.f1,
-                "error_rate_seen": task.totals.seen_error_rate,
+                **_rates(task.totals, task.auc),
                 **asdict(task.totals),
                 "bytes_sent": task.bytes_sent,
                 "bytes_received": task.bytes_received,
@@ -99,15 +115,24 @@ def summarize(
     }
 
 
+def _rates(totals: Totals, auc: float | None) -> dict[str, float | None]:
+    return {
+        "error_rate": totals.error_rate,
+        "majority_error_rate": totals.majority_error_rate,
+        "f1": totals.f1,
+        "auc": auc,
+        "log_loss": totals.log_loss,
+        "error_rate_seen": totals.seen_error_rate,
+    }
+
+
 def _sharing(tasks: Sequence[TaskFigures]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The section `sharing` of all tasks and of each; nothing where that is not known of all."""
     mixtures = [task.mixture for task in tasks if task.mixture is not None]
     evidence = [task.evidence for task in tasks if task.evidence is not None]
     if len(mixtures) < len(tasks) or len(evidence) < len(tasks):
         return {}, [{} for _ in tasks]
-    flipped = any(task.totals.seen_errors != task.totals.errors for task in tasks)
-    names = [task.name for task in tasks]
-    overall, of_tasks = sharing_sections(names, np.stack(mixtures), np.stack(evidence), flipped=flipped)
+    overall, of_tasks = sharing_sections(np.stack(mixtures), np.stack(evidence))
     return {"sharing": overall}, [{"sharing": figures} for figures in of_tasks]
 
 

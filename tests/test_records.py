@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from helpers import random_streams
 
-from drom_net.algorithms.base import CentralInfo, ContributionKind, ReplyKind
+from drom_net.algorithms.base import CentralInfo, ContributionKind, ReplyKind, sigmoid
 from drom_net.algorithms.drom import DromParameters, drom
 from drom_net.learning import Centre, TaskLearner
 from drom_net.metrics import Totals
@@ -195,7 +195,7 @@ def test_a_tasks_log_does_not_depend_on_when_it_is_looked_at(name: str) -> None:
         chain = hashlib.sha256(chain + packed[:48]).digest()
         _, active, score, label, gamma, reply, clean, _, contribution = row
         if active:
-            counts.count(score, clean, label, gamma)
+            counts.count(score, clean, label, gamma, sigmoid(clean * score))
         counts.pushes += contribution == ContributionKind.VECTORS and reply != ReplyKind.NONE
         counts.corrections += reply == ReplyKind.VECTORS
         if look:

@@ -15,8 +15,9 @@ from drom_net.metrics import Totals
 from drom_net.plots import draw_sharing
 from drom_net.records import TASK_DTYPE
 from drom_net.reference import run_reference
-from drom_net.sharing import Figures, sharing_figures, verdict
+from drom_net.sharing import Figures, sharing_figures
 from drom_net.summary import TaskFigures, summarize
+from drom_net.verdict import sharing_verdict, verdict
 
 
 def evidence(**counts: float) -> np.ndarray:
@@ -114,8 +115,83 @@ def of(errors: int, alone: int, examples: int = 400) -> Figures:
 def test_the_verdict_says_whether_sharing_helped_and_whom_it_hurt(tasks: list[tuple[int, int]], said: str) -> None:
     figures = [of(*task) for task in tasks]
     overall = of(*(sum(column) for column in zip(*tasks, strict=True)), examples=400 * len(tasks))
-    assert verdict("abcdef"[: len(tasks)], figures, overall, flipped=False) == said
-    assert "alone, by the labels seen; " in verdict("abcdef"[: len(tasks)], figures, overall, flipped=True)
+    names, better = "abcdef"[: len(tasks)], [True] * len(tasks)
+    assert sharing_verdict(names, figures, overall, flipped=False, useful=True, better=better) == said
+    flipped = sharing_verdict(names, figures, overall, flipped=True, useful=True, better=better)
+    assert "alone, by the labels seen; " in flipped
+
+
+def judged(
+    errors: int, majority: int, positives: int = 200, examples: int = 400, seen_errors: int | None = None
+) -> Totals:
+    return Totals(
+        examples=examples,
+        errors=errors,
+        true_positives=positives,
+        seen_errors=errors if seen_errors is None else seen_errors,
+        majority_errors=majority,
+        log_loss_sum=0.5 * examples,
+    )
+
+
+NO_BETTER = "no better than always giving each site's commoner label: "
+
+
+@pytest.mark.parametrize(
+    ("counts", "dim", "auc", "rates", "why"),
+    [
+        (
+            *(judged(150, 150), 3, 0.5, "37.50 % errors against 37.50 %"),
+            "the columns may not tell the label, or labels may be wrong: look at `drom-net data stats FILE`",
+        ),
+        (
+            *(judged(21, 20, positives=20), 3, 0.8125, "5.25 % errors against 5.00 %"),
+            "only 5.0 % of the labels are +1, so the error says little: look at AUC (0.812) and log loss (0.500)",
+        ),
+        (
+            *(judged(21, 20, positives=380), 3, None, "5.25 % errors against 5.00 %"),
+            "only 5.0 % of the labels are -1, so the error says little: look at log loss",
+        ),
+        (
+            *(judged(200, 190), 41, 0.5, "50.00 % errors against 47.50 %"),
+            "there may be too few examples, 400 for 41 features",
+        ),
+        (
+            *(judged(200, 190, seen_errors=199), 40, 0.5, "50.00 % errors against 47.50 %"),
+            "labels were flipped (data.flip)",
+        ),
+        (judged(0, 0, positives=400), 3, None, "0.00 % errors against 0.00 %", "every label is +1"),
+    ],
+    ids=["columns", "rare", "rare without AUC", "few", "noise", "one label"],
+)
+def test_a_run_that_is_no_better_than_its_majority_says_so_first_and_why(
+    counts: Totals, dim: int, auc: float | None, rates: str, why: str
+) -> None:
+    found = verdict(["a"], [counts], of(10, 20), [of(10, 20)], dim=dim, auc=auc)
+    assert found == [f"{NO_BETTER}{rates}; {why}", "sharing: there is one task, and nobody to share with"]
+
+
+def test_nothing_helped_where_the_run_is_no_better_than_its_majority() -> None:
+    """The run of the issue: 51.3 % errors instead of 52 % alone, and always the commoner label has 48.5 %."""
+    counts = [judged(205, 194), judged(206, 194), judged(206, 195)]
+    sharing = [of(205, 210), of(206, 208), of(206, 206)]
+    first, second = verdict("abc", counts, of(617, 624, 1200), sharing, dim=3, auc=0.5)
+    assert first.startswith(NO_BETTER + "51.42 % errors against 48.58 %; ")
+    assert second == "sharing: 51.42 % errors instead of 52.00 % alone; no task lost"
+    lost = verdict("abc", counts, of(630, 624, 1200), sharing, dim=3, auc=0.5)[-1]
+    assert "helped" not in lost
+
+
+def test_tasks_that_are_no_better_than_their_majority_are_named_and_not_helped() -> None:
+    good, bad = judged(40, 200), judged(100, 80)
+    said = verdict("ab", [good, bad], of(140, 160, 800), [of(40, 50), of(100, 110)], dim=3, auc=0.9)
+    assert said == [
+        "tasks no better than their commoner label: b (25.00 % errors against 20.00 %)",
+        "sharing helped 1 of 2 tasks: 17.50 % errors instead of 20.00 % alone; no task lost",
+    ]
+    (many,) = verdict("abcdef", [good, *[bad] * 5], None, [], dim=3, auc=0.9)
+    assert many.count("(25.00 %") == 3 and many.endswith(", 2 more")
+    assert verdict("ab", [good, good], None, [], dim=3, auc=0.9) == []
 
 
 def test_a_summary_has_sharing_where_it_is_known_of_all_tasks() -> None:
@@ -134,9 +210,9 @@ def test_a_summary_has_sharing_where_it_is_known_of_all_tasks() -> None:
     assert isinstance(overall, dict)
     assert (overall["errors"], overall["errors_alone"], overall["gain_points"]) == (10, 20, 10.0)
     assert (overall["weight"], overall["noise"]) == (0.8, 0.0)
-    assert overall["verdict"].startswith("sharing helped 2 of 2 tasks: 10.00 % errors instead of 20.00 % alone;")
+    assert both["verdict"] == ["sharing: 10.00 % errors instead of 20.00 % alone; no task lost"]
     assert [task["sharing"]["gain_points"] for task in both["tasks"]] == [10.0, 10.0]  # type: ignore[attr-defined]
-    assert document(empty, empty)["sharing"]["verdict"] == "sharing: there were no examples"  # type: ignore[index]
+    assert document(empty, empty)["verdict"] == ["sharing: there were no examples"]
     assert document(empty, full)["sharing"]["gain_points"] == 10.0  # type: ignore[index]
     for some in (document(None, None), document(full, None)):
         assert "sharing" not in some

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,6 +36,14 @@ class Prediction(NamedTuple):
     loss: float
     gamma: float
     """The weight of the example, 0 for an outlier (capped L_p weight)."""
+
+
+def sigmoid(score: float) -> float:
+    """The probability of +1 whose log odds are this score."""
+    if score >= 0.0:
+        return 1.0 / (1.0 + math.exp(-score))
+    power = math.exp(score)
+    return power / (1.0 + power)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +229,8 @@ class Algorithm(NamedTuple):
     """The same of a reply."""
     score: Callable[[Mapping[str, Vector], Features], float] | None = None
     """The score of x by the vectors of `model`; None is <w, x>."""
+    probability: Callable[[float], float] = sigmoid
+    """The probability of +1 that a score stands for, for the log loss; of -score it is 1 less that."""
     receive: Callable[[LocalState, Reply, int], LocalState] | None = None
     """(state, reply, t): what a task does with the reply of round t before it predicts again, also where it was idle.
 

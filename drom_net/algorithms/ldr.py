@@ -374,6 +374,7 @@ def _learner(
         push_layout=(3,),
         pull_layout=lambda num_tasks: (2, num_tasks),
         score=score_of_model,
+        probability=lambda score: 0.5 + score,
         receive=receive,
         send=send,
         mixing=lambda state: (np.array(state.weights), np.array(state.evidence)),

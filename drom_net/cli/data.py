@@ -59,7 +59,7 @@ def list_datasets(home: Path | None, as_json: bool) -> None:
                 "dataset": name,
                 "description": " ".join((section.__doc__ or "").split()),
                 "tasks": None if issubclass(section, RowSettings) else len(task_names(section(), Path())),
-                "measure": entry.measure if entry else "error_rate",
+                "measure": entry.measure if entry else "error",
                 "licence": entry.terms if entry else _LICENCES.get(name, "-"),
                 "here": find(entry, home) is not None if entry else None,
             }

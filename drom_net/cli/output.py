@@ -7,7 +7,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import click
 from rich.console import Console, Group
@@ -141,6 +141,8 @@ class JsonProgress(QuietProgress):
             "round": t,
             "rounds": self._rounds or None,
             "error_rate": sums.error_rate,
+            "majority_error_rate": sums.majority_error_rate,
+            "log_loss": sums.log_loss,
             "f1": sums.f1,
             "sigma_1": sigma,
         }
@@ -157,10 +159,12 @@ class LogProgress(QuietProgress):
         if self._due(_LOG_EVERY_S):
             counts = totals()
             rate, left_s = self._pace(t)
+            sums = total(counts)
             told = {
                 "round": t,
                 "rounds": self._rounds or None,
-                "error_rate": total(counts).error_rate,
+                "error_rate": sums.error_rate,
+                "majority_error_rate": sums.majority_error_rate,
                 "sigma_1": sigma,
             }
             text = progress_line(t, self._rounds, counts, sigma, rate, left_s)
@@ -193,12 +197,13 @@ class LiveProgress(QuietProgress):
             return
         counts = totals()
         table = Table()
-        for column in ("task", "examples", "error rate", "F1"):
+        for column in ("task", "examples", "error rate", "majority", "F1"):
             table.add_column(column, justify="left" if column == "task" else "right", max_width=_NAME_WIDTH)
         for name, figures in list(zip(self._names, counts, strict=True))[:_LIVE_TASKS]:
-            table.add_row(shown(name), str(figures.examples), percent(figures.error_rate), fraction(figures.f1))
+            rates = percent(figures.error_rate), percent(figures.majority_error_rate)
+            table.add_row(shown(name), str(figures.examples), *rates, fraction(figures.f1))
         if len(self._names) > _LIVE_TASKS:
-            table.add_row(f"and {len(self._names) - _LIVE_TASKS} more", "", "", "")
+            table.add_row(f"and {len(self._names) - _LIVE_TASKS} more")
         line = progress_line(t, self._rounds, counts, sigma, *self._pace(t))
         with contextlib.suppress(OSError, ValueError):
             self._live.update(Group(line, table), refresh=True)
@@ -215,7 +220,7 @@ def progress_line(
     sums = total(totals)
     parts = [
         f"round {t}/{rounds}" if rounds else f"round {t}",
-        f"error rate {percent(sums.error_rate)}",
+        f"error rate {percent(sums.error_rate)} (majority {percent(sums.majority_error_rate)})",
         f"F1 {fraction(sums.f1)}",
     ]
     if sigma is not None:
@@ -299,30 +304,49 @@ def choose_runs_progress(*, as_json: bool) -> Iterator[RunsProgress]:
         yield LiveRuns(bar)
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1, title: str = "") -> None:
-    """A table on standard output; the first `left` columns are text, the others numbers."""
+def print_table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    left: int = 1,
+    title: str = "",
+    spare: Sequence[str] = (),
+) -> None:
+    """A table on standard output; the first `left` columns are text, the others numbers.
+
+    Args:
+        spare: Columns that are left out, the first one first, where the terminal is too narrow.
+    """
+    cells = [list(columns), *map(list, rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    screen, kept = console(), list(range(len(columns)))
+    for name in spare:
+        if sum(widths[place] + 2 for place in kept) - 2 > screen.width:
+            kept = [place for place in kept if columns[place] != name]
     table = Table(box=None, pad_edge=False, title=title or None, title_justify="left", header_style="bold")
-    for index, column in enumerate(columns):
-        max_width = _NAME_WIDTH if column in ("task", "name") else None
-        table.add_column(column, justify="left" if index < left else "right", no_wrap=True, max_width=max_width)
-    for row in rows:
-        table.add_row(*map(shown, row))
-    console().print(table)
+    for place in kept:
+        max_width = _NAME_WIDTH if columns[place] in ("task", "name") else None
+        justify: Literal["left", "right"] = "left" if place < left else "right"
+        table.add_column(columns[place], justify=justify, no_wrap=True, max_width=max_width)
+    for row in cells[1:]:
+        table.add_row(*(shown(row[place]) for place in kept))
+    screen.print(table)
 
 
 def print_result(summary: dict[str, Any]) -> None:
     """One run: a row for each task, the figures over all, the digest."""
-    waiting = summary.get("waiting_share")  # earlier versions did not know it
+    waiting = summary.get("waiting_share")  # earlier versions did not know it, nor some of the figures
     seen = summary["seen_errors"] != summary["errors"]
     sharing = summary.get("sharing")  # of a learner that mixes experts
-    columns = ["task", "examples", "error rate", *(["on seen labels"] if seen else [])]
-    columns += ["alone", "gain", "F1", "shared weight", "noise"] if sharing else ["F1", "outliers", "sent", "received"]
+    columns = ["task", "examples", "error rate", "majority", *(["on seen labels"] if seen else []), "AUC", "log loss"]
+    columns += ["alone", "gain", "F1", "shared", "noise"] if sharing else ["F1", "outliers", "sent", "received"]
     rows = []
     for task in [*summary["tasks"], summary | {"name": "all"}]:
         name = task["name"] + (" (lost)" if task.get("lost") else "")
-        row = [name, str(task["examples"]), percent(task["error_rate"])]
+        row = [name, str(task["examples"]), percent(task["error_rate"]), percent(task.get("majority_error_rate"))]
         if seen:
             row.append(percent(task["error_rate_seen"]))
+        row += [fraction(task.get("auc")), fraction(task.get("log_loss"))]
         if sharing:
             its = task["sharing"]
             row += [percent(its["error_rate_alone"]), _points(its["gain_points"]), fraction(task["f1"])]
@@ -331,16 +355,17 @@ def print_result(summary: dict[str, Any]) -> None:
             row += [fraction(task["f1"]), str(task["outliers"])]
             row += [size(task["bytes_sent"]), size(task["bytes_received"])]
         rows.append(row)
-    print_table(columns, rows)
+    print_table(columns, rows, spare=("received", "sent", "outliers", "F1", "noise", "shared"))
     moved = size(summary["bytes_sent"]), size(summary["bytes_received"])
+    sentences = summary.get("verdict", [sharing["verdict"]] if sharing and "verdict" in sharing else [])
     click.echo(
         f"\n{summary['algorithm']} on {summary['dataset']}, driver {summary['driver']}: {summary['status']} after "
         f"{summary['rounds']} rounds, {duration(summary['seconds'])}\n"
         f"error rate {percent(summary['error_rate'])} (mean over tasks {percent(summary['error_rate_macro'])}), "
-        f"F1 {fraction(summary['f1'])}"
+        f"majority {percent(summary.get('majority_error_rate'))}, F1 {fraction(summary['f1'])}"
         + (f" (+1 is {summary['positive']})" if "positive" in summary else "")
         + "\n"
-        + (f"{shown(sharing['verdict'])}\n" if sharing else "")
+        + "".join(f"{shown(sentence)}\n" for sentence in sentences)
         + (f"sent {moved[0]}, received {moved[1]}\n" if sharing and summary["bytes_sent"] else "")
         + (f"waited for others {100 * waiting:.1f} % of the time\n" if waiting is not None else "")
         + _usage_line(summary)
@@ -359,33 +384,40 @@ def _usage_line(summary: dict[str, Any]) -> str:
 
 def print_comparison(summaries: Sequence[dict[str, Any]], titles: Sequence[str]) -> None:
     """Several runs of the same tasks side by side."""
-    columns = ["task", "examples"]
+    columns = ["task", "examples", "majority"]
     for title in titles:
-        columns += [f"{title} error", "F1"]
+        columns += [f"{title} error", "AUC", "log loss", "F1"]
     by_name: list[dict[str, Any]] = [{task["name"]: task for task in summary["tasks"]} for summary in summaries]
     rows = []
     for name in by_name[0]:
         rows.append(_side_by_side(name, [tasks.get(name) for tasks in by_name]))
     rows.append(_side_by_side("all", list(summaries)))
-    print_table(columns, rows)
+    print_table(columns, rows, spare=("F1", "log loss", "AUC"))
     click.echo()
     width = max(map(len, titles))
     for title, summary in zip(titles, summaries, strict=True):
         alone = "each task alone" if summary["algorithm"] == "local" else "tasks together"
-        error, f1 = percent(summary["error_rate"]), fraction(summary["f1"])
+        error, majority = percent(summary["error_rate"]), percent(summary.get("majority_error_rate"))
         in_process = summary["driver"] == "reference"
         moved = "nothing" if in_process else size(summary["bytes_sent"] + summary["bytes_received"])
         click.echo(
-            f"{title:<{width}}  {alone:<15}  error rate {error}, F1 {f1}, "
+            f"{title:<{width}}  {alone:<15}  error rate {error} (majority {majority}), F1 {fraction(summary['f1'])}, "
             f"{summary['rounds']} rounds in {duration(summary['seconds'])}, "
             f"{moved} moved"
         )
+        for sentence in summary.get("verdict", ()):
+            click.echo(f"{'':<{width}}  {sentence}")
 
 
 def _side_by_side(name: str, figures: Sequence[dict[str, Any] | None]) -> list[str]:
-    row = [name, next((str(entry["examples"]) for entry in figures if entry), "-")]
+    known = [entry for entry in figures if entry]
+    majorities = dict.fromkeys(percent(entry.get("majority_error_rate")) for entry in known)  # of one order the same
+    row = [name, str(known[0]["examples"]) if known else "-", " / ".join(majorities) or "-"]
     for entry in figures:
-        row += [percent(entry["error_rate"]), fraction(entry["f1"])] if entry else ["-", "-"]
+        if entry is None:
+            row += ["-"] * 4
+        else:
+            row += [percent(entry["error_rate"]), *(fraction(entry.get(key)) for key in ("auc", "log_loss", "f1"))]
     return row
 
 

@@ -68,8 +68,8 @@ def require_current(config_file: Path) -> None:
     data = written.get("data") if isinstance(written, dict) else None
     if isinstance(data, dict) and data.get("dataset") in ("files", "live") and "columns" not in data:
         raise UsageError(
-            f"{config_file.parent} is a run of an earlier drom_net, which prepared rows in another way (its config.yaml "
-            "names no columns): `show`, `verify` and `predict` still read it; to replay it or go on with it, use the "
+            f"{config_file.parent} is a run of an earlier drom_net, which prepared rows in another way (no columns in "
+            "its config.yaml): `show`, `verify` and `predict` still read it; to replay it or go on with it, use the "
             "version in its environment.json, or make the run anew with `drom-net run`"
         )
 

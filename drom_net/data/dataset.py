@@ -46,7 +46,7 @@ class Dataset:
         is_prepared: Whether the rows of `tasks` are those that a learner sees.
         labels: What the labels of the source mean; None where it has no texts as labels.
         notes: What people should know of how the source was read, a line each.
-        measure: What to compare learners by: error_rate, or auc where one class is rare.
+        measure: What to compare learners by, as `StreamSettings.measure`: error, or auc where one class is rare.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Dataset:
     description: str
     source: str
     licence: str
-    measure: str = "error_rate"
+    measure: str = "error"
     is_prepared: bool = True
     labels: Labels | None = None
     notes: tuple[str, ...] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
@@ -67,7 +68,8 @@ def load_dataset(settings: StreamSettings, *, base: Path, only: str | int | None
         DataError: All that is wrong with the data, each with its place.
         UsageError: An optional package is missing.
     """
-    return DATASETS[settings.dataset](settings, base, only)
+    dataset = DATASETS[settings.dataset](settings, base, only)
+    return dataclasses.replace(dataset, measure=settings.measure or dataset.measure)
 
 
 def task_names(settings: StreamSettings, base: Path) -> tuple[str, ...]:

@@ -74,6 +74,12 @@ class StreamSettings:
         doc="How many seconds each example takes to come, from when its node is ready for it: a simulated arrival. "
         "It changes no result, and may differ from site to site.",
     )
+    measure: str | None = option(
+        Choice(("error", "auc", "log_loss")),
+        None,
+        doc="What `compare` chooses settings by, and shows differences of: the error rate, AUC (its mean over tasks) "
+        "or the log loss. By default the error, of landmine AUC. It changes no run.",
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,7 +146,13 @@ def _tables(subjects: Sequence[Subject], results: Sequence[Result], titles: Sequ
     lines = []
     for subject, title in zip(subjects, titles, strict=True):
         columns, rows = headline([result for result in results if result.subject is subject])
-        lines += ["", f"## {title}", "", "At the end, in percent: mean (standard deviation) over orders.", ""]
+        lines += [
+            "",
+            f"## {title}",
+            "",
+            "At the end, in percent, log loss in nats: mean (standard deviation) over orders.",
+            "",
+        ]
         lines += markdown_table(columns, rows)
     return lines
 

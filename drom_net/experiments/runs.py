@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
+import math
 import multiprocessing
 import os
 import signal
@@ -28,6 +29,7 @@ from drom_net.algorithms import PARAMETERS
 from drom_net.algorithms.drom import DromParameters
 from drom_net.blas import ONE_THREAD, blas_kernel
 from drom_net.cluster.local import Interruption
+from drom_net.cluster.plan import algorithm_of
 from drom_net.cluster.prepare import Prepared, prepare
 from drom_net.cluster.run import run_loop
 from drom_net.config import (
@@ -44,23 +46,30 @@ from drom_net.data.datasets import load_dataset
 from drom_net.data.public import check_public
 from drom_net.data.public.places import DATA_FOLDER_VARIABLE, cache_folder
 from drom_net.data.settings import DATA_SECTIONS, RowSettings, StreamSettings
-from drom_net.data.stream import SparseRows
+from drom_net.data.stream import SparseRows, TaskStream, take
 from drom_net.errors import DivergedError, DromNetError, NodeFailedError, StoppedError, UsageError, did_you_mean
 from drom_net.experiments.spaces import learner_of
-from drom_net.experiments.stats import auc
 from drom_net.experiments.store import Store
 from drom_net.fields import settings_of
-from drom_net.metrics import macro
+from drom_net.metrics import LEAST_PROBABILITY, auc, macro, majority_wrong
 from drom_net.protocol.settings import Timeouts
 from drom_net.records import TASK_DTYPE
 from drom_net.reference import AfterRound, PeersResult, ReferenceResult
 from drom_net.topology import TopologySettings
 
 CURVE_POINTS = 60
+HEAD = 0.3
+"""Of rows whose order is kept: the first part of each site's, on which settings are chosen."""
+NUM_BLOCKS = 10
+"""The others come in so many blocks, one behind the other."""
+_OUTCOMES = "2"
+"""What is kept of a run: a later number where an `Outcome` says more."""
 _LOOK_EVERY_S = 0.2
 PAPER_TAU = 20
 """Of DROM-D in the paper's experiments, on a full graph."""
 
+
+FIGURE_OF = {"error": "error_rate", "auc": "auc_macro", "log_loss": "log_loss"}
 
 # What is learned ----------------------------------------------------------------------------------
 
@@ -75,10 +84,22 @@ class Subject:
     tasks: tuple[str, ...]
     num_examples: int
     dim: int
+    positives: int
+    """So many of the examples are +1."""
     measure: str
-    """"error_rate" or "auc"."""
+    """"error", "auc" or "log_loss"."""
     content: str
     """SHA-256 over all rows and labels."""
+
+    @property
+    def figure(self) -> str:
+        """The name of the measure among an outcome's figures."""
+        return FIGURE_OF[self.measure]
+
+    @property
+    def keeps_order(self) -> bool:
+        """Whether rows are learned in the order of the data, which may be time, and in no other."""
+        return not self.config.data.shuffle
 
     def with_flip(self, flip: float) -> Subject:
         """The same under another share of flipped labels."""
@@ -135,6 +156,7 @@ def make_subject(config: ClusterConfig) -> Subject:
         tasks=tuple(task.name for task in dataset.tasks),
         num_examples=config.data.passes * sum(len(task.labels) for task in dataset.tasks),
         dim=dataset.dim,
+        positives=config.data.passes * sum(int(np.count_nonzero(task.labels > 0.0)) for task in dataset.tasks),
         measure=dataset.measure,
         content=_content_digest(dataset),
     )
@@ -211,8 +233,9 @@ class Outcome:
     status: str
     """"finished", or "diverged": then there is no figure."""
     figures: dict[str, float | None]
-    """error_rate, f1 (micro), their _macro means over tasks, and auc (a mean over tasks); each on the clean labels,
-    and as ..._seen on those that the learner saw. Fractions in [0, 1]."""
+    """error_rate, f1, auc (over all predictions), their _macro means over tasks, log_loss (nats a prediction), and
+    majority, the errors of always giving each task's commoner label so far; each on the clean labels, and as ..._seen
+    on those that the learner saw. All but the log loss are fractions in [0, 1]."""
     tasks: dict[str, list[float | None]]
     """error_rate, f1 and auc of each task, on clean labels."""
     seconds: float
@@ -224,6 +247,8 @@ class Outcome:
     """|W|_*^2 / |W|_F^2 at the end."""
     curve: dict[str, list[float | None]] = dataclasses.field(default_factory=dict)
     """round, and error_rate and f1 over all examples up to it (micro, clean labels), at about `CURVE_POINTS` rounds."""
+    blocks: list[dict[str, float | None]] = dataclasses.field(default_factory=list)
+    """The figures of each of the blocks behind the head, where those were asked for; else nothing."""
 
 
 Loop = Callable[[Prepared, AfterRound], ReferenceResult | PeersResult]
@@ -231,8 +256,19 @@ Loop = Callable[[Prepared, AfterRound], ReferenceResult | PeersResult]
 _DIVERGED = Outcome("diverged", {}, {}, 0.0, "")
 
 
-def run_one(prepared: Prepared, stopped: Callable[[], bool] = lambda: False, *, loop: Loop = run_loop) -> Outcome:
-    """Run the plain loop. Where `stopped` says so in a round, the run ends with StoppedError."""
+def run_one(
+    prepared: Prepared,
+    stopped: Callable[[], bool] = lambda: False,
+    *,
+    loop: Loop = run_loop,
+    heads: Sequence[int] | None = None,
+) -> Outcome:
+    """Run the plain loop. Where `stopped` says so in a round, the run ends with StoppedError.
+
+    Args:
+        heads: So many examples of each task are learned, but not counted in any figure; those behind them are counted
+            in `NUM_BLOCKS` blocks as well, one behind the other. None counts all, without blocks.
+    """
 
     def after_round(*_: object) -> bool:
         if stopped():
@@ -247,50 +283,97 @@ def run_one(prepared: Prepared, stopped: Callable[[], bool] = lambda: False, *, 
     seconds = time.process_time() - started
     rows = [np.frombuffer(records, dtype=TASK_DTYPE) for records in result.task_records]
     rows = [task[task["active"] == 1] for task in rows]
-    clean, tasks = figures_of(rows, "clean_label")
-    seen, _ = figures_of(rows, "label")
+    judged = judge(rows, algorithm_of(prepared.config, 0).probability)
+    blocks = []
+    if heads is not None:
+        judged = [task[head:] for task, head in zip(judged, heads, strict=True)]
+        parts = [np.array_split(task, NUM_BLOCKS) for task in judged]
+        blocks = [_all_figures(block) for block in zip(*parts, strict=True)]
     singular = np.linalg.svd(np.stack([task.model["w"] for task in result.tasks]), compute_uv=False)
     nuclear, square = float(singular.sum()), float(np.dot(singular, singular))
     return Outcome(
         status="finished",
-        figures=clean | {f"{name}_seen": value for name, value in seen.items()},
-        tasks=tasks,
+        figures=_all_figures(judged),
+        tasks=figures_of(judged, "clean")[1],
         seconds=round(seconds, 4),
         digest=result.digest,
         nuclear_norm=nuclear,
         effective_rank=nuclear * nuclear / square if square else None,
         curve=curve_of(rows),
+        blocks=blocks,
     )
 
 
+_JUDGED = np.dtype(
+    [("score", "f8"), *((f"{what}_{of}", "f8") for of in ("clean", "seen") for what in ("label", "majority", "loss"))]
+)
+"""A prediction: its score, and by each kind of label whether the commoner label would have been wrong, and -ln p."""
+
+
+def judge(rows: Sequence[npt.NDArray[np.void]], probability: Callable[[float], float]) -> list[npt.NDArray[np.void]]:
+    """What figures are made of, each task's predictions in order, as `_JUDGED`.
+
+    Args:
+        rows: Each task's records of its active rounds.
+        probability: As `Algorithm.probability`.
+    """
+    result = []
+    for task in rows:
+        judged = np.zeros(len(task), _JUDGED)
+        judged["score"] = task["score"]
+        for of, name in (("clean", "clean_label"), ("seen", "label")):
+            labels = task[name]
+            given = np.array([probability(z) for z in (labels * task["score"]).tolist()])
+            judged[f"label_{of}"] = labels
+            judged[f"majority_{of}"] = majority_wrong(task["label"], labels)
+            judged[f"loss_{of}"] = -np.log(np.maximum(given, LEAST_PROBABILITY))
+        result.append(judged)
+    return result
+
+
+def _all_figures(judged: Sequence[npt.NDArray[np.void]]) -> dict[str, float | None]:
+    """On clean labels, and as ..._seen on those seen."""
+    clean, seen = (figures_of(judged, of)[0] for of in ("clean", "seen"))
+    return clean | {f"{name}_seen": value for name, value in seen.items()}
+
+
 def figures_of(
-    rows: Sequence[npt.NDArray[np.void]], label: str
+    judged: Sequence[npt.NDArray[np.void]], of: str
 ) -> tuple[dict[str, float | None], dict[str, list[float | None]]]:
     """The figures over all tasks, and those of each.
 
     Args:
-        rows: Each task's records of its active rounds.
-        label: Which field of them counts: "clean_label" or "label".
+        judged: Each task's predictions, as `judge` gives them, or some of them.
+        of: By which labels: "clean" or "seen".
     """
-    counts = np.array([_counts(task["score"], task[label]).sum(axis=0) for task in rows])
+    label = f"label_{of}"
+    counts = np.array([_counts(task["score"], task[label]).sum(axis=0) for task in judged])
     tasks = {
         "error_rate": [_error_rate(task) for task in counts],
         "f1": [_f1(task) for task in counts],
-        "auc": [auc(task["score"], task[label]) for task in rows],
+        "auc": [auc(task["score"], task[label]) for task in judged],
     }
     total = counts.sum(axis=0)
+    together = np.concatenate(judged)
     figures = {
         "error_rate": _error_rate(total),
+        "majority": _mean(together[f"majority_{of}"]),
         "error_rate_macro": macro(tasks["error_rate"])[0],
         "f1": _f1(total),
         "f1_macro": macro(tasks["f1"])[0],
-        "auc": macro(tasks["auc"])[0],
+        "auc": auc(together["score"], together[label]),
+        "auc_macro": macro(tasks["auc"])[0],
+        "log_loss": _mean(together[f"loss_{of}"]),
     }
     return figures, tasks
 
 
+def _mean(values: npt.NDArray[np.float64]) -> float | None:
+    return float(values.mean()) if len(values) else None
+
+
 def curve_of(rows: Sequence[npt.NDArray[np.void]]) -> dict[str, list[float | None]]:
-    """Error rate and F1 up to each of some rounds; arguments as for `figures_of`."""
+    """Error rate and F1 up to each of some rounds; arguments as for `judge`."""
     last = max((int(task["round"][-1]) for task in rows if len(task)), default=0)
     counted = np.zeros((last + 1, 4), dtype=np.int64)
     for task in rows:
@@ -336,20 +419,48 @@ class Job:
     config: ClusterConfig
     label: str
     """For people: which learner on which data."""
+    part: str = dataclasses.field(default="", kw_only=True)
+    """What counts of rows whose order is kept: "head", and no others are learned; "rest", after the head was learned;
+    or all."""
 
     @property
     def key(self) -> str:
         """SHA-256 over all that determines the outcome."""
-        parts = (__version__, config_digest(self.config, self.subject.tasks), self.subject.content)
-        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+        parts = (__version__, _OUTCOMES, config_digest(self.config, self.subject.tasks), self.subject.content)
+        return hashlib.sha256("\n".join((*parts, self.part)).encode()).hexdigest()
 
     def prepare(self) -> Prepared:
         """With its data, which is kept in memory for the next one."""
-        return prepare(self.config, load_data(self.config))
+        prepared = prepare(self.config, load_data(self.config))
+        if self.part == "head":
+            streams = tuple(head_of(stream, self.config.rounds) for stream in prepared.streams)
+            prepared = dataclasses.replace(prepared, streams=streams)
+        return prepared
 
     def run(self, stopped: Callable[[], bool]) -> Outcome:
         """Run it; as `run_one`."""
-        return run_one(self.prepare(), stopped)
+        prepared = self.prepare()
+        heads = None
+        if self.part == "rest":
+            heads = [head_of(stream, self.config.rounds).num_examples for stream in prepared.streams]
+        return run_one(prepared, stopped, heads=heads)
+
+
+def head_of(stream: TaskStream, rounds: int | None) -> TaskStream:
+    """The first examples of a stream, a share of `HEAD`, and of several passes whole ones where it is more than one.
+
+    Args:
+        rounds: The run has at most so many.
+    """
+    last = stream.last_round() if rounds is None else min(rounds, stream.last_round())
+    spread_over = stream.spread_over
+    num_examples = last if spread_over is None else last * stream.num_examples // spread_over
+    head = math.floor(HEAD * num_examples)
+    passes = max(1, head // max(1, len(stream.labels)))
+    kept = np.arange(min(head, len(stream.labels)))
+    rows = take(stream.rows, kept)
+    over = None if spread_over is None else math.ceil(HEAD * last)
+    return TaskStream(rows, stream.labels[kept], stream.clean[kept], over, passes)
 
 
 class RunsProgress(Protocol):
@@ -491,6 +602,7 @@ def _outcome(store: Store, key: str) -> Outcome:
 def _check_types(outcome: Outcome) -> None:
     """Raises TypeError or AttributeError where a value is none of its kind."""
     numbers = [*outcome.figures.values(), *(value for line in outcome.curve.values() for value in line)]
+    numbers += [value for block in outcome.blocks for value in block.values()]
     numbers += [value for line in outcome.tasks.values() for value in line]
     numbers += [outcome.seconds, outcome.nuclear_norm, outcome.effective_rank]
     if not all(value is None or type(value) in (int, float) for value in numbers):

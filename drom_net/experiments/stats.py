@@ -1,4 +1,4 @@
-"""Means over orders, paired differences with Student's interval, and the area under the ROC curve."""
+"""Means over orders, and paired differences with Student's interval."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import numpy as np
-import numpy.typing as npt
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,19 +67,3 @@ def _t_within(t: float, freedom: int) -> float:
         total += term
         term *= cosine * cosine * k / (k + 1)
     return 2.0 / math.pi * (theta + sine * total) if odd else sine * total
-
-
-def auc(scores: npt.NDArray[np.float64], labels: npt.NDArray[np.float64]) -> float | None:
-    """The probability that a positive example has the higher score, ties counting one half; None with one class only.
-
-    Args:
-        labels: -1.0 or +1.0, as many as scores.
-    """
-    positive = labels > 0.0
-    num_positive = int(positive.sum())
-    if num_positive in (0, len(labels)):
-        return None
-    _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(counts) - (counts - 1) / 2.0)[place]  # the mean rank of those that are equal
-    above = float(ranks[positive].sum()) - num_positive * (num_positive + 1) / 2.0
-    return above / (num_positive * (len(labels) - num_positive))

@@ -189,8 +189,12 @@ def _decode_goodbye(fields: list[Any], frames: Frames, dim: int, max_vectors: in
     if type(chain) is not bytes or len(chain) != 32:
         raise RemoteError("a goodbye whose chain is not 32 bytes")
     if type(totals) is not list or len(totals) != _NUM_TOTALS:
-        raise RemoteError(f"a goodbye without its {_NUM_TOTALS} counts")
-    return Goodbye(_natural(rounds, "round"), chain, Totals(*(_natural(count, "count") for count in totals)))
+        raise RemoteError(f"a goodbye without its {_NUM_TOTALS} numbers")
+    log_loss = totals[-1]
+    if type(log_loss) is not float or not 0.0 <= log_loss < math.inf:
+        raise RemoteError("a goodbye whose log loss is not a number of at least 0")
+    counts = [_natural(count, "count") for count in totals[:-1]]
+    return Goodbye(_natural(rounds, "round"), chain, Totals(*[*counts, log_loss]))  # type: ignore[arg-type]
 
 
 def _decode_introduce(fields: list[Any], frames: Frames, dim: int, max_vectors: int) -> Introduce:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from drom_net.algorithms.base import Contribution, Reply
 from drom_net.metrics import Totals
 
-PROTOCOL_VERSION = 5
+PROTOCOL_VERSION = 6
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ METRICS = {
     "drom_net_rounds_total": "Rounds closed by a reducer; begun by a task.",
     "drom_net_examples_total": "Examples predicted and learned.",
     "drom_net_errors_total": "Predictions that were wrong, on clean labels.",
+    "drom_net_majority_errors_total": "Errors of always giving the label seen more often before, on clean labels.",
     "drom_net_seen_errors_total": "Predictions that were wrong on the labels seen, since the run began.",
     "drom_net_alone_errors_total": "The same of a task's own experts, which use nothing of the others.",
     "drom_net_sharing_weight": "The weight of a task's experts that share, from 0 to 1.",

@@ -460,12 +460,16 @@ def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkp
         _note_end(reporter, finished, reducer.closed_rounds, text)
     else:
         assert summary is not None
-        rate = "no examples" if summary["error_rate"] is None else f"error rate {100 * summary['error_rate']:.2f} %"
+        error, majority = summary["error_rate"], summary["majority_error_rate"]
+        rate = "no examples"
+        if error is not None and majority is not None:
+            rate = f"error rate {100 * error:.2f} % (majority {100 * majority:.2f} %)"
         reporter.note(
             f"finished: {summary['rounds']} rounds, {rate}, digest {summary['digest']}; summary in {spec.summary}",
             "finished",
             round=summary["rounds"],
-            error_rate=summary["error_rate"],
+            error_rate=error,
+            majority_error_rate=majority,
             digest=summary["digest"],
         )
     return finished

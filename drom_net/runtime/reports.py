@@ -96,6 +96,7 @@ class JsonLog:
         if "totals" in figures:
             totals = Totals(*figures["totals"])
             told |= {"examples": totals.examples, "errors": totals.errors, "error_rate": totals.error_rate}
+            told |= {"majority_error_rate": totals.majority_error_rate, "log_loss": totals.log_loss}
         self.note(progress_text(figures), "progress", **told)
 
     def note(self, text: str, event: str = "noted", **fields: Any) -> None:
@@ -192,8 +193,11 @@ def reporter_of(spec: NodeSpec) -> Reporter:
 def progress_text(figures: dict[str, Any]) -> str:
     """A node's progress as a sentence."""
     if "totals" in figures:
-        rate = Totals(*figures["totals"]).error_rate
-        return f"round {figures['round']}" + ("" if rate is None else f", error rate {100 * rate:.2f} %")
+        totals = Totals(*figures["totals"])
+        rate, majority = totals.error_rate, totals.majority_error_rate
+        if rate is None or majority is None:
+            return f"round {figures['round']}"
+        return f"round {figures['round']}, error rate {100 * rate:.2f} % (majority {100 * majority:.2f} %)"
     return f"round {figures['round']}, sigma_1 {figures['sigma_1']:.3g}"
 
 

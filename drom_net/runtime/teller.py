@@ -179,6 +179,7 @@ class Teller:
             totals = node.totals
             counts["drom_net_examples_total"] = totals.examples
             counts["drom_net_errors_total"] = totals.errors
+            counts["drom_net_majority_errors_total"] = totals.majority_errors
             counts["drom_net_waiting_seconds_total"] = node.waited_s
             if node.mixing is not None:
                 counts |= _counts_of_sharing(sharing_figures(*node.mixing))

@@ -14,10 +14,11 @@ import click
 import numpy as np
 import pytest
 from processes import CONFIGS
+from rich.console import Console
 
 from drom_net import rundir
 from drom_net.algorithms import PARAMETERS
-from drom_net.cli import group, main
+from drom_net.cli import group, main, output
 from drom_net.metrics import Totals
 from drom_net.protocol.node import TIMES_DTYPE
 from drom_net.records import TASK_DTYPE
@@ -645,7 +646,13 @@ def test_a_learner_that_may_send_examples_says_so(capsys: pytest.CaptureFixture[
     assert main(["verify", "run"]) == 0
 
 
-@pytest.mark.parametrize(("key", "value"), [("error_rate", 0.0001), ("errors", 1), ("f1", 1.0)])
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *(("error_rate", 0.0001), ("errors", 1), ("f1", 1.0)),
+        *(("majority_error_rate", 0.9), ("majority_errors", 1), ("auc", 1.0), ("log_loss", 0.1)),
+    ],
+)
 def test_verify_checks_the_figures_that_people_read(
     key: str, value: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -671,14 +678,14 @@ def run_ldr(tmp_path: Path, capsys: pytest.CaptureFixture[str], *more: str) -> s
 def test_a_run_says_what_sharing_gained_each_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = run_ldr(tmp_path, capsys)
     lines = out.splitlines()
-    columns = "task  examples  error rate  alone  gain  F1  shared weight  noise"
+    columns = "task  examples  error rate  majority  AUC  log loss  alone  gain  F1  shared  noise"
     assert lines[0].split() == columns.split()
     assert max(map(len, lines[:5])) <= 100
     _, shown, _ = call(capsys, "show", "run")
     assert shown + "run directory run\n" == out
     _, text, _ = call(capsys, "show", "run", "--json")
     summary = json.loads(text)
-    assert summary["sharing"]["verdict"] in lines
+    assert [line for line in lines if line in summary["verdict"]] == summary["verdict"] != []
     for line, task in zip(lines[1:], [*summary["tasks"], summary | {"name": "all"}], strict=False):
         its = task["sharing"]
         assert its["gain_points"] == pytest.approx(100 * (its["error_rate_alone"] - its["error_rate"]))
@@ -691,8 +698,61 @@ def test_flipped_labels_have_a_column_and_the_verdict_says_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = run_ldr(tmp_path, capsys, "--set", "data.flip=0.2")
-    assert out.splitlines()[0].split()[4:8] == ["on", "seen", "labels", "alone"]
+    assert out.splitlines()[0].split()[4:8] == ["majority", "on", "seen", "labels"]
     assert " alone, by the labels seen; " in out
+
+
+def test_a_run_of_an_earlier_version_is_shown_and_verified(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_ldr(tmp_path, capsys)
+    path = tmp_path / "run" / "summary.json"
+    summary = json.loads(path.read_text())
+    later = ("majority_errors", "majority_error_rate", "seen_positives", "auc", "auc_macro", "auc_macro_tasks")
+    for said in (summary, *summary["tasks"]):
+        for key in (*later, "log_loss", "log_loss_sum", "verdict"):
+            said.pop(key, None)
+    summary["sharing"]["verdict"] = "sharing helped, it said"
+    path.write_text(json.dumps(summary))
+    code, out, _ = call(capsys, "show", "run")
+    assert code == 0
+    assert out.splitlines()[1].split()[4:7] == ["-", "-", "-"]
+    assert "\nsharing helped, it said\n" in out
+    assert call(capsys, "show", "run", "run")[0] == 0
+    assert call(capsys, "verify", "run")[0] == 0
+
+
+def test_a_run_says_first_that_it_is_no_better_than_the_commoner_label(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config, rng = make_sites(tmp_path), np.random.default_rng(1)
+    for site in "abc":
+        rows = [f"{x!r},{y!r},{int(rng.random() < 0.3)}" for x, y in rng.standard_normal((200, 2)).tolist()]
+        (tmp_path / f"site-{site}.csv").write_text("age,pressure,ill\n" + "\n".join(rows) + "\n")
+    common = (str(config), "--driver", "reference", "--set", "algorithm.name=ldr")
+    _, out, _ = call(capsys, "run", *common, "--out", "run")
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["error_rate"] >= summary["majority_error_rate"] > 0.2
+    first = out.splitlines()[8]
+    assert first == summary["verdict"][0]
+    assert first.startswith("no better than always giving each site's commoner label: ")
+    assert "helped" not in out
+    _, both, _ = call(capsys, "show", "run", "run")
+    assert both.count(first) == 2
+    out_of_compare = call(
+        capsys, "compare", str(config), "--algorithms", "ldr,local", "--settings", "1", "--orders", "2", "--out", "cmp"
+    )[1]
+    assert "\nno learner is better than always giving each site's commoner label: at least " in out_of_compare
+    assert "lowest" not in out_of_compare
+
+
+@pytest.mark.parametrize("width", [50, 60, 80])
+def test_columns_are_left_out_where_the_terminal_is_narrow(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(output, "console", lambda: Console(width=width, no_color=True))
+    columns = ["task", "error", "AUC", "sent", "received"]
+    output.print_table(columns, [["x" * 30, "1", "2", "3 " * 5, "4 " * 5]], spare=("received", "sent", "no such"))
+    shown = capsys.readouterr().out.splitlines()[0].split()
+    assert shown == {50: columns[:3], 60: columns[:4], 80: columns}[width]
 
 
 def test_verify_compares_sharing_with_the_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -47,6 +47,8 @@ def test_a_run_without_records_goes_on_after_its_end_and_gives_the_same(text: st
         summary = json.loads(out)
         assert summary["digest"] == digest_of_loop(config)
         assert (summary["status"], summary["examples"], summary["keep_records"]) == ("finished", 360, False)
+        assert summary["auc"] is None and summary["tasks"][0]["auc"] is None
+        assert summary["log_loss"] > 0.0 < summary["majority_errors"]
         for command in ("verify", "replay"):
             code, _, err = processes.run(command, "run")
             assert (code, err) == (2, "error: run has no records to compare with: its file says keep_records: false\n")

@@ -119,7 +119,7 @@ def test_counts_are_those_of_the_publisher(name: str, loaded: Loaded) -> None:
     assert data.dim == data.preprocessing.dim == known_dim(settings, Path()) == dim
     assert tuple(task.name for task in data.tasks) == task_names(settings, Path())
     assert data.features is None or len(set(data.features)) == dim
-    assert data.measure == ("auc" if name == "landmine" else "error_rate")
+    assert data.measure == ("auc" if name == "landmine" else "error")
 
 
 def test_jester_counts(loaded: Loaded) -> None:

@@ -16,17 +16,42 @@ import pytest
 
 from drom_net.algorithms.local import LocalParameters
 from drom_net.cli import main
+from drom_net.cluster.plan import algorithm_of
 from drom_net.cluster.run import run_loop
-from drom_net.config import AlgorithmChoice
+from drom_net.config import AlgorithmChoice, load_config
+from drom_net.data.stream import TaskStream
 from drom_net.errors import StoppedError, UsageError
 from drom_net.experiments import figures, runs
-from drom_net.experiments.compare import Effort, check_learners, compare, tune_and_evaluate
+from drom_net.experiments.compare import (
+    Effort,
+    Result,
+    Trial,
+    check_learners,
+    compare,
+    conclusion,
+    headline,
+    tune_and_evaluate,
+)
 from drom_net.experiments.figures import PaperData
 from drom_net.experiments.pages import write_report
-from drom_net.experiments.runs import Job, Runner, Subject, configure, make_subject, named_config, run_one
+from drom_net.experiments.runs import (
+    Job,
+    Outcome,
+    Runner,
+    Subject,
+    configure,
+    head_of,
+    load_data,
+    make_subject,
+    named_config,
+    run_one,
+)
 from drom_net.experiments.spaces import draw, learner_names
+from drom_net.experiments.stats import paired_difference, spread_of
 from drom_net.experiments.store import Store
 from drom_net.metrics import macro, total
+from drom_net.records import TASK_DTYPE
+from drom_net.reference import run_reference
 
 EFFORT = Effort(settings=2, tuning_orders=2, orders=3)
 SAME_FILES = ("compare.csv", "differences.csv", "search.csv", "differences.png", "differences.svg")
@@ -81,6 +106,8 @@ def test_the_figures_of_a_run_are_those_of_its_counts(subject: Subject) -> None:
     assert outcome.figures["error_rate"] == total(counts).error_rate
     assert outcome.figures["error_rate_seen"] == total(counts).seen_error_rate != outcome.figures["error_rate"]
     assert outcome.figures["f1"] == total(counts).f1
+    assert outcome.figures["majority"] == total(counts).majority_error_rate
+    assert outcome.figures["log_loss"] == pytest.approx(total(counts).log_loss, rel=1e-12)
     assert outcome.figures["error_rate_macro"] == macro(task.error_rate for task in counts)[0]
     assert outcome.tasks["f1"] == [task.f1 for task in counts]
     assert outcome.curve["round"] == list(range(1, 31))
@@ -141,6 +168,143 @@ def test_auc_is_maximised_where_it_is_the_measure(subject: Subject, tmp_path: Pa
     with runner_of(tmp_path) as runner:
         (result,) = tune_and_evaluate([(ranked, "local")], Effort(settings=5, orders=1), runner)
     assert result.chosen.value == max(trial.value for trial in result.trials if trial.value is not None)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Subject:
+    """Two sites, of 50 and 90 rows in the order of time, whose concept turns round half-way."""
+    rng = np.random.default_rng(0)
+    for site, count in (("a", 50), ("b", 90)):
+        rows = rng.standard_normal((count, 2))
+        labels = (rows[:, 0] > 0.0) == (np.arange(count) < count // 2)
+        lines = [f"{x!r},{y!r},{int(label)}" for (x, y), label in zip(rows.tolist(), labels, strict=True)]
+        (tmp_path / f"site-{site}.csv").write_text("x,y,label\n" + "\n".join(lines) + "\n")
+    file = tmp_path / "sites.yaml"
+    file.write_text("data: {dataset: files, files: 'site-{task}.csv', shuffle: false}\n")
+    return make_subject(load_config(file))
+
+
+def test_rows_in_the_order_of_time_are_tuned_on_the_first_and_judged_on_the_rest(
+    table: Subject, tmp_path: Path
+) -> None:
+    with runner_of(tmp_path) as runner:
+        (result,) = tune_and_evaluate([(table, "local")], Effort(settings=4), runner)
+        assert runner.num_run == 4 + 1
+    # By hand: the same rows cut off after 15 and 27, and the whole run, counted behind them.
+    whole = [task.rows for task in load_data(table.config).tasks], [t.labels for t in load_data(table.config).tasks]
+    heads = (15, 27)
+    means = []
+    for number in range(4):
+        config = configure(table, "local", draw("local", number, 0), seed=0)
+        streams = [
+            TaskStream(rows[:head], labels[:head], labels[:head])  # type: ignore[arg-type]
+            for rows, labels, head in zip(*whole, heads, strict=True)
+        ]
+        means.append(total(task.totals for task in run_reference(algorithm_of(config, 0), streams, seed=0).tasks))
+    assert [trial.value for trial in result.trials] == pytest.approx([counts.error_rate for counts in means])
+    assert result.chosen.number == int(np.argmin([counts.error_rate for counts in means]))
+    streams = [TaskStream(rows, labels, labels) for rows, labels in zip(*whole, strict=True)]
+    ran = run_reference(algorithm_of(result.config(0), 0), streams, seed=0)
+    wrong, lost = [], []
+    for records, head in zip(ran.task_records, heads, strict=True):
+        rows = np.frombuffer(records, TASK_DTYPE)
+        seen = np.sign(np.concatenate([[0.0], np.cumsum(rows["label"])[:-1]]) + 0.5)
+        wrong.append(np.array_split(((rows["score"] >= 0.0) != (rows["label"] > 0.0))[head:], 10))
+        lost.append(np.array_split((seen != rows["label"])[head:], 10))
+    assert result.figure("error_rate") == [np.mean(np.concatenate(block)) for block in zip(*wrong, strict=True)]
+    assert result.figure("majority") == [np.mean(np.concatenate(block)) for block in zip(*lost, strict=True)]
+    assert len(result.outcomes) == 10 and result.outcomes[0].digest == ran.digest
+
+
+def test_what_a_table_has_after_its_change_is_judged_as_it_comes(table: Subject, tmp_path: Path) -> None:
+    """In a random order the two concepts would be one mixture that nobody can tell."""
+    shuffled = dataclasses.replace(table.config, data=dataclasses.replace(table.config.data, shuffle=True))
+    with runner_of(tmp_path) as runner:
+        comparison = compare([table], ["local"], EFFORT, runner)
+        mixed = compare([make_subject(shuffled)], ["local"], EFFORT, runner)
+    errors = comparison.results[0].figure("error_rate")
+    assert np.mean(errors[0:2]) < 0.2 < 0.5 < np.mean(errors[3:5])  # type: ignore[arg-type]
+    assert np.mean(errors) < np.mean(mixed.results[0].figure("error_rate")) - 0.03  # type: ignore[arg-type]
+    text = comparison.report.text
+    assert "Rows in the order of the file: 2 settings of each learner" in text and "over blocks" in text
+    assert "Rows in the order of the file" not in mixed.report.text
+    (row,) = [
+        dict(zip(table.columns, row, strict=True))
+        for table in [comparison.report.tables["compare"]]
+        for row in table.rows
+    ]
+    assert (row["over"], row["orders"]) == ("blocks", 10)
+
+
+def test_the_head_of_a_stream_is_a_share_of_what_a_run_learns() -> None:
+    rows, labels = np.arange(20.0).reshape(10, 2), np.ones(10)
+
+    def head(rounds: int | None = None, spread_over: int | None = None, passes: int = 1) -> tuple[int, int, int | None]:
+        found = head_of(TaskStream(rows, labels, labels, spread_over, passes), rounds)
+        return len(found.labels), found.passes, found.spread_over
+
+    assert head() == (3, 1, None)
+    assert head(rounds=7) == (2, 1, None)
+    assert head(passes=2) == (6, 1, None)
+    assert head(passes=7) == (10, 2, None)
+    assert head(spread_over=40) == (3, 1, 12)
+    assert head(spread_over=40, rounds=20) == (1, 1, 6)
+    assert head(rounds=2) == (0, 1, None)
+
+
+def test_a_block_without_a_figure_is_left_out_and_a_diverged_run_is_not(table: Subject) -> None:
+    def result(*values: float | None) -> Result:
+        outcomes = tuple(Outcome("finished", {"auc": value}, {}, 0.0, "") for value in values)
+        return Result(table, "local", (), Trial(0, {}, None), range(1), outcomes)
+
+    ours, theirs = result(0.5, None, 0.7), result(0.4, 0.9, 0.5)
+    assert ours.spread("auc") == spread_of([0.5, 0.7])
+    assert ours.minus(theirs, "auc") == paired_difference([0.5, 0.7], [0.4, 0.5])
+    assert result(None, None).spread("auc") is None
+
+
+def test_the_measure_chooses_settings_and_changes_no_run(subject: Subject, tmp_path: Path) -> None:
+    config = subject.config
+    by_loss = make_subject(dataclasses.replace(config, data=dataclasses.replace(config.data, measure="log_loss")))
+    job, other = (Job(one, configure(one, "local", {}, seed=0), "") for one in (subject, by_loss))
+    assert job.key == other.key
+    with runner_of(tmp_path) as runner:
+        results = tune_and_evaluate([(subject, "local"), (by_loss, "local")], Effort(settings=6, orders=2), runner)
+        assert runner.num_run == 6 * 2 + 2 * len({result.chosen.number for result in results})
+        comparison = compare([by_loss], ["local", "ldr"], EFFORT, runner)
+    by_error, chosen = results
+    values = [trial.value for trial in chosen.trials]
+    assert chosen.chosen.value == min(value for value in values if value is not None)
+    assert values != [trial.value for trial in by_error.trials]
+    columns, _ = headline(comparison.results)
+    assert columns == [
+        "learner",
+        "error rate",
+        "majority",
+        "AUC",
+        "log loss",
+        "F1",
+        "minus local (log loss)",
+        "remarks",
+    ]
+
+
+def test_no_learner_is_the_best_that_is_no_better_than_the_majority(subject: Subject) -> None:
+    def result(name: str, error: float | None, majority: float = 0.4, log_loss: float = 0.5) -> Result:
+        figures = {"error_rate": error, "majority": majority, "log_loss": log_loss}
+        return Result(subject, name, (), Trial(0, {}, None), range(1), (Outcome("finished", figures, {}, 0.0, ""),))
+
+    said = conclusion([result("drom", 0.42), result("local", 0.4)])
+    assert said.startswith(
+        "no learner is better than always giving each site's commoner label: at least 40.00 % errors "
+    )
+    said = conclusion([result("drom", 0.3), result("local", 0.4), result("drom, uncoupled", 0.1)])
+    assert said == "lowest error rate: drom, 30.00 % against 40.00 % of always giving each site's commoner label"
+    assert conclusion([result("drom", None)]) == "no learner has a figure in every order"
+    by_loss = dataclasses.replace(subject, measure="log_loss")
+    results = [result("drom", 0.3, log_loss=0.4), result("local", 0.45, log_loss=0.2)]
+    said = conclusion([dataclasses.replace(each, subject=by_loss) for each in results])
+    assert said == "lowest log loss: drom, 0.400"
 
 
 def test_the_graph_and_tau_of_a_file_are_kept_and_its_parameters_are_not(subject: Subject) -> None:

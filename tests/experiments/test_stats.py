@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 
-from drom_net.experiments.stats import auc, paired_difference, spread_of, t_quantile
+from drom_net.experiments.stats import paired_difference, spread_of, t_quantile
 
 
 @pytest.mark.parametrize(
@@ -37,19 +36,3 @@ def test_what_is_missing_makes_no_figure() -> None:
     assert paired_difference([0.1, None], [0.1, 0.2]) is None
     single = paired_difference([0.3], [0.1])
     assert single is not None and single.low is None
-
-
-def test_auc_counts_pairs() -> None:
-    scores = np.array([0.1, 0.4, 0.4, 0.8])
-    labels = np.array([-1.0, 1.0, -1.0, 1.0])
-    # Of four pairs three are in order and one is tied.
-    assert auc(scores, labels) == 3.5 / 4.0
-    assert auc(scores, np.ones(4)) is None
-
-
-def test_auc_against_all_pairs() -> None:
-    rng = np.random.default_rng(3)
-    scores, labels = rng.integers(0, 8, 60).astype(float), np.where(rng.random(60) < 0.3, 1.0, -1.0)
-    up, down = scores[labels > 0], scores[labels < 0]
-    pairs = [1.0 if a > b else 0.5 if a == b else 0.0 for a in up for b in down]
-    assert auc(scores, labels) == pytest.approx(sum(pairs) / len(pairs), abs=1e-12)

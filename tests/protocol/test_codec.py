@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -107,7 +108,12 @@ messages: st.SearchStrategy[Message] = st.one_of(
     st.builds(Push, rounds, contributions, naturals),
     st.builds(Pull, rounds, replies, naturals, naturals),
     st.builds(Resend, rounds),
-    st.builds(Goodbye, naturals, st.binary(min_size=32, max_size=32), st.builds(Totals, *[naturals] * 9)),
+    st.builds(
+        Goodbye,
+        naturals,
+        st.binary(min_size=32, max_size=32),
+        st.builds(Totals, *[naturals] * 11, st.floats(0.0, 1e300)),
+    ),
     st.just(Farewell()),
     st.builds(Introduce, naturals),
 )
@@ -124,7 +130,7 @@ EXAMPLES: dict[str, Message] = {
     "zero": Pull(7, Reply(ReplyKind.ZERO)),
     "keep": Pull(7, Reply(ReplyKind.KEEP)),
     "resend": Resend(7),
-    "goodbye": Goodbye(9, bytes(range(32)), Totals(*range(9))),
+    "goodbye": Goodbye(9, bytes(range(32)), Totals(*range(11), 0.5)),
     "farewell": Farewell(),
     "introduce": Introduce(1),
 }
@@ -250,14 +256,14 @@ def test_vectors_that_were_decoded_are_read_only_float64_in_c_order() -> None:
 
 def test_the_layout_of_a_push_is_this() -> None:
     """The bytes are the protocol: whoever changes them changes PROTOCOL_VERSION."""
-    assert PROTOCOL_VERSION == 5
+    assert PROTOCOL_VERSION == 6
     assert wire(EXAMPLES["push"]) == [
         b"\x96\x03\x07\x01\xc3\x05\x01",
         np.array([1.0, -2.0, 3.0], dtype="<f8").tobytes(),
     ]
     assert wire(EXAMPLES["zero"]) == [b"\x97\x04\x07\x02\x00\x00\x00\x00"]
     assert wire(EXAMPLES["farewell"]) == [b"\x91\x07"]
-    assert wire(EXAMPLES["hello"])[0][:3] == b"\x9d\x00\x05"
+    assert wire(EXAMPLES["hello"])[0][:3] == b"\x9d\x00\x06"
 
 
 # Versions
@@ -382,8 +388,14 @@ def test_a_chain_that_is_not_32_bytes_is_refused(chain: object) -> None:
     refused(header(GOODBYE, 1, chain, list(range(9))), match="32 bytes")
 
 
-@pytest.mark.parametrize("counts", [[], list(range(8)), list(range(10)), [*range(8), -1], [*range(8), True], {}, 9])
-def test_counts_that_are_not_nine_naturals_are_refused(counts: object) -> None:
+@pytest.mark.parametrize(
+    "counts",
+    [
+        *([], list(range(9)), [*range(12), 0.5], [*range(10), -1, 0.5], [*range(10), True, 0.5], {}, 12),
+        *([*range(11), loss] for loss in (3, -0.5, math.inf, math.nan)),
+    ],
+)
+def test_counts_that_are_not_eleven_naturals_and_a_loss_are_refused(counts: object) -> None:
     refused(header(GOODBYE, 1, bytes(32), counts))
 
 

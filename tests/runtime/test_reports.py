@@ -45,11 +45,11 @@ def test_what_a_stranger_says_cannot_make_lines_or_colours(capsys: pytest.Captur
 
 def test_progress_for_people_is_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     reporter = TextReporter("site")
-    reporter.progress(round=200, totals=Totals(examples=200, errors=52).to_list())
+    reporter.progress(round=200, totals=Totals(examples=200, errors=52, majority_errors=90).to_list())
     reporter.progress(round=0, totals=Totals().to_list())
     reporter.progress(round=7, sigma_1=1.25)
-    assert (
-        capsys.readouterr().err == "site: round 200, error rate 26.00 %\nsite: round 0\nsite: round 7, sigma_1 1.25\n"
+    assert capsys.readouterr().err == (
+        "site: round 200, error rate 26.00 % (majority 45.00 %)\nsite: round 0\nsite: round 7, sigma_1 1.25\n"
     )
 
 

@@ -77,7 +77,7 @@ class PublicSet:
     restricts: bool
     files: tuple[PublicFile, ...]
     positive: str
-    measure: str = "error_rate"
+    measure: str = "error"
     notes: tuple[str, ...] = ()
     paper: PaperRow | None = None
 
