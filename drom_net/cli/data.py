@@ -21,6 +21,7 @@ from drom_net.data.faults import Faults
 from drom_net.data.public.catalog import PUBLIC_SETS, PaperRow, PublicSet
 from drom_net.data.public.places import cache_folder, check_file, find
 from drom_net.data.settings import DATA_SECTIONS, RowSettings
+from drom_net.data.stats import prepared_dataset
 from drom_net.data.stats import stats as stats_of
 from drom_net.download import copy_set, fetch_set
 from drom_net.errors import UsageError, did_you_mean
@@ -179,7 +180,7 @@ def describe(what: str, home: Path | None, overrides: tuple[str, ...], as_json: 
         _describe_absent(absent, as_json)
         return
     dataset = _load(what, home, overrides)
-    facts: dict[str, Any] = describe_dataset(dataset)
+    facts: dict[str, Any] = describe_dataset(prepared_dataset(dataset))
     entry = PUBLIC_SETS.get(dataset.name)
     if entry is not None:
         facts["notes"] = list(entry.notes)
@@ -254,6 +255,8 @@ def table_2(paper: PaperRow, dataset: Dataset) -> list[dict[str, Any]]:
 def stats(what: str, home: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
     """Measure a data set: norms, features used, and how alike its tasks are.
 
+    Of the user's own tables it also says how each column of numbers is spread before and after preparation.
+
     A task's direction is the mean of its positive rows minus the mean of its negative ones. Where the cosines
     between directions are about 0 there is little to share.
 
@@ -265,9 +268,12 @@ def stats(what: str, home: Path | None, overrides: tuple[str, ...], as_json: boo
     if as_json:
         print_json(facts)
         return
-    tasks = facts.pop("tasks")
+    tasks, columns = facts.pop("tasks"), facts.pop("columns")
     _print_facts({key: f"{value:.3f}" if isinstance(value, float) else value for key, value in facts.items()})
     click.echo()
+    if columns:
+        _print_tasks(columns)
+        click.echo()
     _print_tasks(tasks)
 
 
@@ -302,6 +308,10 @@ def _print_facts(facts: dict[str, Any]) -> None:
 def _print_tasks(tasks: list[dict[str, Any]]) -> None:
     columns = list(tasks[0])
     shown = [
-        [f"{task[key]:.4g}" if isinstance(task[key], float) else str(task[key]) for key in columns] for task in tasks
+        [
+            "-" if task[key] is None else f"{task[key]:.4g}" if isinstance(task[key], float) else str(task[key])
+            for key in columns
+        ]
+        for task in tasks
     ]
     print_table([column.replace("_", " ") for column in columns], shown)

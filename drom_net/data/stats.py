@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import numpy.typing as npt
 
@@ -16,6 +18,8 @@ def stats(dataset: Dataset) -> dict[str, object]:
     The *direction* of a task is the mean of its positive rows minus the mean of its negative ones; it has none
     where a class is missing.
     """
+    columns = [] if dataset.is_prepared else _numbers(dataset)
+    dataset = prepared_dataset(dataset)
     used = [_columns_used(task) for task in dataset.tasks]
     every, some = np.logical_and.reduce(used), np.logical_or.reduce(used)
     cosines = _cosines([_direction(task) for task in dataset.tasks])
@@ -28,8 +32,50 @@ def stats(dataset: Dataset) -> dict[str, object]:
         "mean_cosine_of_directions": float(np.mean(cosines)) if len(cosines) else None,
         "lowest_cosine_of_directions": float(np.min(cosines)) if len(cosines) else None,
         "highest_cosine_of_directions": float(np.max(cosines)) if len(cosines) else None,
+        "columns": columns,
         "tasks": [_task_stats(task) for task in dataset.tasks],
     }
+
+
+def prepared_dataset(dataset: Dataset) -> Dataset:
+    """The same with its rows as a learner sees them, in the order of the data."""
+    if dataset.is_prepared:
+        return dataset
+    tasks = tuple(
+        dataclasses.replace(task, rows=dataset.preprocessing.apply(task.rows, task.name)) for task in dataset.tasks
+    )
+    return dataclasses.replace(dataset, tasks=tasks, is_prepared=True)
+
+
+def _numbers(dataset: Dataset) -> list[dict[str, object]]:
+    """Each column of numbers before and after preparation, over all tasks; missing ones left out before."""
+    count = dataset.preprocessing.numbers
+    before = [_first_columns(task.rows, count) for task in dataset.tasks]
+    after = [_first_columns(task.rows, count) for task in prepared_dataset(dataset).tasks]
+    names = dataset.features or tuple(f"column {number}" for number in range(1, count + 1))
+    told = []
+    for index in range(count):
+        raw = np.concatenate([rows[:, index] for rows in before])
+        made = np.concatenate([rows[:, index] for rows in after])
+        known = raw[~np.isnan(raw)]
+        facts: dict[str, object] = {"column": names[index], "missing": int(np.isnan(raw).sum())}
+        for when, values in (("before", known), ("after", made)):
+            facts |= {
+                f"mean_{when}": float(values.mean()) if len(values) else None,
+                f"deviation_{when}": float(values.std()) if len(values) else None,
+            }
+        told.append(facts)
+    return told
+
+
+def _first_columns(rows: Matrix | SparseRows, count: int) -> Matrix:
+    if not isinstance(rows, SparseRows):
+        return rows[:, :count]
+    dense = np.zeros((len(rows.indptr) - 1, count))
+    row_of = np.repeat(np.arange(len(dense)), np.diff(rows.indptr))
+    chosen = rows.indices < count
+    dense[row_of[chosen], rows.indices[chosen]] = rows.values[chosen]
+    return dense
 
 
 def _task_stats(task: TaskData) -> dict[str, object]:
