@@ -37,6 +37,9 @@ class Labels:
 
     def sign(self, label: object) -> float | None:
         """-1.0 or +1.0, `UNLABELLED` where it is missing; None for what is no label."""
+        if isinstance(label, bool):  # as JSON has it, for whatever the table calls it
+            means = YES if label else NO
+            label = next((word for word in (*self.positive, *self.negative) if word.lower() in means), label)
         text = label_text(label)
         if text in MISSING or text in self.missing:
             return UNLABELLED
