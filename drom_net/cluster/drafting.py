@@ -32,9 +32,10 @@ ONE_SITE = "-"
 """In place of a column: all rows are of one site."""
 _LABEL_NAMES = re.compile(r"(?i)label|labels|target|class|outcome|y")
 _SITE_NAMES = re.compile(
-    r"(?i)(site|task|hospital|clinic|shop|store|branch|location|cent(er|re)|desk|mailbox)(_?(id|name))?"
+    r"(?i)(site|task|hospital|clinic|ward|shop|store|branch|plant|station|location|cent(er|re)|desk|mailbox|device|machine)"
+    r"([ _]?(id|nr|name))?"
 )
-_MOST_SITES = 1000
+_MOST_SITES, _MOST_NUMBERED_SITES = 1000, 100
 _LISTED = 12
 _CUT = re.compile(r"[^A-Za-z0-9]")
 _WIDTH = 46
@@ -117,10 +118,15 @@ def site_candidates(found: Tables, label: str) -> dict[str, str]:
     """Columns whose cells come often enough to be sites, each with what they are."""
     candidates = {}
     for name in found.names:
-        if name == label or not all(isinstance(table.cells.get(name), Texts) for table in found.tables):
+        if name == label:
             continue
         total = _total(found, name)
-        if 2 <= len(total) <= _MOST_SITES and total.total() >= 5 * len(total) and len({*total}) > 1:
+        # Numbers may be sites, but measurements are none.
+        if not all(isinstance(table.cells.get(name), Texts) for table in found.tables) and (
+            len(total) > _MOST_NUMBERED_SITES or not all(text.isdigit() for text in total)
+        ):
+            continue
+        if 2 <= len(total) <= _MOST_SITES and total.total() >= 5 * len(total):
             shown = ", ".join(f"{quoted(text)} {count:,}" for text, count in total.most_common(3))
             candidates[name] = shown + (f" and {len(total) - 3:,} more" if len(total) > 3 else "")
     named = {name: told for name, told in candidates.items() if _SITE_NAMES.fullmatch(name)}

@@ -135,6 +135,8 @@ def find_labels(
             return None, ""
         return Labels((only,), (), missing=missing), f"all labels are {quoted(only)}, which means yes"
     yes = [label for label in plain if _means_yes(label)]
+    if yes == ["1"] and not {"0", "-1"} & {*plain}:
+        yes = []  # of 1 and 2 nobody knows
     if len(yes) == 1:
         chosen_label, why = yes[0], "it means yes"
     elif set(plain) == {"0", "-1"}:
@@ -200,7 +202,8 @@ def _refuse_many(plain: list[str], raw: Counter[str], place: str, faults: Faults
         hint = "a column that says whether it is above some number can be learned"
         faults.add(place, "two labels, for regression is not supported", got, hint)
         return
-    best = next((text for text in plain if _means_yes(text)), min(plain, key=lambda text: (_count(raw, text), text)))
+    words = [text for text in plain if _means_yes(text) and parse_number(text) is None]
+    best = words[0] if words else min(plain, key=lambda text: (_count(raw, text), text))
     hint = f"if {quoted(best)} is +1 and all others -1, write: positive: {quoted(best)} and rest: negative"
     if {plain_label(text) for text in plain} == {"0", "1", "-1"}:
         hint = "-1 and +1, or 0 and 1; " + hint
