@@ -79,14 +79,14 @@ def find_schema(
 
     Args:
         names: The columns in order.
-        parts: By column: each site's cells.
+        parts: By column: each site's cells; none are needed of a column that is given.
         given: Those that are known already.
         missing: What means missing beside `MISSING`.
         places: How many hashed places; by default as many as are needed.
     """
     columns, notes, odd_texts, unlisted = [], [], dict.fromkeys(missing), 0
     for name in names:
-        column, why, odd, rare = _look(name, parts[name], given.get(name), missing)
+        column, why, odd, rare = _look(name, parts.get(name, ()), given.get(name), missing)
         columns.append(column)
         notes += [why] if why else []
         odd_texts |= dict.fromkeys(odd)
