@@ -85,9 +85,9 @@ def test_the_total_is_as_if_one_task_had_had_all(parts: list[list[tuple[float, f
 
 
 def test_counts_survive_as_a_list() -> None:
-    totals = Totals(*range(1, 10))
+    totals = Totals(*range(1, 11))
     assert Totals(*totals.to_list()) == totals
-    assert totals.to_list() == list(range(1, 10))
+    assert totals.to_list() == list(range(1, 11))
 
 
 def test_the_macro_mean_leaves_out_who_has_no_figure_and_says_how_many_have_one() -> None:
