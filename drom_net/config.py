@@ -21,6 +21,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from drom_net.algorithms import PARAMETERS, PRESETS
+from drom_net.data.file_settings import format_of
 from drom_net.data.incoming import LINE_FORMATS
 from drom_net.data.live_rows import with_names
 from drom_net.data.public.places import DATA_FOLDER_VARIABLE
@@ -520,9 +521,19 @@ def _check_file_names(section: Section) -> None:
                 section.complain("tasks", expected=expected, index=index, hint=hint)
 
 
+def _folds(section: Section) -> bool:
+    """Whether data.hash is for feature numbers, not for words and levels."""
+    if section.values.get("columns") is not None or section.values.get("features") is not None:
+        return False
+    files = section.values.get("files")
+    return files is None or "svmlight" in (section.values.get("format"), format_of(files))
+
+
 def _check_columns(section: Section) -> None:
     """What is said in two ways must be said once, or agree."""
     features = section.values.get("features")
+    if section.given("hash") and _folds(section) and section["hash"].bit_count() != 1:
+        section.complain("hash", expected="a power of two")
     if section.given("hash", "dim"):
         section.complain("dim", expected="either data.hash or data.dim", got="both")
     if not isinstance(features, tuple):

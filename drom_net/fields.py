@@ -247,7 +247,7 @@ class TextOrTexts(Spec):
     def parse(self, value: object) -> tuple[str, ...]:
         if value == []:
             raise ValueError
-        return TextList(self.item).parse(value if isinstance(value, list) else [value])
+        return TextList(self.item).parse(value) if isinstance(value, list) else (self.item.parse(value),)
 
     def schema(self) -> dict[str, object]:
         return {"anyOf": [self.item.schema(), TextList(self.item).schema() | {"minItems": 1}]}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from drom_net.errors import did_you_mean
-from drom_net.fields import REQUIRED, Choice, Integer, ItemError, Setting, Spec, Text
+from drom_net.fields import REQUIRED, Choice, Integer, ItemError, Setting, Spec, Text, TextOrTexts
 from drom_net.yamlfile import Item, Mark, Problems, join, quoted
 
 
@@ -118,9 +118,9 @@ def _hint(spec: Spec, item: Item) -> str:
     value = item.value
     if isinstance(spec, Choice) and isinstance(value, str):
         return did_you_mean(value[:80], spec.words)
-    if isinstance(spec, Text) and isinstance(value, bool | int | float):
+    if isinstance(spec, Text | TextOrTexts) and isinstance(value, bool | int | float):
         return f'in quotes it is a text: "{item.raw[:80]}"'
-    if isinstance(spec, Text) and isinstance(value, dict):
+    if isinstance(spec, Text | TextOrTexts) and isinstance(value, dict):
         return "a text that starts with { needs quotes"
     if isinstance(spec, Integer) and isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return f"write {int(value)}"

@@ -206,6 +206,10 @@ def test_below_the_drivers_nothing_reads_a_clock_or_a_socket(path: Path) -> None
     if path.is_relative_to(ROOT / "simulation"):
         forbidden -= {"random"}  # its generators are fast, and seeded from a named stream
         assert {name for name in names_used(path) if name.startswith("random.")} <= {"random.Random"}
+    if path.parent.name == "data":
+        forbidden -= {"datetime"}  # dates in tables: what is not read is the clock
+        asked = {name.rpartition(".")[2] for name in names_used(path)}
+        assert asked & {"now", "today", "utcnow", "fromtimestamp", "localtime"} == set()
     assert roots(path) & forbidden == set()
 
 
@@ -258,7 +262,8 @@ def test_a_node_process_is_light(code: str) -> None:
     assert loaded & set(heavy) == set()
     ours = {name for name in loaded if name.startswith("drom_net.")}
     assert not any(f"{name}.".startswith(("drom_net.cli.", "drom_net.cluster.", "drom_net.config.")) for name in ours)
-    data = {"drom_net.data", "drom_net.data.live", "drom_net.data.stream"}
+    prepares = ("columns", "faults", "preprocessing", "scaling")
+    data = {"drom_net.data", *(f"drom_net.data.{name}" for name in ("live", "stream", *prepares))}
     if "drom_net.runtime.sources" in ours:
-        data |= {f"drom_net.data.{name}" for name in ("faults", "incoming", "preprocessing", "readers", "settings")}
+        data |= {f"drom_net.data.{name}" for name in ("incoming", "labels", "readers", "settings")}
     assert {name for name in ours if name.startswith("drom_net.data")} <= data

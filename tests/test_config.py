@@ -97,7 +97,7 @@ def test_everything_can_be_said(tmp_path: Path) -> None:
         """
         name: Spam.2
         algorithm: {name: drom, eta0: 5, lambda: 1e-3, xi: .inf, kappa: .5, loss: hinge}
-        data: {files: 'site-{task}.csv', tasks: [a, b], positive: 'yes', ignore: [id], center: [1, 2.5]}
+        data: {files: 'site-{task}.csv', tasks: [a, b], positive: 'yes', negative: ['no', n], ignore: [id], center: [1, 2]}
         rounds: 100
         seed: 7
         reducer: {endpoint: 'tcp://hub_1.Example:5571', bind: 'tcp://0.0.0.0:5571'}
@@ -109,7 +109,8 @@ def test_everything_can_be_said(tmp_path: Path) -> None:
     assert isinstance(config.algorithm.parameters.eta0, float)
     data = config.data
     assert isinstance(data, FileData)
-    assert (data.tasks, data.positive, data.ignore, data.center) == (("a", "b"), "yes", ("id",), (1.0, 2.5))
+    assert (data.tasks, data.positive, data.negative) == (("a", "b"), ("yes",), ("no", "n"))
+    assert (data.ignore, data.center) == (("id",), (1.0, 2.0))
     assert (config.rounds, config.seed) == (100, 7)
     assert config.reducer.listens_at == "tcp://0.0.0.0:5571"
     assert config.timeouts.join_s == 5.0
@@ -294,7 +295,7 @@ BAD: dict[str, tuple[str | bytes, list[str]]] = {
         'algorithm: {name: drom, eta0: "10"}\ndata: {files: a.csv, positive: 1, label: no, task_column: true}\n',
         [
             'c.yaml:1: algorithm.eta0: expected a number above 0, got the text "10"',
-            'c.yaml:2: data.positive: expected a label, got 1; in quotes it is a text: "1"',
+            'c.yaml:2: data.positive: expected a label, or a list of such, got 1; in quotes it is a text: "1"',
             'c.yaml:2: data.task_column: expected a column name, got true; in quotes it is a text: "true"',
         ],
     ),
@@ -388,13 +389,35 @@ BAD: dict[str, tuple[str | bytes, list[str]]] = {
         [
             'c.yaml:4: data.features[2]: expected no feature that is data.label, got "label"',
             "c.yaml:5: data.dim: expected 3, as data.features lists so many, got 2",
-            "c.yaml:6: data.center: expected 3 numbers, as data.features has, got 2",
+            "c.yaml:7: data.scale: expected 2 numbers, as data.center has, got 3",
             "c.yaml:7: data.scale[1]: expected a number other than 0, got 0",
         ],
     ),
     "center and scale": (
         DROM + "data: {files: a.csv, center: [0, 0], scale: [1]}\n",
         ["c.yaml:2: data.scale: expected 2 numbers, as data.center has, got 1"],
+    ),
+    "columns and features": (
+        DROM + "data:\n  files: a.csv\n  features: [x]\n  columns: {x: number, label: yes/no}\n",
+        [
+            "c.yaml:4: data.features: expected either data.columns or data.features, got both",
+            'c.yaml:5: data.columns: expected no feature that is data.label, got "label"',
+        ],
+    ),
+    "a kind that is none": (
+        DROM + "data: {files: a.csv, columns: {x: numbr}}\n",
+        [
+            "c.yaml:2: data.columns: expected a mapping from column names to kinds, got a mapping; "
+            'of column "x": expected a kind (number, yes/no, category, date, time, text, identifier, counter, empty, '
+            "ignored), or a mapping with it as `kind`"
+        ],
+    ),
+    "levels that YAML takes for truth": (
+        DROM + "data: {files: a.csv, columns: {x: {kind: category, levels: [on, 1]}}}\n",
+        [
+            "c.yaml:2: data.columns: expected a mapping from column names to kinds, got a mapping; of column "
+            '"x": expected a list of texts as `levels`; numbers, true and false need quotes there'
+        ],
     ),
     "text among numbers": (
         DROM + "data: {files: a.csv, center: [0, x], scale: []}\n",
@@ -611,7 +634,7 @@ def test_override_values_are_scalars_or_lists(tmp_path: Path) -> None:
     overrides = ["data.files={task}: #1.csv", "data.tasks=[a, b]", "data.positive='1'", "rounds=", "seed= 3 "]
     config = load(tmp_path, text, *overrides)
     assert isinstance(config.data, FileData)
-    assert (config.data.files, config.data.tasks, config.data.positive) == ("{task}: #1.csv", ("a", "b"), "1")
+    assert (config.data.files, config.data.tasks, config.data.positive) == ("{task}: #1.csv", ("a", "b"), ("1",))
     assert (config.rounds, config.seed) == (None, 3)
 
 
@@ -913,7 +936,10 @@ def live(source: str, data: str = "tasks: [a, b], dim: 2") -> str:
         (live("{file: '{task}.log'}"), "source.file: expected a name that ends in .jsonl, .ndjson, .csv"),
         (live("{bind: 'ipc://{task}', format: csv}"), 'source.format: expected none beside source.bind, got "csv"'),
         (live("{bind: 'ipc://{task}', backlog: 0}"), "source.backlog: expected a whole number from 1 to 10000000, got"),
-        (live("{stdin: true}", "tasks: [a]"), "data.dim: expected data.features, data.dim or data.hash"),
+        (live("{stdin: true}", "tasks: [a]"), "data.dim: expected data.columns, data.features, data.dim or data"),
+        (live("{stdin: true}", "tasks: [a], hash: 6"), "data.hash: expected a power of two, got 6"),
+        (live("{stdin: true}", "tasks: [a], dim: 2, scaling: site"), "data.scaling: expected running or none, for"),
+        (live("{stdin: true}", "tasks: [a], dim: 2, positive: x"), "data.negative: expected the label that is -1, or"),
         (live("{stdin: true}", "dim: 2"), "data.tasks: expected a list of different items"),
         (live("{stdin: true}", "tasks: [], dim: 2"), "data.tasks: expected at least one name, got none"),
         (live("{stdin: true}", "tasks: [a], dim: 2, shuffle: true"), "data.shuffle: expected a key of data (live)"),
@@ -1029,6 +1055,8 @@ def test_random_structures(tmp_path: Path, document: object) -> None:
 @given(st.text(min_size=1), st.lists(st.text(min_size=1, max_size=5), min_size=1, unique=True), st.floats(1, 2))
 def test_random_texts_come_back_as_they_were(tmp_path: Path, positive: str, features: list[str], eta0: float) -> None:
     data = {"files": "a.csv", "positive": positive, "features": features}
+    survives(tmp_path, json.dumps({"algorithm": {"name": "local", "eta0": eta0}, "data": data}).encode())
+    data = {"files": "a.csv", "positive": [positive, positive + "x"], "columns": dict.fromkeys(features, "number")}
     survives(tmp_path, json.dumps({"algorithm": {"name": "local", "eta0": eta0}, "data": data}).encode())
 
 

@@ -94,9 +94,9 @@ def test_the_total_is_as_if_one_task_had_had_all(parts: list[list[tuple[float, f
 
 
 def test_counts_survive_as_a_list() -> None:
-    totals = Totals(*range(1, 12), 0.25)
+    totals = Totals(*range(1, 13), 0.25)
     assert Totals(*totals.to_list()) == totals  # type: ignore[arg-type]
-    assert totals.to_list() == [*range(1, 12), 0.25]
+    assert totals.to_list() == [*range(1, 13), 0.25]
 
 
 def test_the_macro_mean_leaves_out_who_has_no_figure_and_says_how_many_have_one() -> None:

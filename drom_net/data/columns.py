@@ -166,7 +166,7 @@ class Column:
             raise ValueError(f"a kind ({', '.join(KINDS)}), or a mapping with it as `kind`")
         levels = fields.pop("levels", [])
         if not isinstance(levels, list) or not all(isinstance(level, str) for level in levels):
-            raise ValueError("a list of texts as `levels`; numbers and yes, no, true, false need quotes there")
+            raise ValueError("a list of texts as `levels`; numbers, true and false need quotes there")
         if len(set(levels)) < len(levels) or (levels and kind != CATEGORY):
             raise ValueError("different `levels`, of a category")
         missing, format = fields.pop("missing", False), fields.pop("format", "")

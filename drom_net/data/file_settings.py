@@ -18,16 +18,23 @@ ONE_TASK = "task-1"
 """The task's name where one file holds one task and data.tasks does not name it."""
 
 
+def format_of(files: str) -> str:
+    """The format that the name of the files tells; empty for none."""
+    return SUFFIXES.get(PurePath(_unpacked(files)).suffix.lower(), "")
+
+
+def _unpacked(files: str) -> str:
+    return PurePath(files).name.removesuffix(".gz").removesuffix(".zst")
+
+
 def check_settings(settings: FileData, faults: Faults) -> str:
     """The format of the files, and a fault for each setting that does not go with it or with another."""
-    name = PurePath(settings.files).name
-    plain = name.removesuffix(".gz").removesuffix(".zst")
-    format = settings.format or SUFFIXES.get(PurePath(plain).suffix.lower(), "")
+    format = settings.format or format_of(settings.files)
     if not format:
         known = ", ".join(SUFFIXES)
         faults.add("data.files", f"a name that ends in {known}, or data.format", quoted(settings.files))
         return ""
-    if plain != name and format in ("npz", "parquet"):
+    if _unpacked(settings.files) != PurePath(settings.files).name and format in ("npz", "parquet"):
         faults.add("data.files", f"{format} files as they are (they are packed already)", quoted(settings.files))
     several = "{task}" in settings.files
     if several and settings.task_column is not None:

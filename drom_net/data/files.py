@@ -128,8 +128,6 @@ def _load_tables(
         sees_all=sees_all,
     )
     signs = [] if labels is None else [signs_of_site(site, settings.label, labels, faults) for site in sites]
-    faults.raise_if_any()
-    assert labels is not None
     schema = found.schema
     encoder = Encoder(schema, [site.num_rows for site in sites])
     for column in schema.used:
@@ -149,6 +147,7 @@ def _load_tables(
         if numbers is not None and len(numbers) != width:
             faults.add(place, f"{width} numbers, one for each column of numbers", str(len(numbers)))
     faults.raise_if_any()
+    assert labels is not None
     tasks = tuple(
         TaskData(site.name, rows, sign) for site, rows, sign in zip(sites, encoder.rows(), signs, strict=True)
     )

@@ -79,7 +79,7 @@ def find_schema(
 
     Args:
         names: The columns in order.
-        parts: By column: each site's cells.
+        parts: By column: each site's cells; none are needed of a column that is given.
         given: Those that are known already.
         missing: What means missing beside `MISSING`.
         places: How many hashed places; by default as many as are needed.

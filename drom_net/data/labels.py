@@ -202,7 +202,8 @@ def _refuse_many(plain: list[str], raw: Counter[str], place: str, faults: Faults
         hint = "a column that says whether it is above some number can be learned"
         faults.add(place, "two labels, for regression is not supported", got, hint)
         return
-    words = [text for text in plain if _means_yes(text) and parse_number(text) is None]
+    coded = bool({"0", "-1"} & {*plain})
+    words = [text for text in plain if _means_yes(text) and (coded or parse_number(text) is None)]
     best = words[0] if words else min(plain, key=lambda text: (_count(raw, text), text))
     hint = f"if {quoted(best)} is +1 and all others -1, write: positive: {quoted(best)} and rest: negative"
     if {plain_label(text) for text in plain} == {"0", "1", "-1"}:

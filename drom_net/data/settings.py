@@ -132,7 +132,7 @@ class RowSettings(StreamSettings):
     )
     zero_based: bool = option(Flag(), False, doc="svmlight: whether feature numbers start at 0 rather than 1.")
     delimiter: str | None = option(
-        Text("one character", pattern="(?s)."), None, doc="CSV: what separates fields. By default found by looking."
+        Text("one character", pattern=r"[\s\S]"), None, doc="CSV: what separates fields. By default found by looking."
     )
     decimal: str | None = option(
         Choice((".", ",")), None, doc="CSV: what stands before decimals. By default found by looking."

@@ -82,7 +82,7 @@ def open_tables(
     )
     columns: tuple[str, ...] = ()
     tables = []
-    for number, (_, shown) in enumerate(files):
+    for number, (name, shown) in enumerate(files):
         header = read_header(base / shown, shown, format, wanted, faults)
         if header is None:
             continue
@@ -98,10 +98,9 @@ def open_tables(
         read = {*chosen, settings.label, settings.task_column, settings.order} - left_out
         skip = {name for name in header if name not in read}
         own = dataclasses.replace(wanted, texts={*texts, settings.label, settings.task_column or ""}, skip=skip)
-        tables.append((shown, own))
-    faults.raise_if_any()
+        tables.append((name, shown, own))
     sites: list[Site] = []
-    for (name, _), (shown, own) in zip(files, tables, strict=True):
+    for name, shown, own in tables:
         table = read_file(base / shown, shown, format, own, faults)
         if table is None:
             continue
@@ -189,7 +188,10 @@ def _split(table: FileTable, names: tuple[str, ...] | None, settings: FileData, 
         found.setdefault(tidy(value), []).append(code)
     wanted = names or settings.tasks
     if wanted is None:
+        before = faults.count
         wanted = tasks_in_column(table, texts, settings.task_column, faults)
+        if faults.count > before:
+            return []
     sites = []
     place = f"{table.shown}, column {quoted(settings.task_column)}"
     for name in wanted:

@@ -101,8 +101,8 @@ class FileTable:
         """Where a cell stands, for a message."""
         if self.dialect is None:
             return f"{self.shown}, row {row + 1}, column {quoted(column)}"
-        with opened(self.path) as file:
-            rows = csv_rows(_decoded(file, self.dialect.encoding), self.shown, Faults(), self.dialect.delimiter)
+        with opened(self.path) as file, _decoded(file, self.dialect.encoding) as lines:
+            rows = csv_rows(lines, self.shown, Faults(), self.dialect.delimiter)
             line, _ = next(itertools.islice(rows, row + 1, None), (0, []))
         return f"{self.shown}:{line}, column {quoted(column)}"
 
@@ -131,8 +131,10 @@ def read_header(path: Path, shown: str, format: str, wanted: Wanted, faults: Fau
     if format == "csv":
         dialect = find_dialect(path, shown, wanted, faults)
         return dialect and dialect.header
-    with _parquet(path, shown, faults) as file:
-        return _names_of_parquet(file, shown, faults)
+    with extra("all", "Parquet files"):
+        import pyarrow.parquet as pq
+    with _parquet_faults(path, shown, faults), opened(path) as file:
+        return _names_of_parquet(pq.ParquetFile(file), shown, faults)
     return None
 
 
@@ -164,14 +166,19 @@ def find_dialect(path: Path, shown: str, wanted: Wanted, faults: Faults) -> Dial
         data = file.read(_SAMPLE_BYTES)
     if faults.count > before:
         return None
-    encoding = wanted.encoding or _find_encoding(data)
+    try:
+        encoding = codecs.lookup(wanted.encoding).name if wanted.encoding else _find_encoding(data)
+    except LookupError:
+        faults.add("data.encoding", "the name of an encoding", quoted(wanted.encoding or ""))
+        return None
+    if encoding == "utf-8" and data.startswith(codecs.BOM_UTF8):
+        encoding = "utf-8-sig"
     try:
         text = codecs.getincrementaldecoder(encoding)().decode(data, final=len(data) < _SAMPLE_BYTES)
     except UnicodeError:
-        encoding, text = "cp1252", data.decode("cp1252", errors="replace")
-    except LookupError:
-        faults.add("data.encoding", "the name of an encoding", quoted(encoding))
-        return None
+        if wanted.encoding is None and encoding == "utf-8" and _is_single_byte(path):
+            encoding = "cp1252"
+        text = data.decode(encoding, errors="replace")  # whoever reads all of it tells where it is damaged
     lines = text.splitlines(keepends=True)
     if len(data) == _SAMPLE_BYTES and len(lines) > 1:
         lines.pop()  # it may be cut
@@ -268,14 +275,16 @@ def _read_csv(path: Path, shown: str, wanted: Wanted, faults: Faults) -> FileTab
     with reading(path, shown, faults):
         while True:
             try:
-                types = _types_of(_open_csv(path, dialect, kept, types, wanted, block).schema, pa)
-                columns, num_rows = _gather(_open_csv(path, dialect, kept, types, wanted, block), kept, pa)
+                with _open_csv(path, dialect, kept, types, wanted, block) as reader:
+                    types = _types_of(reader.schema, pa)
+                with _open_csv(path, dialect, kept, types, wanted, block) as reader:
+                    columns, num_rows = _gather(reader, kept, pa)
                 break
             except pa.ArrowInvalid as error:
                 text = str(error)
                 if "straddl" in text and block < _LARGEST_BLOCK:  # a row that is longer than a block
                     block *= 16
-                elif "UTF8" in text and dialect.encoding == "utf-8" and _is_single_byte(path):
+                elif "UTF8" in text and dialect.encoding == "utf-8" and not wanted.encoding and _is_single_byte(path):
                     dialect = dialect._replace(encoding="cp1252")
                 elif "onversion error" in text and any(kind != pa.string() for kind in types.values()):
                     types = dict.fromkeys(kept, pa.string())  # what begins as numbers goes on as something else
@@ -294,42 +303,37 @@ def _read_csv(path: Path, shown: str, wanted: Wanted, faults: Faults) -> FileTab
     return FileTable(path, shown, num_rows, cells, dialect)
 
 
+@contextmanager
 def _open_csv(
     path: Path, dialect: Dialect, kept: Sequence[str], types: Mapping[str, Any], wanted: Wanted, block: int
-) -> Any:
+) -> Iterator[Any]:
     """A reader of record batches, of the columns that are kept."""
     import pyarrow.csv as pc
 
-    return pc.open_csv(
-        _stream_of(path),
-        read_options=pc.ReadOptions(
-            block_size=block,
-            column_names=list(dialect.header),
-            skip_rows=dialect.blank_lines,
-            skip_rows_after_names=1,
-            encoding="utf-8" if dialect.encoding == "utf-8-sig" else dialect.encoding,
-        ),
-        parse_options=pc.ParseOptions(delimiter=dialect.delimiter, newlines_in_values=True),
-        convert_options=pc.ConvertOptions(
-            column_types=dict(types),
-            include_columns=list(kept),
-            null_values=[*MISSING, *wanted.missing],
-            strings_can_be_null=True,
-            decimal_point=dialect.decimal,
-        ),
+    read = pc.ReadOptions(
+        block_size=block,
+        column_names=list(dialect.header),
+        skip_rows=dialect.blank_lines,
+        skip_rows_after_names=1,
+        encoding="utf-8" if dialect.encoding == "utf-8-sig" else dialect.encoding,
     )
-
-
-def _stream_of(path: Path) -> Any:
-    """The bytes of a file, unpacked where its name says so, for pyarrow."""
-    import pyarrow as pa
-
-    file = path.open("rb")
-    if path.name.endswith(".gz"):
-        return pa.CompressedInputStream(pa.PythonFile(file), "gzip")
-    if path.name.endswith(".zst"):
-        return pa.CompressedInputStream(pa.PythonFile(file), "zstd")
-    return file
+    parse = pc.ParseOptions(
+        delimiter=dialect.delimiter,
+        newlines_in_values=True,
+        invalid_row_handler=lambda row: "error" if row.text.strip() else "skip",  # a line of blanks is no row
+    )
+    convert = pc.ConvertOptions(
+        column_types=dict(types),
+        include_columns=list(kept),
+        null_values=[*MISSING, *wanted.missing],
+        strings_can_be_null=True,
+        decimal_point=dialect.decimal,
+    )
+    with (
+        opened(path) as file,
+        pc.open_csv(file, read_options=read, parse_options=parse, convert_options=convert) as reader,
+    ):
+        yield reader
 
 
 def _types_of(schema: Any, pa: Any) -> dict[str, Any]:
@@ -359,9 +363,9 @@ def _is_single_byte(path: Path) -> bool:
 def _explain(path: Path, dialect: Dialect, shown: str, error: str, faults: Faults) -> None:
     """What is wrong with a CSV file, by line."""
     before = faults.count
-    with opened(path) as file:
+    with opened(path) as file, _decoded(file, dialect.encoding) as lines:
         try:
-            for line, cells in csv_rows(_decoded(file, dialect.encoding), shown, faults, dialect.delimiter):
+            for line, cells in csv_rows(lines, shown, faults, dialect.delimiter):
                 if len(cells) != len(dialect.header):
                     expected = f"{len(dialect.header)} fields, as in the header"
                     faults.add(f"{shown}:{line}", expected, str(len(cells)), kind=(shown, "ragged"))
@@ -384,25 +388,29 @@ def _line_of_bad_byte(path: Path, encoding: str) -> int:
     return 0
 
 
-def _decoded(file: Any, encoding: str) -> Iterator[str]:
+@contextmanager
+def _decoded(file: Any, encoding: str) -> Iterator[Iterator[str]]:
     """The lines of a file; UTF-8 may have a byte order mark."""
-    return iter(io.TextIOWrapper(file, "utf-8-sig" if encoding == "utf-8" else encoding, newline=""))
+    text = io.TextIOWrapper(file, "utf-8-sig" if encoding == "utf-8" else encoding, newline="")
+    try:
+        yield text
+    finally:
+        text.detach()  # the file is closed by whoever has opened it
 
 
 # --- Parquet -----------------------------------------------------------------------------------------
 
 
 @contextmanager
-def _parquet(path: Path, shown: str, faults: Faults) -> Iterator[Any]:
-    """An open file. What is raised within by damage becomes a fault, and ends the block."""
+def _parquet_faults(path: Path, shown: str, faults: Faults) -> Iterator[None]:
+    """What damage raises within becomes a fault, and ends the block."""
     pa = _pyarrow("Parquet files")
-    import pyarrow.parquet as pq
 
-    with reading(path, shown, faults), opened(path) as file:
+    with reading(path, shown, faults):
         try:
-            yield pq.ParquetFile(file)
+            yield
         except (pa.ArrowException, ValueError, OSError) as error:
-            if isinstance(error, IsADirectoryError | PermissionError):
+            if isinstance(error, OSError) and error.errno is not None:  # of the system, not of pyarrow
                 raise
             faults.add(shown, "a whole Parquet file", "a damaged one or another file")
 
@@ -415,10 +423,13 @@ def _names_of_parquet(file: Any, shown: str, faults: Faults) -> tuple[str, ...] 
 
 def _read_parquet(path: Path, shown: str, wanted: Wanted, faults: Faults) -> FileTable | None:
     pa = _pyarrow("Parquet files")
+    import pyarrow.parquet as pq
+
     before = faults.count
     columns: dict[str, Cells] = {}
     num_rows = 0
-    with _parquet(path, shown, faults) as file:
+    with _parquet_faults(path, shown, faults), opened(path) as raw:
+        file = pq.ParquetFile(raw)
         names = _names_of_parquet(file, shown, faults)
         if names is None:
             return None

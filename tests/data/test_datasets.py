@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from drom_net.data.columns import Column
 from drom_net.data.datasets import DATASETS, describe, known_dim, load_dataset, task_names
 from drom_net.data.digits_sites import scan, scanner
 from drom_net.data.preprocessing import Preprocessing
@@ -26,7 +27,8 @@ def settings(request: pytest.FixtureRequest, tmp_path: Path) -> StreamSettings:
     if request.param == "files":
         for task in ("a", "b"):
             (tmp_path / f"{task}.csv").write_text("x,y,label\n1,2,1\n3,5,0\n")
-        return FileData(files="{task}.csv", tasks=("a", "b"), dim=2, bias=0.5, scaling="site")
+        columns = (Column("x", "number"), Column("y", "number"))
+        return FileData(files="{task}.csv", tasks=("a", "b"), columns=columns, bias=0.5, scaling="site")
     if request.param == "live":
         return LiveData(tasks=("a", "b"), features=("x", "y"), bias=0.5)
     return {"digits-sites": DigitsSites(), "synthetic": Synthetic(tasks=3, examples=20, dim=5)}[request.param]
@@ -45,7 +47,8 @@ def test_form(settings: StreamSettings, tmp_path: Path) -> None:
     for task in data.tasks:
         assert isinstance(task.rows, np.ndarray)
         assert task.rows.dtype == np.float64 and task.rows.flags.c_contiguous
-        assert task.rows.shape == (len(task.labels), data.dim)
+        width = data.dim if data.is_prepared else data.preprocessing.raw_dim
+        assert task.rows.shape == (len(task.labels), width)
         assert task.labels.dtype == np.float64 and set(task.labels) <= {-1.0, 1.0}
 
 
@@ -58,6 +61,8 @@ def test_a_task_alone_is_the_same(settings: StreamSettings, tmp_path: Path) -> N
             np.testing.assert_array_equal(alone.tasks[0].rows, task.rows)
             np.testing.assert_array_equal(alone.tasks[0].labels, task.labels)
             assert alone.feature_digest == data.feature_digest
+            prepared = [made.preprocessing.apply(task.rows, task.name) for made in (alone, data)]
+            np.testing.assert_array_equal(*prepared)  # type: ignore[arg-type]
 
 
 def test_unknown_task(settings: StreamSettings, tmp_path: Path) -> None:
@@ -177,7 +182,7 @@ def test_synthetic_seed_and_rank_above_dim(tmp_path: Path) -> None:
 def test_one_row_at_a_time_gives_the_same_bits(tmp_path: Path) -> None:
     """`predict` sees rows one by one; the learner saw them all."""
     raw = np.random.default_rng(3).standard_normal((40, 37)) * 100
-    steps = Preprocessing(37, center=(0.3,) * 37, scale=(1.7,) * 37, normalize=True, bias=1.0)
+    steps = Preprocessing(37, numbers=37, center=(0.3,) * 37, scale=(1.7,) * 37, normalize=True, bias=1.0)
     steps = steps.with_sites({"a": raw})
     at_once = steps.apply(raw, "a")
     for row in range(40):
@@ -185,7 +190,7 @@ def test_one_row_at_a_time_gives_the_same_bits(tmp_path: Path) -> None:
 
 
 def test_apply_leaves_its_input_alone() -> None:
-    for steps in (Preprocessing(2), Preprocessing(2, scale=(2.0, 2.0), normalize=True, bias=1.0)):
+    for steps in (Preprocessing(2), Preprocessing(2, numbers=2, scale=(2.0, 2.0), normalize=True, bias=1.0)):
         raw = np.array([[1.0, 2.0]])
         result = steps.apply(raw, "a")
         assert isinstance(result, np.ndarray) and not np.shares_memory(raw, result)
@@ -194,16 +199,19 @@ def test_apply_leaves_its_input_alone() -> None:
 
 def test_bias_behind_sparse_rows() -> None:
     rows = SparseRows(np.array([0, 0, 2, 2]), np.array([0, 2], dtype=np.int32), np.array([3.0, 4.0]), 3)
-    result = Preprocessing(3, normalize=True, bias=0.5).apply(rows, "a")
-    assert isinstance(result, SparseRows) and result.dim == 4
-    np.testing.assert_array_equal(result.indptr, [0, 1, 4, 5])
-    np.testing.assert_array_equal(result.indices, [3, 0, 2, 3, 3])
-    np.testing.assert_array_equal(result.values, [0.5, 0.6, 0.8, 0.5, 0.5])
+    for inside in (True, False):  # as models of before version 0.2 have it
+        result = Preprocessing(3, normalize=True, bias=0.5, bias_in_norm=inside).apply(rows, "a")
+        assert isinstance(result, SparseRows) and result.dim == 4
+        np.testing.assert_array_equal(result.indptr, [0, 1, 4, 5])
+        np.testing.assert_array_equal(result.indices, [3, 0, 2, 3, 3])
+        behind = np.array([0.5, 0.6, 0.8, 0.5, 0.5])
+        norms = np.array([0.5, *[1.25**0.5] * 3, 0.5])
+        np.testing.assert_allclose(result.values, behind / norms if inside else behind, rtol=1e-15)
     assert result.indices.dtype == np.int32 and result.indptr.dtype == np.int64
 
 
 def test_preprocessing_faults() -> None:
-    steps = Preprocessing(1).with_sites({"north": np.ones((1, 1))})
+    steps = Preprocessing(1, numbers=1).with_sites({"north": np.ones((1, 1))})
     with pytest.raises(DataError) as caught:
         steps.apply(np.ones((1, 1)), "nort")
     assert str(caught.value) == 'task: expected a task with a site scaling, got "nort"; did you mean "north"?'

@@ -18,8 +18,10 @@ import scipy.sparse
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from drom_net.data.columns import Column
 from drom_net.data.datasets import load_dataset, task_names
 from drom_net.data.settings import FileData
+from drom_net.data.stream import SparseRows
 from drom_net.errors import DataError
 
 
@@ -32,6 +34,9 @@ def message(base: Path, files: str, **options: Any) -> str:
 
 
 GOOD = "age,height,label\n1,2,1\n3,4,0\n"
+AGE: dict[str, Any] = {"columns": (Column("age", "number"),)}
+"""What the file does not tell: text in this column is a fault."""
+NUMBER = "data.columns says what kind each column is (`drom-net init` writes it), data.ignore leaves columns out"
 
 ONE_CSV: dict[str, tuple[str, dict[str, Any], str]] = {
     "wrong label column": (
@@ -39,41 +44,51 @@ ONE_CSV: dict[str, tuple[str, dict[str, Any], str]] = {
         {},
         'site-1.csv:1: expected a label column "label", got "age", "lable"; did you mean "lable"?',
     ),
-    "semicolons": (
+    "another delimiter than is said": (
         "age;label\n1;1\n",
-        {},
-        'site-1.csv:1: expected a label column "label", got "age;label"; columns are separated by commas, not by ";"',
+        {"delimiter": ","},
+        'site-1.csv:1: expected a label column "label", got "age;label"; did you mean "age;label"?',
     ),
     "text in a number": (
         "age,label\n1,1\nold,1\n",
-        {},
-        'site-1.csv:3, column "age": expected a number, got "old"',
+        AGE,
+        f'site-1.csv:3, column "age": expected a number, got "old"; {NUMBER}',
     ),
     "a line break in the text": (
-        'age,label\n1,1\n"o\nld",1\nx,1\n',
-        {},
-        'site-1.csv:3, column "age": expected a number, got "o\\nld"\n'
-        'site-1.csv:5, column "age": expected a number, got "x"',
+        'age,label\n1,1\n"o\nld",1\nx,1\nx,1\n',
+        AGE,
+        f'site-1.csv:3, column "age": expected a number, got "o\\nld"; {NUMBER}\n'
+        f'site-1.csv:5, column "age": expected a number, got "x" (2 rows); {NUMBER}',
     ),
-    "missing value": (
+    "missing values only": (
         "age,label\n ,1\n",
         {},
-        'site-1.csv:2, column "age": expected a number, got nothing (a missing value)',
+        'site-{task}.csv, column "label": expected a column for a feature, got none besides the label',
     ),
     "underscore": (
         "age,label\n1_000,1\n",
-        {},
-        'site-1.csv:2, column "age": expected a number, got "1_000"',
+        AGE,
+        f'site-1.csv:2, column "age": expected a number, got "1_000"; {NUMBER}',
     ),
     "digits of another script": (
         "age,label\n\u0661,1\n",
-        {},
-        'site-1.csv:2, column "age": expected a number, got "\u0661"',
+        AGE,
+        f'site-1.csv:2, column "age": expected a number, got "\u0661"; {NUMBER}',
     ),
-    "NaN": (
-        "age,label\n1,1\n\nnan,1\n",
-        {},
-        'site-1.csv:4, column "age": expected a finite number, got nan',
+    "neither yes nor no": (
+        "age,label\nyes,1\nmaybe,0\n",
+        {"columns": (Column("age", "yes/no"),)},
+        f'site-1.csv:3, column "age": expected yes or no (or true/false, 1/0, ...), got "maybe"; {NUMBER}',
+    ),
+    "a date of another form": (
+        "age,label\n31.12.2024,1\n2024-12-31,0\n",
+        {"columns": (Column("age", "date", format="%d.%m.%Y"),)},
+        f'site-1.csv:3, column "age": expected a date as %d.%m.%Y, got "2024-12-31"; {NUMBER}',
+    ),
+    "a date that is a number": (
+        "age,label\n20241231,1\n",
+        {"columns": (Column("age", "date"),)},
+        f'site-1.csv:2, column "age": expected a date (2024-12-31, 2024-12-31T23:59), got "20241231.0"; {NUMBER}',
     ),
     "infinity": (
         "age,label\n-inf,1\n1e999,1\n",
@@ -81,31 +96,16 @@ ONE_CSV: dict[str, tuple[str, dict[str, Any], str]] = {
         'site-1.csv:2, column "age": expected a finite number, got -inf\n'
         'site-1.csv:3, column "age": expected a finite number, got inf',
     ),
-    "label 3": (
-        "age,label\n1,1\n2,3\n",
-        {},
-        'site-1.csv:3, column "label": expected -1 or +1 (or 0 and 1), got "3"; '
-        "data.positive names the +1 of other labels",
-    ),
-    "missing label": (
-        "age,label\n1,\n",
-        {},
-        'site-1.csv:2, column "label": expected -1 or +1 (or 0 and 1), got nothing (a missing label)',
-    ),
-    "missing label beside a positive one": (
-        "age,label\n1,spam\n2,\n",
-        {"positive": "spam"},
-        'site-1.csv:3, column "label": expected a label, got nothing (a missing label)',
-    ),
+    "missing labels only": ("age,label\n1,\n", {}, 'site-{task}.csv, column "label": expected labels, got none'),
     "positive that does not occur": (
         "age,label\n1,spam\n2,ham\n",
-        {"positive": "spm"},
+        {"positive": ("spm",)},
         'data.positive: expected a label that occurs, got "spm"; did you mean "spam"?',
     ),
     "0 and -1": (
         "age,label\n1,0\n2,-1\n",
         {},
-        "site-1.csv, labels: expected -1 and +1, or 0 and 1, got both 0 and -1",
+        'site-{task}.csv, column "label": expected -1 and +1, or 0 and 1, got "-1" 1, "0" 1',
     ),
     "ragged row": (
         "age,label\n1,1\n2\n3,1,4\n",
@@ -121,17 +121,11 @@ ONE_CSV: dict[str, tuple[str, dict[str, Any], str]] = {
         {},
         'site-1.csv:1, column 2: expected a name of its own, got "age" again',
     ),
-    "header without a name": (
-        ",age,label\n0,1,1\n",
-        {},
-        "site-1.csv:1, column 1: expected a column name, got an empty one; "
-        "pandas writes one for its index; index=False leaves it out",
-    ),
     "no features": ("label\n1\n", {}, "site-1.csv:1: expected a column for a feature, got none besides the label"),
     "open quote": (
         'age,label\n1,1\n"2,1\n',
         {},
-        "site-1.csv:3: expected a row of comma-separated fields, got a csv error (unexpected end of data)",
+        "site-1.csv:3: expected a row of separated fields, got a csv error (unexpected end of data)",
     ),
     "missing feature": (
         GOOD,
@@ -149,20 +143,43 @@ ONE_CSV: dict[str, tuple[str, dict[str, Any], str]] = {
         {"features": ("age", "label")},
         'data.features: expected features only, got "label", the label, task or ignored column',
     ),
-    "dim that is not": (GOOD, {"dim": 3}, "site-1.csv: expected 3 feature columns (data.dim), got 2"),
-    "center of another length": (GOOD, {"center": (1.0,)}, "data.center: expected 2 numbers, one a column, got 1"),
+    "dim": (GOOD, {"dim": 3}, "data.dim: expected none, for the columns of a table say it, got 3"),
+    "center of another length": (
+        GOOD,
+        {"center": (1.0,)},
+        "data.center: expected 2 numbers, one for each column of numbers, got 1",
+    ),
     "scale of another length": (
         GOOD,
         {"scale": (1.0, 1.0, 1.0)},
-        "data.scale: expected 2 numbers, one a column, got 3",
+        "data.scale: expected 2 numbers, one for each column of numbers, got 3",
     ),
     "scale zero": (GOOD, {"scale": (1.0, 0.0)}, "data.scale[1]: expected a number other than 0, got 0"),
     "overflow by scaling": (
-        "age,label\n1,1\n1e308,1\n",
-        {"scale": (0.1,)},
-        'site-1.csv:3, column "age": expected numbers that stay finite when they are scaled, got an overflow',
+        "age,label\n1,1\n1e100,1\n",
+        {"scale": (1e-250,)},
+        "site-1.csv: expected numbers that stay finite when they are scaled, got an overflow",
     ),
-    "hash for csv": (GOOD, {"hash": 8}, "data.hash: expected none, for it is for svmlight files, got 8"),
+    "a number whose square is infinite": (
+        "age,label\n1,1\n1e308,1\n",
+        {},
+        'site-1.csv:3, column "age": expected a number up to 1e+100, got 1e+308',
+    ),
+    "order by what is no time": (
+        "age,when,label\n1,2024-05-01,1\n2,soon,1\n3,,0\n",
+        {"order": "when"},
+        'site-1.csv:3, column "when": expected a time or number to order by (data.order), got "soon"',
+    ),
+    "order by a column that is not there": (
+        GOOD,
+        {"order": "heigth"},
+        'site-1.csv:1: expected a column to order by "heigth", got "age", "height", "label"; did you mean "height"?',
+    ),
+    "an unknown encoding": (
+        GOOD,
+        {"encoding": "utf-9"},
+        'data.encoding: expected the name of an encoding, got "utf-9"',
+    ),
     "zero-based csv": (
         GOOD,
         {"zero_based": True},
@@ -178,9 +195,11 @@ def test_one_csv(tmp_path: Path, name: str) -> None:
     assert message(tmp_path, "site-{task}.csv", **options) == expected
 
 
-def test_not_utf8(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_bytes(b"age,label\n1,1\n\xe9,1\n")
-    assert message(tmp_path, "a.csv") == "a.csv:3: expected UTF-8 text, got byte 0xe9"
+@pytest.mark.parametrize("encoding", [None, "utf-8"])
+def test_not_utf8(tmp_path: Path, encoding: str | None) -> None:
+    """What is UTF-8 elsewhere is damaged here, and not of another encoding."""
+    (tmp_path / "a.csv").write_bytes("age,label\ncafé,1\n".encode() + b"\xe9,1\n")
+    assert message(tmp_path, "a.csv", encoding=encoding) == "a.csv:3: expected UTF-8 text, got byte 0xe9"
 
 
 ONE_SVMLIGHT: dict[str, tuple[str, dict[str, Any], str]] = {
@@ -214,30 +233,27 @@ ONE_SVMLIGHT: dict[str, tuple[str, dict[str, Any], str]] = {
     "a word as label": ("spam 1:1\n", {}, 'a.svm:1: expected a number as label, then NUMBER:VALUE, got "spam"'),
     "NaN": ("1 1:1\n\n1 2:nan\n", {}, "a.svm:3, feature 2: expected a finite number, got nan"),
     "infinity": ("1 2:1e999\n", {}, "a.svm:1, feature 2: expected a finite number, got inf"),
-    "NaN as label": (
-        "nan 1:1\n",
+    "NaN as the only label": ("nan 1:1\n", {}, "a.svm, labels: expected labels, got none"),
+    "a third label": (
+        "# x\n1 1:1\n3 1:1\n-1 1:1\n3 1:1\n",
         {},
-        'a.svm:1, label: expected -1 or +1 (or 0 and 1), got "nan"; data.positive names the +1 of other labels',
+        'a.svm, labels: expected two labels, got 3: "3" 2, "-1" 1, "1" 1; '
+        'if "1" is +1 and all others -1, write: positive: "1" and rest: negative',
     ),
-    "label 3": (
-        "# x\n1 1:1\n3 1:1\n",
-        {},
-        'a.svm:3, label: expected -1 or +1 (or 0 and 1), got "3"; data.positive names the +1 of other labels',
-    ),
-    "0 and -1": ("0 1:1\n-1 1:1\n", {}, "a.svm, labels: expected -1 and +1, or 0 and 1, got both 0 and -1"),
+    "0 and -1": ("0 1:1\n-1 1:1\n", {}, 'a.svm, labels: expected -1 and +1, or 0 and 1, got "-1" 1, "0" 1'),
     "empty file": ("", {}, "a.svm: expected rows, got an empty file"),
     "comments only": ("# nothing\n", {}, "a.svm: expected rows, got none"),
     "no dim": (
         "1 1:1\n1 7:1\n",
         {"dim": None},
         "data.dim: expected the number of features, which svmlight files do not say, got none; "
-        "the largest feature number here is 7: dim: 7 holds it",
+        "the largest feature number in these files is 7: dim: 7 holds it",
     ),
     "no dim, zero-based": (
         "1 0:1\n1 7:1\n",
         {"dim": None, "zero_based": True},
         "data.dim: expected the number of features, which svmlight files do not say, got none; "
-        "the largest feature number here is 7: dim: 8 holds it",
+        "the largest feature number in these files is 7: dim: 8 holds it",
     ),
     "center": (
         "1 1:1\n",
@@ -259,7 +275,7 @@ ONE_SVMLIGHT: dict[str, tuple[str, dict[str, Any], str]] = {
     "ignored column": (
         "1 1:1\n",
         {"ignore": ("y",)},
-        'data.ignore: expected none, for svmlight files have no column names, got "y"',
+        "data.ignore: expected none, for svmlight files have no column names, got some",
     ),
 }
 
@@ -322,9 +338,10 @@ ONE_NPZ: dict[str, tuple[dict[str, Any], str]] = {
         {**CSR, "data": np.array([1.0, np.inf])},
         "a.npz: X[1, 1]: expected a finite number, got inf",
     ),
-    "label 3": (
-        {"X": X, "y": np.array([1.0, 3.0])},
-        'a.npz: y[1]: expected -1 or +1 (or 0 and 1), got "3"; data.positive names the +1 of other labels',
+    "a third label": (
+        {"X": np.ones((3, 2)), "y": np.array([1.0, 3.0, 0.0])},
+        'a.npz, labels: expected two labels, got 3: "0" 1, "1" 1, "3" 1; '
+        'if "1" is +1 and all others -1, write: positive: "1" and rest: negative',
     ),
     "a part missing": (
         {name: part for name, part in CSR.items() if name != "indices"},
@@ -398,23 +415,22 @@ def test_not_an_npz(tmp_path: Path, make: Callable[[Path], object], expected: st
 ONE_PARQUET: dict[str, tuple[dict[str, Any], str]] = {
     "wrong label column": (
         {"x": [1.0], "lable": [1]},
-        'a.parquet: expected a label column "label", got "x", "lable"; did you mean "lable"?',
+        'a.parquet:1: expected a label column "label", got "x", "lable"; did you mean "lable"?',
     ),
-    "text column": (
-        {"x": ["1.0"], "label": [1]},
-        'a.parquet, column "x": expected numbers, got the type string',
+    "a column of lists": (
+        {"x": [[1.0]], "y": pa.array([b"1"]), "label": [1]},
+        'a.parquet, column "x": expected numbers, texts, dates or yes/no, got the type list<element: double>; '
+        "data.ignore leaves it out\n"
+        'a.parquet, column "y": expected numbers, texts, dates or yes/no, got the type binary; '
+        "data.ignore leaves it out",
     ),
-    "missing value": (
-        {"x": [1, None], "label": [1, 1]},
-        'a.parquet, row 2, column "x": expected a number, got nothing (a missing value)',
+    "infinity": (
+        {"x": [1.0, float("inf")], "label": [1, 1]},
+        'a.parquet, row 2, column "x": expected a finite number, got inf',
     ),
-    "NaN": (
-        {"x": [1.0, float("nan")], "label": [1, 1]},
-        'a.parquet, row 2, column "x": expected a finite number, got nan',
-    ),
-    "missing label": (
-        {"x": [1.0, 2.0], "label": [1, None]},
-        'a.parquet, row 2, column "label": expected -1 or +1 (or 0 and 1), got nothing (a missing label)',
+    "missing labels only": (
+        {"x": [1.0, 2.0], "label": pa.array([None, None], pa.int64())},
+        'a.parquet, column "label": expected labels, got none',
     ),
     "no rows": (
         {"x": pa.array([], pa.float64()), "label": pa.array([], pa.int64())},
@@ -441,10 +457,13 @@ def test_not_a_parquet(tmp_path: Path, data: bytes) -> None:
 # --- the files themselves ----------------------------------------------------------------------------
 
 
+SVM: dict[str, dict[str, Any]] = {"csv": {}, "svm": {"dim": 5}, "npz": {}, "parquet": {}}
+
+
 @pytest.mark.parametrize("suffix", ["csv", "svm", "npz", "parquet"])
 def test_missing_file_and_folder(tmp_path: Path, suffix: str) -> None:
     (tmp_path / f"site-2.{suffix}").mkdir()
-    text = message(tmp_path, f"site-{{task}}.{suffix}", tasks=("1", "2"), dim=5)
+    text = message(tmp_path, f"site-{{task}}.{suffix}", tasks=("1", "2"), **SVM[suffix])
     assert text == (
         f'site-1.{suffix}: expected a file, got none of this name; did you mean "site-2.{suffix}"?\n'
         f"site-2.{suffix}: expected a file, got a folder"
@@ -458,7 +477,7 @@ def test_unreadable(tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(Path, "open", refuse)  # chmod would not stop a superuser
     assert (
-        message(tmp_path, f"a.{suffix}", dim=5)
+        message(tmp_path, f"a.{suffix}", **SVM[suffix])
         == f"a.{suffix}: expected a file that can be read, got permission denied"
     )
 
@@ -473,7 +492,7 @@ def test_a_name_that_no_file_can_have(tmp_path: Path) -> None:
 def test_gz_that_is_not(tmp_path: Path, suffix: str) -> None:
     (tmp_path / f"a.{suffix}.gz").write_text(GOOD)
     expected = f"a.{suffix}.gz: expected gzip data, as its name says, got something else"
-    assert message(tmp_path, f"a.{suffix}.gz", dim=2) == expected
+    assert message(tmp_path, f"a.{suffix}.gz", **SVM[suffix]) == expected
 
 
 @pytest.mark.parametrize("suffix", ["csv", "svm"])
@@ -481,19 +500,19 @@ def test_gz_cut_off_or_damaged(tmp_path: Path, suffix: str) -> None:
     name = f"a.{suffix}.gz"
     packed = gzip.compress(GOOD.encode() if suffix == "csv" else b"1 1:1\n" * 9, mtime=0)
     (tmp_path / name).write_bytes(packed[:-12])
-    assert message(tmp_path, name, dim=2) == f"{name}: expected a whole gzip file, got one that is cut off"
+    assert message(tmp_path, name, **SVM[suffix]) == f"{name}: expected a whole gzip file, got one that is cut off"
     (tmp_path / name).write_bytes(packed[:-8] + b"0000" + packed[-4:])
-    assert message(tmp_path, name, dim=2) == f"{name}: expected gzip data, as its name says, got a damaged one"
+    assert message(tmp_path, name, **SVM[suffix]) == f"{name}: expected gzip data, as its name says, got a damaged one"
     (tmp_path / name).write_bytes(packed[:10] + b"\xff" * 20)
     with pytest.raises(zlib.error):
         gzip.decompress(packed[:10] + b"\xff" * 20)
-    assert message(tmp_path, name, dim=2) == f"{name}: expected gzip data, as its name says, got a damaged one"
+    assert message(tmp_path, name, **SVM[suffix]) == f"{name}: expected gzip data, as its name says, got a damaged one"
 
 
 def test_unknown_format(tmp_path: Path) -> None:
-    assert message(tmp_path, "a.txt") == (
-        "data.files: expected a name that ends in .csv, .svmlight, .libsvm, .svm, .npz, .parquet, "
-        'or data.format, got "a.txt"'
+    assert message(tmp_path, "a.xls") == (
+        "data.files: expected a name that ends in .csv, .tsv, .tab, .txt, .svmlight, .libsvm, .svm, .npz, .parquet, "
+        '.pq, or data.format, got "a.xls"'
     )
     assert message(tmp_path, "a.npz.gz") == (
         'data.files: expected npz files as they are (they are packed already), got "a.npz.gz"'
@@ -509,9 +528,10 @@ def test_other_columns_in_another_task(tmp_path: Path) -> None:
     (tmp_path / "c.csv").write_text("x,label\n1,1\n")
     (tmp_path / "d.csv").write_text("x,y,z,label\n1,1,1,1\n")
     assert message(tmp_path, "{task}.csv") == (
-        'b.csv, feature 2: expected "y", as in a.csv, got "yy"\n'
-        'c.csv, feature 2: expected "y", as in a.csv, got no further column\n'
-        'd.csv, feature 3: expected no further column, as in a.csv, got "z"'
+        'b.csv:1: expected a column "y", as in a.csv, got none; did you mean "yy"?\n'
+        'b.csv:1: expected the columns of a.csv, got "yy" as well; data.ignore leaves it out\n'
+        'c.csv:1: expected a column "y", as in a.csv, got none\n'
+        'd.csv:1: expected the columns of a.csv, got "z" as well; data.ignore leaves it out'
     )
 
 
@@ -603,8 +623,11 @@ def test_features_file(tmp_path: Path) -> None:
         f"names.txt: expected a file, got none of this name; {hint}"
     )
     (tmp_path / "names.txt").write_text("age\nage\n")
-    assert message(tmp_path, "a.csv", features="names.txt", dim=3) == (
-        'names.txt: expected different column names, got "age" more than once\n'
+    assert message(tmp_path, "a.csv", features="names.txt") == (
+        'names.txt: expected different column names, got "age" more than once'
+    )
+    (tmp_path / "names.txt").write_text("age\nheight\n")
+    assert message(tmp_path, "a.svm", features="names.txt", dim=3) == (
         "data.dim: expected 2, as many as data.features, got 3"
     )
     (tmp_path / "names.txt").write_text("\n")
@@ -615,32 +638,44 @@ def test_features_file(tmp_path: Path) -> None:
 
 
 def test_all_files_are_told_at_once(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("x,label\nbad,1\n1,3\n1,nan\n")
+    (tmp_path / "a.csv").write_text("x,label\n1,3,4\n1\n")
     (tmp_path / "b.csv").write_text("")
     assert message(tmp_path, "{task}.csv", tasks=("a", "b", "c")) == (
-        'a.csv:2, column "x": expected a number, got "bad"\n'
         "b.csv: expected a line of column names, got an empty file\n"
         'c.csv: expected a file, got none of this name; did you mean "b.csv"?\n'
-        'a.csv:3, column "label": expected -1 or +1 (or 0 and 1), got "3"; '
-        "data.positive names the +1 of other labels\n"
-        'a.csv:4, column "label": expected -1 or +1 (or 0 and 1), got "nan"; '
-        "data.positive names the +1 of other labels"
+        "a.csv:2: expected 2 fields, as in the header, got 3\n"
+        "a.csv:3: expected 2 fields, as in the header, got 1"
+    )
+
+
+def test_labels_and_cells_are_told_at_once(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x,y,label\nbad,1,1\n1,1e200,3\n1,1,0\n")
+    (tmp_path / "b.csv").write_text("x,y,label\n1,1,1\n1,off,3\n")
+    told = message(tmp_path, "{task}.csv", columns=(Column("x", "number"), Column("y", "number")))
+    assert told == (
+        '{task}.csv, column "label": expected two labels, got 3: "1" 2, "3" 2, "0" 1; '
+        'if "1" is +1 and all others -1, write: positive: "1" and rest: negative\n'
+        f'a.csv:2, column "x": expected a number, got "bad"; {NUMBER}\n'
+        'a.csv:3, column "y": expected a number up to 1e+100, got 1e+200\n'
+        f'b.csv:3, column "y": expected a number, got "off"; {NUMBER}'
     )
 
 
 def test_a_column_of_text_does_not_hide_the_rest(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("x,y,label\n" + "bad,1,1\n" * 100 + "1,bad,1\n")
-    lines = message(tmp_path, "a.csv").splitlines()
-    assert lines[:3] == [f'a.csv:{line}, column "x": expected a number, got "bad"' for line in (2, 3, 4)]
-    assert lines[3:] == [
-        'a.csv:102, column "y": expected a number, got "bad"',
-        "and 97 more",
-    ]
+    """Each different text of a column is told once, and at most three of them."""
+    texts = "".join(f"bad{number},1,1\n" for number in range(1000) for _ in range(2))
+    (tmp_path / "a.csv").write_text("x,y,label\n" + texts + "1,bad,1\n")
+    told = message(tmp_path, "a.csv", columns=(Column("x", "number"), Column("y", "number")))
+    assert told.splitlines() == [
+        f'a.csv:{line}, column "x": expected a number, got "bad{(line - 2) // 2}" (2 rows); {NUMBER}'
+        for line in (2, 4, 6)
+    ] + [f'a.csv:2002, column "y": expected a number, got "bad"; {NUMBER}', "and 997 more"]
 
 
 def test_at_most_twenty(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(",".join(f"x{i}" for i in range(30)) + ",label\n" + "bad," * 30 + "1\n")
-    lines = message(tmp_path, "a.csv").splitlines()
+    columns = tuple(Column(f"x{i}", "number") for i in range(30))
+    lines = message(tmp_path, "a.csv", columns=columns).splitlines()
     assert len(lines) == 21 and lines[-1] == "and 10 more"
 
 
@@ -653,11 +688,13 @@ def _whole_files(base: Path) -> dict[str, bytes]:
     np.savez_compressed(base / "sparse.npz", **{**CSR, "format": np.array(b"csr")})
     columns = {"x": rows[:, 0], "name": ["a", "b", "a", "b"], "label": ["1", "0", "1", "0"]}
     pq.write_table(pa.table(columns), base / "a.parquet")
-    csv = b'x,"y z",name,label\n1,2,a,1\n-3e5,"4",b,0\n'
+    csv = b'x,"y z",name,when,label\n1,2,a,2024-05-01,1\n-3e5,"4",b,2024-05-02 10:00,0\n,4.5,a,,1\n'
     svmlight = b"1 1:0.5 3:2 # note\n-1 2:1\n"
     return {
         "a.csv": csv,
         "a.csv.gz": gzip.compress(csv, mtime=0),
+        "a.csv.zst": pa.Codec("zstd").compress(csv, asbytes=True),
+        "wide.csv": csv.decode().encode("utf-16"),
         "a.svm": svmlight,
         "a.svm.gz": gzip.compress(svmlight, mtime=0),
         "dense.npz": (base / "dense.npz").read_bytes(),
@@ -667,11 +704,17 @@ def _whole_files(base: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.svm", "a.svm.gz", "dense.npz", "sparse.npz", "a.parquet"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("a.csv", "a.csv.gz", "a.csv.zst", "wide.csv", "a.parquet"),
+        *("a.svm", "a.svm.gz", "dense.npz", "sparse.npz"),
+    ],
+)
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100)
 @given(data=st.data())
 def test_damaged_files_raise_nothing_else(tmp_path: Path, name: str, data: st.DataObject) -> None:
-    """Whatever the bytes are: rows, or a DataError."""
+    """Whatever the bytes are: rows that can be learned, or a DataError."""
     if not (tmp_path / "whole").exists():
         (tmp_path / "whole").mkdir()
     whole = _whole_files(tmp_path / "whole")[name]
@@ -679,11 +722,12 @@ def test_damaged_files_raise_nothing_else(tmp_path: Path, name: str, data: st.Da
     length = data.draw(st.sampled_from([0, 1, 1, 4, len(whole)]))
     new = data.draw(st.binary(max_size=6) | st.sampled_from([b"\n", b'"', b"nan", b":", b",", b"\x00", b"9" * 30]))
     (tmp_path / name).write_bytes(whole[:start] + new + whole[start + length :])
-    named = name.startswith(("a.csv", "a.parquet"))
-    options: dict[str, Any] = {"ignore": ("name",)} if named else {"dim": 3} if "svm" in name else {}
+    options: dict[str, Any] = {"dim": 3} if "svm" in name else {}
     try:
         dataset = load_dataset(FileData(files=name, **options), base=tmp_path)
     except DataError as error:
         assert str(error)
     else:
-        assert set(dataset.tasks[0].labels) <= {-1.0, 1.0}
+        assert set(dataset.tasks[0].labels) <= {-1.0, 0.0, 1.0}
+        rows = dataset.preprocessing.apply(dataset.tasks[0].rows, "task-1")
+        assert np.isfinite(rows.values if isinstance(rows, SparseRows) else rows).all()
