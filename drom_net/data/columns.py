@@ -417,18 +417,19 @@ _PARSERS: dict[str, Callable[[Schema, Column, object], tuple[float, Entries]]] =
 }
 
 
-def places_for(columns: Sequence[Column], unlisted: int = 0) -> int:
+def places_for(columns: Sequence[Column], unlisted: int | None = None) -> int:
     """How many hashed places a table needs.
 
     Args:
-        unlisted: So many levels are known that have no place of their own: each takes two.
+        unlisted: How many levels have no place of their own: each takes two; None where nobody has looked.
     """
     kinds = {column.kind for column in columns}
-    if TEXT in kinds or any(column.kind == CATEGORY and not column.levels for column in columns):
+    all_hashed = any(column.kind == CATEGORY and not column.levels for column in columns)
+    if TEXT in kinds or (all_hashed and unlisted is None):
         return TEXT_PLACES
     if CATEGORY not in kinds:
         return 1
-    return min(TEXT_PLACES, max(LEVEL_PLACES, 2 * unlisted))
+    return min(TEXT_PLACES, max(LEVEL_PLACES, 2 * (unlisted or 0)))
 
 
 @lru_cache(maxsize=1 << 16)

@@ -92,7 +92,8 @@ def find_schema(
         odd_texts |= dict.fromkeys(odd)
         unlisted += rare
     if places is None:
-        places = places_for(columns, unlisted)
+        all_hashed = any(column.kind == CATEGORY and not column.levels for column in given.values())
+        places = places_for(columns, None if all_hashed else unlisted)
     return Found(Schema(tuple(columns), places, tuple(odd_texts)), tuple(notes))
 
 
