@@ -38,7 +38,7 @@ KINDS = {
     "matrix": PEERS % 3 + "{graph: weights, file: w.csv}",
     "adjacency": PEERS % 3 + "{graph: adjacency, file: a.csv, weights: lazy}",
     "files": "algorithm: {name: drom}\npolicy: {absent: proceed}\n"
-    "data: {files: '{task}.csv', tasks: ['2', '0', '1', Nord_Ost.x], dim: 3}\n",
+    "data: {files: '{task}.csv', tasks: ['2', '0', '1', Nord_Ost.x], columns: {x: number}}\n",
 }
 Export = Callable[..., Path]
 

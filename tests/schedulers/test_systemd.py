@@ -19,7 +19,7 @@ from drom_net.config import config_digest, load_config
 STAR = """\
 name: Pumps_1
 algorithm: {name: drom}
-data: {files: "{task}.csv", tasks: [north, South_2, west.x-3], dim: 3}
+data: {files: "{task}.csv", tasks: [north, South_2, west.x-3], columns: {x: number, y: number}}
 reducer: {endpoint: "tcp://The_Hub:5571"}
 """
 RING = """\
