@@ -3,7 +3,7 @@
 #     docker build -t drom-net .
 #
 # EXTRAS are those of pyproject.toml: "metrics" is small; add "data" for svmlight files and the public data sets
-# (scikit-learn, SciPy), "parquet" for Parquet: docker build --build-arg EXTRAS=metrics,data -t drom-net .
+# (scikit-learn, SciPy), "tables" for CSV and Parquet: docker build --build-arg EXTRAS=metrics,data -t drom-net .
 
 FROM python:3.11-slim AS build
 ARG EXTRAS=metrics

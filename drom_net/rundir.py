@@ -821,5 +821,5 @@ def _pyarrow() -> tuple[Any, Any]:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise UsageError("Parquet needs pyarrow: pip install 'drom-net[parquet]'") from None
+        raise UsageError("Parquet needs pyarrow: pip install 'drom-net[tables]'") from None
     return pyarrow, pyarrow.parquet

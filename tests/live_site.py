@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from drom_net.algorithms.features import Features, SparseVector, dot
-from drom_net.data.incoming import Understanding
+from drom_net.data.incoming import RowReader
 from drom_net.data.preprocessing import Preprocessing
 from drom_net.data.settings import SourceSettings
 from drom_net.protocol.node import Snapshot
 from drom_net.runtime.sources import Intake
 from drom_net.runtime.spec import NodeSpec
 
-PLAIN = Understanding(Preprocessing(raw_dim=3))
+PLAIN = RowReader(Preprocessing(raw_dim=3))
 """Rows of three numbers, as they are."""
 
 
@@ -44,7 +44,7 @@ class Said:
     note = say
 
 
-def node_spec(folder: Path, rows: Understanding = PLAIN, **settings: Any) -> NodeSpec:
+def node_spec(folder: Path, rows: RowReader = PLAIN, **settings: Any) -> NodeSpec:
     """Of a live worker whose folder this is; settings as in SourceSettings."""
     folder.mkdir(exist_ok=True)
     source = {name: getattr(SourceSettings(), name) for name in SourceSettings.__slots__} | {"format": "jsonl"}

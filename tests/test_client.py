@@ -17,7 +17,8 @@ from zmq.utils.monitor import recv_monitor_message
 from drom_net import client as module
 from drom_net.algorithms.features import SparseVector
 from drom_net.client import NoAnswerError, RefusedError, Site
-from drom_net.data.incoming import Understanding
+from drom_net.data.columns import Column, Schema
+from drom_net.data.incoming import RowReader
 from drom_net.data.preprocessing import Preprocessing
 from drom_net.runtime.spec import NodeSpec
 
@@ -82,9 +83,11 @@ def test_predict_then_label(spec: NodeSpec) -> None:
     ],
 )
 def test_rows_may_be_given_in_any_way(tmp_path: Path, rows: list[object]) -> None:
-    named = Understanding(Preprocessing(raw_dim=3), ("a", "b", "c"))
+    schema = Schema(tuple(Column(name, "number") for name in "abc"), places=1)
+    named = RowReader(Preprocessing(raw_dim=schema.width, numbers=3, schema=schema))
     spec = node_spec(tmp_path / "node", named, bind=f"ipc://{tmp_path}/live.sock")
-    with served(spec), Site(spec.source["bind"]) as site:
+    model = FixedModel(w=np.array([1.0, 10.0, 100.0, 0.0]))
+    with served(spec, model), Site(spec.source["bind"]) as site:
         assert [prediction.score for prediction in site.predict(rows)] == [1.0, -10.0, 100.0]  # type: ignore[arg-type]
 
 

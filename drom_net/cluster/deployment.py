@@ -13,6 +13,7 @@ from drom_net.data.faults import Faults
 from drom_net.data.file_settings import check_settings
 from drom_net.data.public.catalog import PUBLIC_SETS
 from drom_net.data.settings import DigitsSites, FileData
+from drom_net.data.tables import TABLE_FORMATS
 from drom_net.errors import ConfigError, Problem
 
 PORT = 5571
@@ -44,7 +45,7 @@ class Deployment:
         """The extras of drom-net without which a task's data cannot be read."""
         data = self.config.data
         if isinstance(data, FileData):
-            needed = {"svmlight": "data", "parquet": "parquet"}.get(check_settings(data, Faults()), "")
+            needed = {"svmlight": "data", "csv": "tables", "parquet": "tables"}.get(check_settings(data, Faults()), "")
         else:
             needed = "data" if isinstance(data, DigitsSites) or data.dataset in PUBLIC_SETS else ""
         return (needed,) if needed else ()
@@ -61,7 +62,7 @@ def plan_deployment(config: ClusterConfig) -> Deployment:
         InputError, UsageError: A node on its own would not know enough, or there is no such graph.
     """
     tasks = roster_names(config)
-    if config.topology is None and known_dim(config.data, config.base) is None:
+    if known_dim(config.data, config.base) is None and (config.topology is None or _reads_tables(config)):
         raise no_dim(config)
     return Deployment(config, tasks, peer_graph(config, tasks))
 
@@ -94,8 +95,15 @@ def no_peers(config: ClusterConfig) -> ConfigError:
     return missing(config, "peers.endpoints", "where each task's peer is reached")
 
 
+def _reads_tables(config: ClusterConfig) -> bool:
+    return isinstance(config.data, FileData) and check_settings(config.data, Faults()) in TABLE_FORMATS
+
+
 def no_dim(config: ClusterConfig) -> ConfigError:
-    """That the file lacks the number of features."""
+    """That the file lacks what tells the number of features."""
+    if _reads_tables(config):
+        expected = "the kind of each column, in order (`drom-net init` writes them): a reducer reads no data"
+        return missing(config, "data.columns", expected)
     return missing(config, "data.dim", "the number of features (or data.features): a reducer reads no data")
 
 

@@ -308,6 +308,8 @@ class Schema:
         """
         if self.is_missing(cell):
             return math.nan if column.has_number else 0.0, self._missing(column)
+        if isinstance(cell, list | dict | bytes):
+            raise CellError("one value", shown(cell))
         return _PARSERS[column.kind](self, column, cell)
 
     def _missing(self, column: Column) -> Entries:
@@ -506,4 +508,4 @@ def shown(value: object) -> str:
         return quoted(value.strip())
     if isinstance(value, list | dict | bytes):
         return f"{'bytes' if isinstance(value, bytes) else type(value).__name__} of {len(value)}"
-    return quoted(str(value)) if isinstance(value, float) else str(value)[:60]
+    return str(value)[:60]

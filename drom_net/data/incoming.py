@@ -79,6 +79,12 @@ class RowReader:
         return cls(made, value["label"], labels, value["delimiter"], value["decimal"])
 
     @cached_property
+    def sparse_dim(self) -> int:
+        """Feature numbers of sparse rows, counted from 0, are below it."""
+        schema = self.preprocessing.schema
+        return self.preprocessing.raw_dim if schema is None else len(schema.used)
+
+    @cached_property
     def _takes_all_numbers(self) -> bool:
         schema = self.preprocessing.schema
         return schema is not None and not schema.is_sparse and all(column.kind == NUMBER for column in schema.used)
@@ -91,7 +97,7 @@ class RowReader:
         """
         sign = self.labels.sign(label) if label is None or isinstance(label, str | int | float) else None
         if sign is None:
-            hint = "" if self.labels is not NUMERIC else "data.positive names the +1 of other labels"
+            hint = "" if self.labels != NUMERIC else "data.positive names the +1 of other labels"
             raise RowError("label", self.labels.expected, shown(label), hint)
         return sign
 
@@ -128,14 +134,18 @@ class RowReader:
         return self._dense([[_number(value, f"number {n}") for n, value in enumerate(row, 1)]])[0]
 
     def sparse(self, indices: Sequence[int], values: Sequence[float]) -> Features:
-        """A row of increasing feature numbers from 0, below raw_dim, and their values.
+        """A row of increasing feature numbers from 0, below `sparse_dim`, and their values; the others are 0.
 
         Raises:
             RowError: It is not finite, or sparse rows cannot be used here.
         """
         made = self.preprocessing
         if made.schema is not None:
-            raise RowError("row", "cells by their names, for the columns have kinds", "a sparse one")
+            if not self._takes_all_numbers:
+                raise RowError("row", "cells by their names, for the columns have kinds", "a sparse one")
+            cells = np.zeros(self.sparse_dim)
+            cells[np.array(indices, dtype=np.int64)] = values
+            return self._cells(cells.tolist(), "feature")
         if made.center is not None:
             raise RowError("row", "a dense one, for it is centered (data.center)", "a sparse one")
         filled = np.array(values, dtype=np.float64)
@@ -225,8 +235,8 @@ class RowReader:
             raise RowError("row", "as many indices as values", f"{shown(indices)} and {shown(values)}")
         before = -1
         for index in indices:
-            if type(index) is not int or not before < index < self.preprocessing.raw_dim:
-                expected = f"increasing whole numbers from 0 to {self.preprocessing.raw_dim - 1}"
+            if type(index) is not int or not before < index < self.sparse_dim:
+                expected = f"increasing whole numbers from 0 to {self.sparse_dim - 1}"
                 raise RowError("indices", expected, shown(index))
             before = index
         return self.sparse(indices, [_number(value, "values") for value in values])
@@ -239,7 +249,9 @@ class RowReader:
 
     def _small_enough(self, row: Features) -> Features:
         """The row, not to be written to any more."""
-        if self._by_constants is not None and not (self.preprocessing.is_running and isinstance(row, np.ndarray)):
+        made = self.preprocessing
+        is_standardised = made.is_running and (made.schema is not None or isinstance(row, np.ndarray))
+        if self._by_constants is not None and not is_standardised:
             prepared = self._by_constants.begin("").look(row)
             values = prepared.values if isinstance(prepared, SparseVector) else prepared
             with np.errstate(over="ignore", invalid="ignore"):
@@ -326,8 +338,8 @@ class Lines:
     def _svmlight(self, text: str) -> tuple[Features, float] | None:
         if not text.split("#", 1)[0].strip():
             return None
-        made = self._rows.preprocessing
-        parsed = parse_svmlight(text, zero_based=made.zero_based, dim=made.raw_dim)
+        zero_based = self._rows.preprocessing.zero_based
+        parsed = parse_svmlight(text, zero_based=zero_based, dim=self._rows.sparse_dim)
         if isinstance(parsed, LineFault):
             raise RowError("line", *parsed)
         label, indices, values = parsed
@@ -391,7 +403,7 @@ def read_unlabelled(
     if format == "csv":
         yield from _unlabelled_csv(lines, rows, tell)
         return
-    made = rows.preprocessing
+    zero_based = rows.preprocessing.zero_based
     for number, line in enumerate(lines, start=1):
         text = line.split("#", 1)[0] if format == "svmlight" else line
         if not text.strip():
@@ -400,7 +412,7 @@ def read_unlabelled(
             if format == "jsonl":
                 yield json_row(rows, parse_json(line))
                 continue
-            parsed = parse_svmlight(line, zero_based=made.zero_based, dim=made.raw_dim)
+            parsed = parse_svmlight(line, zero_based=zero_based, dim=rows.sparse_dim)
             if isinstance(parsed, LineFault):
                 raise RowError("line", *parsed)
             yield rows.sparse(parsed[1], parsed[2])

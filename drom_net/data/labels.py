@@ -53,6 +53,8 @@ class Labels:
     @property
     def expected(self) -> str:
         """What a label may be, for a message."""
+        if self == NUMERIC:
+            return "-1 or +1 (or 0 and 1)"
         return " or ".join(map(quoted, (*self.positive, *self.negative)))
 
     def to_json(self) -> dict[str, object]:

@@ -137,7 +137,7 @@ def opened(path: Path) -> Iterator[io.BufferedIOBase]:
         raise FileNotFoundError(str(error)) from None
     with raw:
         if path.name.endswith(".zst"):
-            with extra("all", "files that are packed by zstd"):
+            with extra("tables", "files that are packed by zstd"):
                 import pyarrow as pa
             with pa.CompressedInputStream(pa.PythonFile(raw), "zstd") as unpacked:
                 yield io.BufferedReader(unpacked)

@@ -131,7 +131,7 @@ def read_header(path: Path, shown: str, format: str, wanted: Wanted, faults: Fau
     if format == "csv":
         dialect = find_dialect(path, shown, wanted, faults)
         return dialect and dialect.header
-    with extra("all", "Parquet files"):
+    with extra("tables", "Parquet files"):
         import pyarrow.parquet as pq
     with _parquet_faults(path, shown, faults), opened(path) as file:
         return _names_of_parquet(pq.ParquetFile(file), shown, faults)
@@ -149,7 +149,7 @@ def read_file(path: Path, shown: str, format: str, wanted: Wanted, faults: Fault
 
 def _pyarrow(what: str) -> Any:
     """The package. Its memory goes back to the system: what is kept of a table are arrays of our own."""
-    with extra("all", what):
+    with extra("tables", what):
         import pyarrow as pa
     pa.set_memory_pool(pa.system_memory_pool())
     return pa

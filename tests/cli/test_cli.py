@@ -19,6 +19,7 @@ from rich.console import Console
 from drom_net import rundir
 from drom_net.algorithms import PARAMETERS
 from drom_net.cli import group, main, output
+from drom_net.data.scaling import RunningScaling
 from drom_net.metrics import Totals
 from drom_net.protocol.node import TIMES_DTYPE
 from drom_net.records import TASK_DTYPE
@@ -89,9 +90,10 @@ def test_a_run_leaves_files_that_other_tools_read(tmp_path: Path, capsys: pytest
     errors = sum((float(row["score"]) >= 0) != (float(row["clean_label"]) > 0) for row in rows)
     assert errors == summary["errors"]
     with np.load(run / "model.npz", allow_pickle=False) as model:
-        assert model["W"].shape == model["A"].shape == (3, 3)
+        assert model["W"].shape == model["A"].shape == (3, 4)
+        assert model["SCALING"].shape == (3, 13), "of two columns of numbers"
         assert list(model["tasks"]) == ["a", "b", "c"]
-        assert list(model["features"]) == ["age", "pressure", "bias"]
+        assert list(model["features"]) == ["age", "pressure", "hashed 0", "bias"]
     environment = json.loads((run / "environment.json").read_text())
     assert environment["numpy"] == np.__version__
     code, _, err = call(capsys, "check", "run/config.yaml")
@@ -131,7 +133,7 @@ def test_json_is_one_document_on_standard_output(tmp_path: Path, capsys: pytest.
     assert plan["bytes_per_sync_round"] == 3 * (plan["push_bytes"] + plan["pull_bytes"])
     assert plan["push_bytes"] - 8 * plan["dim"] < 20  # a vector and a small header
     _, out, _ = call(capsys, "data", "describe", config, "--json")
-    assert json.loads(out)["dim"] == 3
+    assert json.loads(out)["dim"] == 4
     _, out, _ = call(capsys, "data", "list", "--json")
     assert "digits-sites" in [entry["dataset"] for entry in json.loads(out)]
 
@@ -142,14 +144,16 @@ def test_check_starts_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureF
     code, out, _ = call(capsys, "check", str(config))
     assert code == 0
     assert "nothing was started" in out
-    assert "3 tasks, d = 3, 30 rounds, 30 of them sync rounds" in out
+    assert "3 tasks, d = 4, 30 rounds, 30 of them sync rounds" in out
+    assert "\ncolumns: number: age, pressure\n" in out
+    assert '\nlabels: +1 is "1" (44 rows; it means yes), -1 "0" (46 rows)\n' in out
     assert sorted(tmp_path.iterdir()) == before
 
 
 def test_check_says_how_often_the_examples_come(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = call(capsys, "check", str(make_sites(tmp_path)), "--set", "data.passes=4")
     assert out.count("  30 x 4\n") == 3
-    assert "3 tasks, d = 3, 120 rounds, 120 of them sync rounds" in out
+    assert "3 tasks, d = 4, 120 rounds, 120 of them sync rounds" in out
     _, out, _ = call(capsys, "check", str(tmp_path / "sites.yaml"), "--set", "data.passes=4", "--json")
     plan = json.loads(out)
     assert (plan["rounds"], plan["passes"], [task["examples"] for task in plan["tasks"]]) == (120, 4, [120] * 3)
@@ -363,7 +367,8 @@ def test_what_cannot_be_done_is_told_before_any_work(
 
     for module, name in (("simulate", "forecast"), ("run", "run_prepared")):
         monkeypatch.setattr(sys.modules[f"drom_net.cli.{module}"], name, no_work)
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    if "parquet" in command:
+        monkeypatch.setitem(sys.modules, "pyarrow", None)
     before = sorted(tmp_path.rglob("*"))
     code, out, err = call(capsys, command[0], config, *command[1:])
     assert (code, out) == (2, "")
@@ -453,11 +458,15 @@ def test_predict_labels_rows_from_standard_input(
     header, *lines = out.splitlines()
     assert header == "label,score"
     with np.load(tmp_path / "run" / "model.npz") as model:
-        w = model["W"][1]
-    for line, row in zip(lines, ([2.0, 3.0], [-5.0, -1.0]), strict=True):
+        w, scaling = model["W"][1], RunningScaling(2, model["SCALING"][1])
+    trained = np.loadtxt(tmp_path / "site-b.csv", delimiter=",", skiprows=1)[:, :2]
+    for line, numbers in zip(lines, ([2.0, 3.0], [-5.0, -1.0]), strict=True):
         label, score = line.split(",")
-        expected = float(np.append(np.array(row) / np.linalg.norm(row), 0.3) @ w)
-        assert float(score) == pytest.approx(expected, rel=1e-12)
+        scaled = (np.array(numbers) - trained.mean(axis=0)) / trained.std(axis=0)
+        np.testing.assert_allclose(scaling.look(np.array(numbers)), np.clip(scaled, -5.0, 5.0), rtol=1e-12)
+        row = np.array([*np.clip(scaled, -5.0, 5.0), 0.0, 0.3])
+        expected = float(row / np.linalg.norm(row) @ w)
+        assert float(score) == pytest.approx(expected, rel=1e-10)
         assert label == ("1" if expected >= 0 else "-1")
 
 
@@ -527,8 +536,11 @@ GOOD = "age,pressure,ill\n1,2,0\n3,4,1\n"
     [
         (GOOD.replace("ill", "sick"), 'site-b.csv:1: expected a label column "ill"'),
         (GOOD.replace("3,4", "3,x"), 'site-b.csv:3, column "pressure": expected a number, got "x"'),
-        (GOOD.replace("4,1", "4,3"), 'site-b.csv:3, column "ill": expected -1 or +1 (or 0 and 1), got "3"'),
-        (GOOD.replace("3,4", "3,nan"), 'site-b.csv:3, column "pressure": expected a finite number, got nan'),
+        (
+            GOOD.replace("4,1", "4,3"),
+            'site-{task}.csv, column "ill": expected two labels, got 3: "0" 33, "1" 28, "3" 1;',
+        ),
+        (GOOD.replace("3,4", "3,inf"), 'site-b.csv:3, column "pressure": expected a finite number, got inf'),
         (GOOD.replace("3,4,1", "3,4"), "site-b.csv:3: expected 3 fields, as in the header, got 2"),
         ("", "site-b.csv"),
         (GOOD.replace("age,", "age,weight,").replace("1,2", "1,9,2").replace("3,4", "3,9,4"), "site-b.csv"),
@@ -538,9 +550,10 @@ GOOD = "age,pressure,ill\n1,2,0\n3,4,1\n"
 def test_a_bad_data_file_is_one_clear_error_and_starts_nothing(
     content: str | None, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Issue, "must show" 4: wrong column, text in a number, label 3, NaN, ragged, empty, two dims, missing task."""
+    """Wrong column, text in a number, a third label, an infinite number, ragged, empty, two dims, missing task."""
     config = make_sites(tmp_path)
-    config.write_text(config.read_text().replace("label: ill", "label: ill, tasks: [a, b, c]"))
+    more = "label: ill, tasks: [a, b, c], columns: {age: number, pressure: number}"
+    config.write_text(config.read_text().replace("label: ill", more))
     bad = tmp_path / "site-b.csv"
     bad.unlink()
     if content is not None:

@@ -65,7 +65,9 @@ def test_names_become_hosts_and_stay_distinct() -> None:
 def test_awkward_names_reach_their_nodes(tmp_path: Path) -> None:
     config = tmp_path / "c.yaml"
     tasks = ", ".join(map(repr, AWKWARD))
-    config.write_text(f"algorithm: {{name: drom}}\ndata: {{files: '{{task}}.csv', tasks: [{tasks}], dim: 3}}\n")
+    config.write_text(
+        f"algorithm: {{name: drom}}\ndata: {{files: '{{task}}.csv', tasks: [{tasks}], columns: {{x: number}}}}\n"
+    )
     compose, text = export(config)
     commands = [service.get("command") for service in compose["services"].values()]
     for name in AWKWARD:
@@ -102,7 +104,7 @@ def test_each_site_sees_its_own_file_alone(tmp_path: Path) -> None:
     config = tmp_path / "c.yaml"
     config.write_text(
         "algorithm: {name: drom}\n"
-        "data: {files: '../up/{task}/rows $1.csv', tasks: [north, south], features: sub/columns.txt}\n"
+        "data: {files: '../up/{task}/rows $1.svm', tasks: [north, south], features: sub/columns.txt}\n"
     )
     compose, text = export(config)
 
@@ -115,13 +117,13 @@ def test_each_site_sees_its_own_file_alone(tmp_path: Path) -> None:
         "/data/sub/columns.txt": f"${{DROM_NET_DATA:-{tmp_path}}}/sub/columns.txt",
     }
     assert mounted("reducer") == shared
-    rows = {"/data/up/north/rows $$1.csv": f"${{DROM_NET_DATA:-{tmp_path}}}/../up/north/rows $$1.csv"}
+    rows = {"/data/up/north/rows $$1.svm": f"${{DROM_NET_DATA:-{tmp_path}}}/../up/north/rows $$1.svm"}
     assert mounted("north") == shared | rows
-    assert set(mounted("south")) == {*shared, "/data/up/south/rows $$1.csv"}
+    assert set(mounted("south")) == {*shared, "/data/up/south/rows $$1.svm"}
     exported = tmp_path / "exported.yaml"
     exported.write_text(text)
     settings: Any = load_config(exported).data
-    assert (settings.directory, settings.files) == ("/data", "up/{task}/rows $1.csv")
+    assert (settings.directory, settings.files) == ("/data", "up/{task}/rows $1.svm")
 
 
 def test_public_data_is_where_the_host_says(tmp_path: Path) -> None:
@@ -175,7 +177,13 @@ def test_memory_grows_with_what_a_node_holds() -> None:
 
 def test_what_a_node_alone_cannot_know_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = tmp_path / "c.yaml"
-    config.write_text("algorithm: {name: drom}\ndata: {files: '{task}.csv', tasks: [a, b]}\n")
-    assert main(["export", "compose", str(config), "-o", str(tmp_path / "out")]) == 2
-    assert "data.dim" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
+    ring = "algorithm: {name: drom-d}\ntopology: {graph: ring}\n"
+    for text, told in (
+        ("algorithm: {name: drom}\ndata: {files: '{task}.svm', tasks: [a, b]}\n", "data.dim: expected the number of"),
+        ("algorithm: {name: drom}\ndata: {files: '{task}.csv', tasks: [a, b]}\n", "data.columns: expected the kind"),
+        (ring + "data: {files: '{task}.parquet', tasks: [a, b, c]}\n", "data.columns: expected the kind of each"),
+    ):
+        config.write_text(text)
+        assert main(["export", "compose", str(config), "-o", str(tmp_path / "out")]) == 2
+        assert told in capsys.readouterr().err
+        assert not (tmp_path / "out").exists()

@@ -70,7 +70,8 @@ def pumps(folder: Path) -> Path:
         (folder / f"pump-{task}.csv").write_text("\n".join(["a,b,c,d,e,label", *lines, ""]))
     config = folder / "pumps.yaml"
     config.write_text(
-        f"algorithm: {{name: drom}}\ndata: {{files: 'pump-{{task}}.csv', tasks: {json.dumps(TASKS)}, dim: 5}}\n"
+        f"algorithm: {{name: drom}}\ndata:\n  files: 'pump-{{task}}.csv'\n  tasks: {json.dumps(TASKS)}\n"
+        "  columns: {a: number, b: number, c: number, d: number, e: number}\n"
     )
     return config
 

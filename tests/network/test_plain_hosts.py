@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.network, pytest.mark.process, pytest.mark.slow, pytest
 HOSTS = {"reducer": "The_Hub", "North": "north_1.Site-A", "south_2": "SOUTH_2.site_b", "Harbor-3": "harbor_3.Site-C"}
 """Node -> what its host is called."""
 COMMON = """\
-data: {files: "{task}.csv", tasks: [North, south_2, Harbor-3], dim: 2, label: good}
+data: {files: "{task}.csv", tasks: [North, south_2, Harbor-3], columns: {a: number, b: number}, label: good}
 security: {keys: keys}
 checkpoint: {every_s: 0.2}
 """

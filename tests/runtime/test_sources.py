@@ -15,16 +15,24 @@ import zmq
 from live_site import FixedModel, Said, intake_of, learned, node_spec
 
 from drom_net.algorithms.features import SparseVector
-from drom_net.data.incoming import Lines, RowError, Understanding
+from drom_net.data.columns import Column, Schema
+from drom_net.data.incoming import Lines, RowError, RowReader
+from drom_net.data.labels import Labels
 from drom_net.data.preprocessing import HASHED_DIM, Preprocessing
 from drom_net.errors import CheckpointError, ClusterError
 from drom_net.runtime import sources
 from drom_net.runtime.service import Service
 from drom_net.runtime.sources import FollowedFile, Intake, StandardInput
 
-NAMED = Understanding(Preprocessing(raw_dim=2, center=(1.0, 0.0), bias=0.5), ("age", "dose"), "ill", "yes")
-THREE = Understanding(Preprocessing(3))
-TINY = Understanding(Preprocessing(3, scale=(1e-200, 1.0, 1.0)))
+AGE_AND_DOSE = Schema((Column("age", "number"), Column("dose", "number", missing=True)), places=1)
+ILL = Labels(("yes",), ("no",))
+NAMED = RowReader(Preprocessing(4, numbers=2, schema=AGE_AND_DOSE, center=(1.0, 0.0), bias=0.5), "ill", ILL)
+"""Rows of age, dose, whether the dose is missing, and a hashed place."""
+THREE = RowReader(Preprocessing(3))
+CENTERED = RowReader(Preprocessing(3, numbers=3, center=(1.0, 0.0, 0.0)))
+WITH_WHO = Schema((Column("age", "number"), Column("who", "category", ("Ann",))), places=4)
+KINDS = RowReader(Preprocessing(6, numbers=1, schema=WITH_WHO), "ill", ILL)
+TINY = RowReader(Preprocessing(3, numbers=3, scale=(1e-200, 1.0, 1.0)))
 
 
 def rows_of(intake: Intake) -> list[float]:
@@ -92,14 +100,18 @@ def wide(tmp_path: Path) -> Iterator[Piped]:
 def test_lines_of_standard_input_are_examples_and_its_end_is_the_end(tmp_path: Path) -> None:
     for node in piped(tmp_path / "node", rows=NAMED, format="csv"):
         assert not node.intake.serve()
-        node.write("dose,ill,who,age\n2,no,x,4\n3,yes")
+        node.write("dose,ill,who,age\n2,no,x,4\n,,z,5\n3,yes")
         assert node.intake.serve()
         assert not node.intake.stream.has_ended
         node.write(",y,7")
         node.end()
         node.intake.serve()
         node.intake.serve()
-        assert learned(node.intake) == [([3.0, 2.0, 0.5], -1.0), ([6.0, 3.0, 0.5], 1.0)]
+        assert learned(node.intake) == [
+            ([3.0, 2.0, 0.0, 0.0, 0.5], -1.0),
+            ([4.0, 0.0, 1.0, 0.0, 0.5], 0.0),
+            ([6.0, 3.0, 0.0, 0.0, 0.5], 1.0),
+        ]
         assert node.intake.stream.has_ended and not node.waits
         assert not node.intake.serve()
 
@@ -138,29 +150,44 @@ def test_bad_lines_are_left_out_and_told_ten_times(wide: Piped) -> None:
     [
         ("csv", NAMED, "age,dose,ill\n4,2\n", "line: expected 3 fields, as in the header, got 2"),
         ("csv", NAMED, "age,dose,ill\n4,high,no\n", 'column "dose": expected a number, got "high"'),
-        ("csv", NAMED, "age,dos,ill\n", 'column names: expected one column "dose", got none; did you mean "dos"?'),
-        ("csv", NAMED, 'age,dose,ill\n"4,2,no\n', "expected comma-separated fields"),
+        ("csv", NAMED, "age,dos,ill\n", 'column names: expected one column "dose", got "age", "dos", "ill"; did you'),
+        ("csv", NAMED, 'age,dose,ill\n"4,2,no\n', "line: expected separated fields, got a csv error"),
         ("csv", THREE, "a,b,label\n", "column names: expected 3 feature columns (data.dim), got 2"),
-        ("jsonl", NAMED, '{"age": 4, "ill": "no"}\n', 'feature "dose": expected a number, got nothing'),
+        (
+            "jsonl",
+            NAMED,
+            '{"age": 4, "ill": "no"}\n',
+            'feature "dose": expected a value, or null where it is missing, got n',
+        ),
+        ("csv", NAMED, "age,dose,ill\n4,2,perhaps\n", 'label: expected "yes" or "no", got "perhaps"'),
         ("jsonl", NAMED, '{"age": true, "dose": 1, "ill": "no"}\n', 'feature "age": expected a number, got True'),
         ("jsonl", NAMED, '{"age": 1, "dose": 1}\n', 'label: expected a key "ill", got none'),
-        ("jsonl", NAMED, '{"age": 1e999, "dose": 1, "ill": "no"}\n', "row: expected finite numbers"),
+        (
+            "jsonl",
+            NAMED,
+            '{"age": 1e999, "dose": 1, "ill": "no"}\n',
+            'feature "age": expected a finite number, got inf',
+        ),
+        ("jsonl", THREE, '{"x": [1, 2, NaN], "label": 1}\n', "row: expected finite numbers, got others"),
         ("jsonl", THREE, '{"label": 1, "a": 3}\n', 'line: expected a key "x" with all numbers, or "indices" and'),
         ("jsonl", THREE, '{"label": 1, "indices": [3], "values": [1]}\n', "indices: expected increasing"),
         ("svmlight", THREE, "1 0:1\n", "expected feature numbers from 1"),
         ("svmlight", THREE, "1 4:1\n", "expected feature numbers up to 3, got 4"),
         ("svmlight", THREE, "2 1:1\n", 'label: expected -1 or +1 (or 0 and 1), got "2"'),
         ("svmlight", THREE, "1 1:1e999\n", "values: expected finite numbers"),
-        ("svmlight", NAMED, "yes 1:1\n", "row: expected a dense one, for it is centered"),
+        ("svmlight", CENTERED, "1 1:1\n", "row: expected a dense one, for it is centered"),
+        ("svmlight", NAMED, "yes 3:1\n", "line: expected feature numbers up to 2, got 3"),
+        ("jsonl", KINDS, '{"indices": [0], "values": [1], "ill": "yes"}\n', "row: expected cells by their names"),
+        ("jsonl", KINDS, '{"age": 3, "who": {}, "ill": "yes"}\n', 'feature "who": expected one value, got dict of 0'),
         ("jsonl", NAMED, "[" * 100_000 + "\n", "line: expected a JSON object"),
         ("jsonl", THREE, '{"x": [1e200, 0, 0], "label": 1}\n', "row: expected numbers whose squares, once preproc"),
-        ("jsonl", THREE, '{"x": [7e5, 7e5, 7e5], "label": 1}\n', "at most 1e+12, got 1.47e+12; data.scale or data.n"),
+        ("jsonl", THREE, '{"x": [7e5, 7e5, 7e5], "label": 1}\n', "at most 1e+12, got 1.47e+12; data.scaling, data.s"),
         ("jsonl", TINY, '{"x": [1e200, 0, 0], "label": 1}\n', "row: expected numbers whose squares"),
         ("svmlight", THREE, "1 2:1e7\n", "row: expected numbers whose squares"),
     ],
 )
 def test_what_is_wrong_with_a_line_is_told_with_its_place(
-    tmp_path: Path, format: str, rows: Understanding, text: str, told: str
+    tmp_path: Path, format: str, rows: RowReader, text: str, told: str
 ) -> None:
     for node in piped(tmp_path / "node", rows=rows, format=format):
         for start in range(0, len(text), 50_000):
@@ -188,7 +215,7 @@ def test_a_line_without_an_end_fills_no_memory(wide: Piped, monkeypatch: pytest.
 
 
 def test_sparse_lines_are_folded_and_normalised_as_files_are(tmp_path: Path) -> None:
-    rows = Understanding(Preprocessing(raw_dim=HASHED_DIM, hash=4, normalize=True))
+    rows = RowReader(Preprocessing(raw_dim=HASHED_DIM, hash=4, normalize=True))
     for node in piped(tmp_path / "node", rows=rows, format="svmlight"):
         node.write("-1 5:3 900:0 # a comment\n\n+1 7:2\n")
         node.intake.serve()
@@ -390,7 +417,11 @@ def test_the_column_names_of_a_file_are_known_after_a_crash(tmp_path: Path) -> N
         with path.open("a") as file:
             file.write(text)
         intake.close()
-    assert learned(intake) == [([1.0, 1.0, 0.5], -1.0), ([3.0, 3.0, 0.5], 1.0), ([5.0, 5.0, 0.5], -1.0)]
+    assert learned(intake) == [
+        ([1.0, 1.0, 0.0, 0.0, 0.5], -1.0),
+        ([3.0, 3.0, 0.0, 0.0, 0.5], 1.0),
+        ([5.0, 5.0, 0.0, 0.0, 0.5], -1.0),
+    ]
 
 
 def test_something_else_than_a_file_is_waited_out(log: Log) -> None:
@@ -514,10 +545,17 @@ def test_a_row_that_is_remembered_keeps_no_others_and_is_never_changed(asker: As
 
 
 def test_large_numbers_that_are_normalised_are_learned(tmp_path: Path) -> None:
-    node = Asker(tmp_path, rows=Understanding(Preprocessing(3, normalize=True)))
+    node = Asker(tmp_path, rows=RowReader(Preprocessing(3, normalize=True)))
     assert node.ask("learn", rows=[[1e200, 0, 0], [0, -1e-200, 0]], labels=[1, 1], number=1, **ME)["is"] == "ok"
     assert learned(node.intake) == [([1.0, 0.0, 0.0], 1.0), ([0.0, -1.0, 0.0], 1.0)]
     node.close()
+
+
+@pytest.mark.parametrize("label", [None, "", "NA", float("nan")])
+def test_a_row_without_a_label_is_kept_to_be_predicted(asker: Asker, label: object) -> None:
+    """ "NA-like or empty: the row is predicted and not learned, and counted .. Live: the same rules"."""
+    assert asker.ask("learn", rows=block(1, 2), labels=[label, 1], number=1, **ME)["is"] == "ok"
+    assert [sign for _, sign in learned(asker.intake)] == [0.0, 1.0]
 
 
 def test_a_ticket_of_an_earlier_life_is_none_of_this_one(asker: Asker) -> None:
@@ -589,7 +627,7 @@ def test_finish_ends_the_stream_for_good(asker: Asker) -> None:
         ({"do": "learn", "rows": block(1), "labels": [1], **ME}, "number: expected a whole number from 1"),
         ({"do": "learn", "rows": block(1), "labels": [1], "number": True, **ME}, "number: expected a whole number"),
         ({"do": "learn", "rows": block(1), "labels": [], "number": 1, **ME}, "labels: expected 1, one for each row"),
-        ({"do": "learn", "rows": block(1), "labels": [None], "number": 1, **ME}, "label: expected -1 or +1"),
+        ({"do": "learn", "rows": block(1), "labels": ["?!"], "number": 1, **ME}, "label: expected -1 or +1"),
         ({"do": "learn", "rows": block(1), "labels": [[1]], "number": 1, **ME}, "label: expected -1 or +1"),
         ({"do": "label", "tickets": [1, "2"], "labels": [1, 1], "number": 1, **ME}, "tickets: expected a list"),
         ({"do": "label", "tickets": [1, 1], "labels": [1, 1], "number": 1, **ME}, "tickets: expected different ones"),
@@ -669,17 +707,18 @@ def test_rounds_without_an_example_are_the_same_ones_after_a_crash(tmp_path: Pat
 
 @pytest.mark.parametrize("label", [1, True, 0.5, -1])
 def test_a_number_beside_labels_that_are_words_is_no_label(label: object) -> None:
-    """data.positive: "yes" makes every other *word* -1; that true or 1 was learned as -1 helped nobody."""
-    rows = Understanding(Preprocessing(3), positive="yes")
-    assert (rows.sign("yes"), rows.sign("no")) == (1.0, -1.0)
+    """That true or 1 was learned as -1, for it is not "yes", helped nobody."""
+    rows = RowReader(Preprocessing(3), labels=ILL)
+    assert (rows.sign("yes"), rows.sign("no"), rows.sign(None), rows.sign("")) == (1.0, -1.0, 0.0, 0.0)
     with pytest.raises(RowError, match="label: expected"):
         rows.sign(label)
-    numbers = Understanding(Preprocessing(3), positive="2")
+    numbers = RowReader(Preprocessing(3), labels=Labels(("2",), ("1",)))
     assert (numbers.sign(2), numbers.sign(1), numbers.sign("2")) == (1.0, -1.0, 1.0)
 
 
 def test_a_line_may_have_the_non_zeros_alone_also_where_features_have_names() -> None:
-    rows = Understanding(Preprocessing(raw_dim=2), ("age", "dose"), "ill", "yes")
-    features, sign = Lines("jsonl", rows).read(b'{"indices": [1], "values": [2.5], "ill": "yes"}')  # type: ignore[misc]
-    assert isinstance(features, SparseVector)
-    assert (features.indices.tolist(), features.values.tolist(), sign) == ([1], [2.5], 1.0)
+    features, sign = Lines("jsonl", NAMED).read(b'{"indices": [1], "values": [2.5], "ill": "yes"}')  # type: ignore[misc]
+    assert not isinstance(features, SparseVector)
+    assert (features.tolist(), sign) == ([0.0, 2.5, 0.0, 0.0], 1.0)
+    with pytest.raises(RowError, match="increasing whole numbers from 0 to 1, got 2"):
+        Lines("jsonl", NAMED).read(b'{"indices": [2], "values": [2.5], "ill": "yes"}')

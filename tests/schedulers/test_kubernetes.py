@@ -39,9 +39,9 @@ KINDS = {
     "matrix": PEERS % 3 + "{graph: weights, file: w.csv}",
     "adjacency": PEERS % 3 + "{graph: adjacency, file: a.csv, weights: lazy}",
     "files": "algorithm: {name: drom}\npolicy: {absent: proceed}\n"
-    "data: {files: '{task}.csv', tasks: ['2', '0', '1', Nord_Ost.x], dim: 3}\n",
+    "data: {files: '{task}.csv', tasks: ['2', '0', '1', Nord_Ost.x], columns: {x: number}}\n",
     "any names": "algorithm: {name: drom}\n"
-    "data: {files: all.csv, task_column: site, dim: 3,\n"
+    "data: {files: all.csv, task_column: site, columns: {x: number},\n"
     "tasks: [Leeds General, York/St Mary, reducer, a, A, '$(x) \"']}\n",
 }
 Export = Callable[..., Path]

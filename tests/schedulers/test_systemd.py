@@ -20,7 +20,7 @@ from drom_net.data.datasets import task_names
 STAR = """\
 name: Pumps_1
 algorithm: {name: drom}
-data: {files: "{task}.csv", tasks: [north, South_2, west.x-3], dim: 3}
+data: {files: "{task}.csv", tasks: [north, South_2, west.x-3], columns: {x: number, y: number}}
 reducer: {endpoint: "tcp://The_Hub:5571"}
 """
 NAMES = """\
