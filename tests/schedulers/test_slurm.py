@@ -26,7 +26,10 @@ DATA = "data: {dataset: synthetic, tasks: %d, examples: %d, dim: 8}\ncheckpoint:
 STAR = "algorithm: {name: drom}\n" + DATA
 RING = "algorithm: {name: drom-d, tau: 2}\ntopology: {graph: ring}\n" + DATA
 RANDOM = "algorithm: {name: drom-d}\ntopology: {graph: erdos-renyi, probability: 0.5, graph_seed: 3}\n" + DATA
-FILES = "data: {files: '{task}.csv', tasks: [short, a, b, c], columns: {x: number, y: number}, pace_s: 0.1}\ncheckpoint: {every_s: 0.2}\n"
+FILES = (
+    "data: {files: '{task}.csv', tasks: [short, a, b, c], columns: {x: number, y: number}, pace_s: 0.1}\n"
+    "checkpoint: {every_s: 0.2}\n"
+)
 LAYOUTS = {"star": STAR, "ring": RING, "random": RANDOM}
 Export = Callable[..., Path]
 
@@ -35,7 +38,7 @@ def test_a_rank_starts_the_node_of_its_line_whatever_the_site_is_called(export: 
     names = ["Leeds General", "York/St Mary", "reducer", "a", "A", "$(x) ` \"'"]
     folder = export(
         "slurm",
-        f"algorithm: {{name: drom}}\ndata: {{files: all.csv, task_column: site, tasks: {json.dumps(names)}, dim: 3}}\n",
+        f"algorithm: {{name: drom}}\ndata: {{files: all.csv, task_column: site, tasks: {json.dumps(names)}, columns: {{x: number}}}}\n",
     )
     nodes = ["reducer", *safe_names(names)]
     assert (folder / "nodes.txt").read_text().splitlines() == nodes

@@ -25,7 +25,7 @@ reducer: {endpoint: "tcp://The_Hub:5571"}
 """
 NAMES = """\
 algorithm: {name: drom}
-data: {files: all.csv, task_column: site, tasks: [Leeds General, reducer, South_2, 'a%i $x/"', A, a], dim: 3}
+data: {files: all.csv, task_column: site, tasks: [Leeds General, reducer, South_2, 'a%i $x/"', A, a], columns: {x: number}}
 reducer: {endpoint: "tcp://hub:5571"}
 """
 RING = """\
