@@ -81,7 +81,8 @@ def test_awkward_names_reach_their_nodes(tmp_path: Path) -> None:
 def test_any_site_has_a_service_a_volume_and_its_own_file(tmp_path: Path) -> None:
     config = tmp_path / "c.yaml"
     config.write_text(
-        f"algorithm: {{name: drom}}\ndata: {{files: 'site {{task}}.csv', tasks: {json.dumps(SITES)}, columns: {{x: number}}}}\n"
+        f"algorithm: {{name: drom}}\ndata: {{files: 'site {{task}}.csv', "
+        f"tasks: {json.dumps(SITES)}, columns: {{x: number}}}}\n"
     )
     compose, text = export(config)
     services = [service for service in compose["services"] if service not in ("init", "collect", "reducer")]

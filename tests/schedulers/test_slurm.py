@@ -38,7 +38,8 @@ def test_a_rank_starts_the_node_of_its_line_whatever_the_site_is_called(export: 
     names = ["Leeds General", "York/St Mary", "reducer", "a", "A", "$(x) ` \"'"]
     folder = export(
         "slurm",
-        f"algorithm: {{name: drom}}\ndata: {{files: all.csv, task_column: site, tasks: {json.dumps(names)}, columns: {{x: number}}}}\n",
+        f"algorithm: {{name: drom}}\ndata: {{files: all.csv, task_column: site, "
+        f"tasks: {json.dumps(names)}, columns: {{x: number}}}}\n",
     )
     nodes = ["reducer", *safe_names(names)]
     assert (folder / "nodes.txt").read_text().splitlines() == nodes

@@ -25,7 +25,8 @@ reducer: {endpoint: "tcp://The_Hub:5571"}
 """
 NAMES = """\
 algorithm: {name: drom}
-data: {files: all.csv, task_column: site, tasks: [Leeds General, reducer, South_2, 'a%i $x/"', A, a], columns: {x: number}}
+data: {files: all.csv, task_column: site, tasks: [Leeds General, reducer, South_2, 'a%i $x/"', A, a],
+  columns: {x: number}}
 reducer: {endpoint: "tcp://hub:5571"}
 """
 RING = """\
