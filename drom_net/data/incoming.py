@@ -176,8 +176,10 @@ class RowReader:
         for name in wanted:
             if header.count(name) != 1:
                 listed = ", ".join(map(quoted, header[:LISTED_LIMIT])) + (", ..." if len(header) > LISTED_LIMIT else "")
-                got = listed if name not in header else f"{header.count(name)}"
-                raise RowError("column names", f"one column {quoted(name)}", got, did_you_mean(name, header))
+                got, hint = listed, did_you_mean(name, header)
+                if name in header:
+                    got, hint = str(header.count(name)), ""
+                raise RowError("column names", f"one column {quoted(name)}", got, hint)
         return [header.index(name) for name in wanted]
 
     def csv_row(self, cells: Sequence[str], decimal: str = ".") -> Features:

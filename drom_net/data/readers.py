@@ -123,6 +123,9 @@ def reading(path: Path, shown: str, faults: Faults) -> Iterator[None]:
     except zlib.error:
         faults.add(shown, "gzip data, as its name says", "a damaged one")
     except OSError as error:
+        if error.errno is None and path.name.endswith(".zst"):  # of pyarrow, not of the system
+            faults.add(shown, "a whole zstd file, as its name says", "a damaged one or another file")
+            return
         faults.add(shown, "a file that can be read", (error.strerror or type(error).__name__).lower())
 
 

@@ -88,7 +88,7 @@ ONE_CSV: dict[str, tuple[str, dict[str, Any], str]] = {
     "a date that is a number": (
         "age,label\n20241231,1\n",
         {"columns": (Column("age", "date"),)},
-        f'site-1.csv:2, column "age": expected a date (2024-12-31, 2024-12-31T23:59), got "20241231.0"; {NUMBER}',
+        f'site-1.csv:2, column "age": expected a date (2024-12-31, 2024-12-31T23:59), got 20241231.0; {NUMBER}',
     ),
     "infinity": (
         "age,label\n-inf,1\n1e999,1\n",
@@ -507,6 +507,16 @@ def test_gz_cut_off_or_damaged(tmp_path: Path, suffix: str) -> None:
     with pytest.raises(zlib.error):
         gzip.decompress(packed[:10] + b"\xff" * 20)
     assert message(tmp_path, name, **SVM[suffix]) == f"{name}: expected gzip data, as its name says, got a damaged one"
+
+
+@pytest.mark.parametrize("suffix", ["csv", "svm"])
+def test_zstd_that_is_not_or_is_cut_off(tmp_path: Path, suffix: str) -> None:
+    name = f"a.{suffix}.zst"
+    packed = pa.Codec("zstd").compress(GOOD.encode() if suffix == "csv" else b"1 1:1\n" * 9, asbytes=True)
+    for data in (packed[:-5], packed[:3], GOOD.encode()):
+        (tmp_path / name).write_bytes(data)
+        expected = f"{name}: expected a whole zstd file, as its name says, got a damaged one or another file"
+        assert message(tmp_path, name, **SVM[suffix]) == expected
 
 
 def test_unknown_format(tmp_path: Path) -> None:
