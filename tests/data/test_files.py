@@ -335,12 +335,12 @@ def test_parquet_index_of_pandas_is_no_feature(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "module", "message"),
     [
-        ("a.parquet", "pyarrow", "Parquet files need a package that is missing: pip install 'drom-net[all]'"),
-        ("a.csv", "pyarrow", "CSV files need a package that is missing: pip install 'drom-net[all]'"),
+        ("a.parquet", "pyarrow", "Parquet files need a package that is missing: pip install 'drom-net[tables]'"),
+        ("a.csv", "pyarrow", "CSV files need a package that is missing: pip install 'drom-net[tables]'"),
         (
             "a.csv.zst",
             "pyarrow",
-            "files that are packed by zstd need a package that is missing: pip install 'drom-net[all]'",
+            "files that are packed by zstd need a package that is missing: pip install 'drom-net[tables]'",
         ),
         ("a.svm", "sklearn.datasets", "svmlight files need a package that is missing: pip install 'drom-net[data]'"),
     ],

@@ -17,8 +17,10 @@ import pytest
 from drom_net.algorithms.local import LocalParameters
 from drom_net.cli import main
 from drom_net.cluster.plan import algorithm_of
+from drom_net.cluster.prepare import prepare
 from drom_net.cluster.run import run_loop
 from drom_net.config import AlgorithmChoice, load_config
+from drom_net.data.stats import prepared_dataset
 from drom_net.data.stream import TaskStream
 from drom_net.errors import StoppedError, UsageError
 from drom_net.experiments import figures, runs
@@ -191,7 +193,8 @@ def test_rows_in_the_order_of_time_are_tuned_on_the_first_and_judged_on_the_rest
         (result,) = tune_and_evaluate([(table, "local")], Effort(settings=4), runner)
         assert runner.num_run == 4 + 1
     # By hand: the same rows cut off after 15 and 27, and the whole run, counted behind them.
-    whole = [task.rows for task in load_data(table.config).tasks], [t.labels for t in load_data(table.config).tasks]
+    tasks = prepared_dataset(load_data(table.config)).tasks
+    whole = [task.rows for task in tasks], [task.labels for task in tasks]
     heads = (15, 27)
     means = []
     for number in range(4):
@@ -203,8 +206,7 @@ def test_rows_in_the_order_of_time_are_tuned_on_the_first_and_judged_on_the_rest
         means.append(total(task.totals for task in run_reference(algorithm_of(config, 0), streams, seed=0).tasks))
     assert [trial.value for trial in result.trials] == pytest.approx([counts.error_rate for counts in means])
     assert result.chosen.number == int(np.argmin([counts.error_rate for counts in means]))
-    streams = [TaskStream(rows, labels, labels) for rows, labels in zip(*whole, strict=True)]
-    ran = run_reference(algorithm_of(result.config(0), 0), streams, seed=0)
+    ran = run_loop(prepare(result.config(0), load_data(table.config)))
     wrong, lost = [], []
     for records, head in zip(ran.task_records, heads, strict=True):
         rows = np.frombuffer(records, TASK_DTYPE)

@@ -35,7 +35,7 @@ MESSAGES: dict[str, Message] = {
     "pull": Pull(7, Reply(ReplyKind.VECTORS, VECTORS), 5, 9),
     "keep": Pull(7, Reply(ReplyKind.KEEP), 5, 9),
     "resend": Resend(7),
-    "goodbye": Goodbye(9, bytes(range(32)), Totals(*range(11), 0.5)),
+    "goodbye": Goodbye(9, bytes(range(32)), Totals(*range(12), 0.5)),
     "farewell": Farewell(),
     "introduce": Introduce(4),
     "open": Open(7),

@@ -112,7 +112,7 @@ messages: st.SearchStrategy[Message] = st.one_of(
         Goodbye,
         naturals,
         st.binary(min_size=32, max_size=32),
-        st.builds(Totals, *[naturals] * 11, st.floats(0.0, 1e300)),
+        st.builds(Totals, *[naturals] * 12, st.floats(0.0, 1e300)),
     ),
     st.just(Farewell()),
     st.builds(Introduce, naturals),
@@ -130,7 +130,7 @@ EXAMPLES: dict[str, Message] = {
     "zero": Pull(7, Reply(ReplyKind.ZERO)),
     "keep": Pull(7, Reply(ReplyKind.KEEP)),
     "resend": Resend(7),
-    "goodbye": Goodbye(9, bytes(range(32)), Totals(*range(11), 0.5)),
+    "goodbye": Goodbye(9, bytes(range(32)), Totals(*range(12), 0.5)),
     "farewell": Farewell(),
     "introduce": Introduce(1),
 }
@@ -391,11 +391,11 @@ def test_a_chain_that_is_not_32_bytes_is_refused(chain: object) -> None:
 @pytest.mark.parametrize(
     "counts",
     [
-        *([], list(range(9)), [*range(12), 0.5], [*range(10), -1, 0.5], [*range(10), True, 0.5], {}, 12),
-        *([*range(11), loss] for loss in (3, -0.5, math.inf, math.nan)),
+        *([], list(range(9)), [*range(13), 0.5], [*range(11), -1, 0.5], [*range(11), True, 0.5], {}, 12),
+        *([*range(12), loss] for loss in (3, -0.5, math.inf, math.nan)),
     ],
 )
-def test_counts_that_are_not_eleven_naturals_and_a_loss_are_refused(counts: object) -> None:
+def test_counts_that_are_not_twelve_naturals_and_a_loss_are_refused(counts: object) -> None:
     refused(header(GOODBYE, 1, bytes(32), counts))
 
 
