@@ -311,21 +311,11 @@ def _in_words(column: Column, told: dict[str, Any] | None) -> str:
     """What a comment says of a column."""
     if not column.is_used or told is None:
         return "left out"
-    words = []
-    if told["least"] is not None:
-        least, most = (_short(told[key]) for key in ("least", "most"))
-        words.append(f"{least} to {most}")
-    elif column.kind == kinds.CATEGORY:
-        words.append(f"{told['different']:,} levels")
-    elif column.kind == kinds.TEXT:
-        words.append(f"such as {quoted(told['examples'][0])}" if told["examples"] else "")
+    # No value of a row: the file may go to all sites.
+    words = [f"{told['different']:,} {'levels' if column.kind == kinds.CATEGORY else 'different'}"]
     if told["missing"]:
         words.append(f"{told['missing']:,} missing")
-    return ", ".join(word for word in words if word)
-
-
-def _short(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return ", ".join(words)
 
 
 # --- merging -----------------------------------------------------------------------------------------
