@@ -295,8 +295,10 @@ def unit_rows(rows: Matrix) -> Matrix:
 
     Powers of two are taken out first, so that the squares of 1e308 or 1e-308 neither overflow nor vanish.
     """
-    exponents = np.frexp(np.abs(rows).max(axis=1, initial=0.0))[1]
-    small = np.ldexp(rows, -exponents[:, np.newaxis])
+    largest = np.abs(rows).max(axis=1, initial=0.0)
+    small = rows
+    if not ((largest == 0.0) | ((largest > 1e-100) & (largest < 1e100))).all():  # else it changes no bit
+        small = np.ldexp(rows, -np.frexp(largest)[1][:, np.newaxis])
     norms = np.sqrt((small * small).sum(axis=1, keepdims=True))
     norms[norms == 0.0] = 1.0
     result: Matrix = small / norms
