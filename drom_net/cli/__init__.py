@@ -43,8 +43,9 @@ def group() -> None:
     Each site is a task with its own process; the processes share strength by one vector in a sync round.
 
     \b
-    Example:
-      drom-net run configs/quickstart.yaml
+    Examples:
+      drom-net init --example pumps
+      drom-net run pumps/pumps.yaml
     """
 
 

@@ -164,9 +164,9 @@ def describe(what: str, home: Path | None, overrides: tuple[str, ...], as_json: 
 
     \b
     Examples:
-      drom-net data describe patients.csv
+      drom-net data describe pumps/pump-north.csv
       drom-net data describe spam-pu
-      drom-net data describe configs/amazon.yaml
+      drom-net data describe pumps/pumps.yaml
     """
     if _is_table(what):
         columns = describe_file(Path(what))
@@ -262,7 +262,7 @@ def stats(what: str, home: Path | None, overrides: tuple[str, ...], as_json: boo
 
     \b
     Example:
-      drom-net data stats amazon
+      drom-net data stats pumps/pumps.yaml
     """
     facts: dict[str, Any] = stats_of(_load(what, home, overrides))
     if as_json:

@@ -27,7 +27,7 @@ def export(format: str, file: Path, overrides: tuple[str, ...], out: Path) -> No
 
     \b
     Example:
-      drom-net export compose configs/star-4.yaml -o deploy
+      drom-net export compose star/star.yaml -o deploy
     """
     render: Render = importlib.import_module(f"drom_net.cluster.{format}").render
     config = load_config(file, overrides)

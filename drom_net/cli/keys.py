@@ -45,8 +45,8 @@ def create(file: Path, tasks: tuple[str, ...], as_json: bool) -> None:
 
     \b
     Examples:
-      drom-net keys create cluster.yaml
-      drom-net keys create cluster.yaml --task north
+      drom-net keys create star/star.yaml
+      drom-net keys create star/star.yaml --task York
     """
     config = load_config(file)
     folder = _folder(config)
@@ -74,7 +74,7 @@ def show(file_or_folder: Path, as_json: bool) -> None:
 
     \b
     Example:
-      drom-net keys show cluster.yaml
+      drom-net keys show star/star.yaml
     """
     folder = file_or_folder if file_or_folder.is_dir() else _folder(load_config(file_or_folder))
     if as_json:

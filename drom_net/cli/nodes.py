@@ -88,7 +88,7 @@ def reducer(
 
     \b
     Example:
-      drom-net reducer configs/star-4.yaml --out runs/by-hand
+      drom-net reducer star/star.yaml --out runs/star
     """
     log_as(log_format, "reducer")
     options.require_metrics(metrics, insecure=insecure)
@@ -132,7 +132,7 @@ def worker(
 
     \b
     Example:
-      drom-net worker configs/star-4.yaml --task 2 --out runs/by-hand
+      drom-net worker star/star.yaml --task York --out runs/star
     """
     log_as(log_format, task)
     options.require_metrics(metrics, insecure=insecure)
@@ -169,7 +169,7 @@ def peer(
 
     \b
     Example:
-      drom-net peer cluster.yaml --task 2 --out runs/by-hand
+      drom-net peer ring.yaml --task north --out runs/ring
     """
     log_as(log_format, task)
     options.require_metrics(metrics, insecure=insecure)

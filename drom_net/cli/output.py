@@ -368,6 +368,11 @@ def print_result(summary: dict[str, Any]) -> None:
         + "".join(f"{shown(sentence)}\n" for sentence in sentences)
         + (f"sent {moved[0]}, received {moved[1]}\n" if sharing and summary["bytes_sent"] else "")
         + (f"waited for others {100 * waiting:.1f} % of the time\n" if waiting is not None else "")
+        + (
+            f"{summary['unlabelled']} rows without a label: predicted, not learned\n"
+            if summary.get("unlabelled")
+            else ""
+        )
         + _usage_line(summary)
         + f"digest {summary['digest']}"
     )

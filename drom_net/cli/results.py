@@ -77,9 +77,9 @@ def show(
 
     \b
     Examples:
-      drom-net show runs/quickstart
-      drom-net show runs/spam-ecml2006 --sharing gains.png
-      drom-net show runs/quickstart runs/quickstart-local
+      drom-net show runs/pumps
+      drom-net show runs/pumps --sharing gains.png
+      drom-net show runs/pumps runs/pumps-alone
       drom-net show runs/blocking runs/delayed --timeline waits.png --to 0.5
     """
     if picture is None and (from_s is not None or to_s is not None):
@@ -163,7 +163,7 @@ def verify(run_dir: Path, as_json: bool) -> int:
 
     \b
     Example:
-      drom-net verify runs/quickstart
+      drom-net verify runs/pumps
     """
     summary = load_summary(run_dir)
     require_records(run_dir, summary)
@@ -195,7 +195,7 @@ def replay(run_dir: Path, as_json: bool) -> int:
 
     \b
     Example:
-      drom-net replay runs/quickstart
+      drom-net replay runs/pumps
     """
     config_file = run_dir / "config.yaml"
     if not config_file.exists():
@@ -260,7 +260,7 @@ def predict(run_dir: Path, task: str, row_format: str, as_json: bool) -> None:
 
     \b
     Example:
-      drom-net predict runs/mail --task alice < new-mail.csv
+      drom-net predict runs/pumps --task harbor < new-rows.csv
     """
     model = load_model(run_dir)
     names = [str(name) for name in model["tasks"]]

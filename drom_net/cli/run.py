@@ -117,7 +117,7 @@ def run(
 
     \b
     Examples:
-      drom-net run configs/quickstart.yaml --set data.flip=0.1 --out runs/noisy
+      drom-net run pumps/pumps.yaml --set data.flip=0.1 --out runs/noisy
       drom-net run --resume runs/noisy
     """
     log_as(log_format, "launcher")
@@ -184,8 +184,8 @@ def check(file: Path, latency: float | None, round_s: float | None, overrides: t
 
     \b
     Examples:
-      drom-net check configs/star-4.yaml
-      drom-net check configs/ring-12.yaml --latency 20ms --round 5ms
+      drom-net check pumps/pumps.yaml
+      drom-net check ring.yaml --latency 20ms --round 5ms
     """
     if round_s is not None and latency is None:
         raise UsageError("--round tells with --latency which tau hides it, and that is not given")

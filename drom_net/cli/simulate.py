@@ -108,7 +108,7 @@ def simulate(
 
     \b
     Example:
-      drom-net simulate configs/ring-12.yaml --latency 50ms --loss 0.01 --round 5ms --stragglers 10%:5x
+      drom-net simulate pumps/pumps.yaml --latency 50ms --loss 0.01 --round 5ms --stragglers 10%:5x
     """
     if draw is None and (from_s is not None or to_s is not None):
         raise UsageError("--from and --to choose what --draw draws, which is not given")

@@ -28,7 +28,7 @@ def topology(file: Path, draw: Path | None, overrides: tuple[str, ...], as_json:
 
     \b
     Example:
-      drom-net topology configs/ring-12.yaml --draw ring.png
+      drom-net topology ring.yaml --draw ring.png
     """
     if draw is not None:
         check_plot_file(draw)

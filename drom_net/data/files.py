@@ -152,6 +152,8 @@ def _load_tables(
         TaskData(site.name, rows, sign) for site, rows, sign in zip(sites, encoder.rows(), signs, strict=True)
     )
     notes = [*found.notes, labels_in_words(labels, why, counts)]
+    if settings.shuffle:
+        notes.append("rows are learned in a random order (data.shuffle: true), not in that of the file")
     notes += dict.fromkeys(
         f"{site.table.shown}: {words}"
         for site in sites
