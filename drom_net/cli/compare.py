@@ -118,7 +118,7 @@ def compare_command(
     \b
     Examples:
       drom-net compare digits-sites --out runs/compare
-      drom-net compare pumps/pumps.yaml --algorithms ldr,drom,local --settings 40 --processes 1 --out runs/pumps-compared
+      drom-net compare pumps/pumps.yaml --algorithms ldr,drom,local --settings 40 --out runs/compared
     """
     effort = Effort(settings, tuning_orders, orders, seed)
     if num_processes > orders:

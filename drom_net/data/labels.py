@@ -150,7 +150,8 @@ def find_labels(
         return None, ""
     else:
         chosen_label = min(plain, key=lambda label: (_count(raw, label), label))
-        why = "it is the rarer one"
+        rarer = _count(raw, chosen_label) < sum(raw.values()) / 2
+        why = "it is the rarer one" if rarer else "both are as frequent; data.positive may say the other"
     other = next(label for label in plain if label != chosen_label)
     return Labels((chosen_label,), (other,), missing=missing), why
 
