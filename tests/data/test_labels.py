@@ -196,6 +196,15 @@ def test_a_row_without_a_label_has_none(text: object) -> None:
     assert Labels(("ill",), (), rest_is_negative=True, missing=("k. A.",)).sign(text) == 0.0
 
 
+@pytest.mark.parametrize(
+    ("yes", "no"), [("True", "False"), ("TRUE", "FALSE"), ("true", "false"), ("1", "0"), ("1", "-1")]
+)
+def test_truth_of_json_is_that_of_files(yes: str, no: str) -> None:
+    labels, _ = find({yes: 5, no: 9})
+    assert labels.sign(True) == 1.0
+    assert labels.sign(False) == (None if no == "-1" else -1.0)
+
+
 def test_labels_survive_json() -> None:
     for labels in (NUMERIC, Labels(("a", "b"), (), True, ("?!",))):
         assert Labels.from_json(json.loads(json.dumps(labels.to_json()))) == labels
