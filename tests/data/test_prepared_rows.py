@@ -350,10 +350,10 @@ def test_live_json_lines_give_the_rows_of_the_file(tmp_path: Path) -> None:
     reader = RowReader.from_json(json.loads(json.dumps(RowReader(made, "ill", labels).to_json())))
     for site, stream in zip(SITES, prepared.streams, strict=True):
         own = without_site(rows, site)
-        write_csv(tmp_path / "own.csv", own, style="tabs")
+        write_csv(tmp_path / "own.csv", own)
         texts = {
             "jsonl": [json.dumps(row) for row in own],
-            "csv": (tmp_path / "own.csv").read_text("utf-8-sig").splitlines(),
+            "csv": (tmp_path / "own.csv").read_text("utf-8").splitlines(),
         }
         for format, lines in texts.items():
             source = Lines(format, reader)
