@@ -45,7 +45,9 @@ class Deployment:
         """The extras of drom-net without which a task's data cannot be read."""
         data = self.config.data
         if isinstance(data, FileData):
-            needed = {"svmlight": "data", "csv": "parquet", "parquet": "parquet"}.get(check_settings(data, Faults()), "")
+            needed = {"svmlight": "data", "csv": "parquet", "parquet": "parquet"}.get(
+                check_settings(data, Faults()), ""
+            )
         else:
             needed = "data" if isinstance(data, DigitsSites) or data.dataset in PUBLIC_SETS else ""
         return (needed,) if needed else ()

@@ -111,7 +111,7 @@ def test_features_are_taken_in_the_order_asked_for(tmp_path: Path) -> None:
     columns = of_kinds(z="number", x="number")
     assert (
         known_dim(FileData(files="a.csv", columns=columns), tmp_path)
-        == load(tmp_path, "a.csv", **{"columns": columns, "ignore": ("y",)}).dim
+        == load(tmp_path, "a.csv", columns=columns, ignore=("y",)).dim
         == 4
     )
     assert load(tmp_path, "a.csv", ignore=("y",)).features == ("x", "z", "hashed 0", "bias")

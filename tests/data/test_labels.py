@@ -1,4 +1,4 @@
-"""Which label is +1: by counting, by a stated rule, or as the settings say; and what is refused, with the line to write."""
+"""Which label is +1: by counting and a stated rule, or as the settings say; what is refused, with the line to write."""
 
 from __future__ import annotations
 

@@ -325,7 +325,8 @@ def test_one_table_in_every_form_gives_the_same_digest(tmp_path: Path, form: str
         data = "files: t.parquet, task_column: site"
     elif form == "columns in another order":
         write_csv(tmp_path / "t.csv", [dict(reversed(row.items())) for row in rows])
-        kinds = "age: number, dose: {kind: number, missing: true}, smokes: yes/no, ward: {kind: category, levels: [A, B, C]}"
+        kinds = "age: number, dose: {kind: number, missing: true}, smokes: yes/no"
+        kinds += ", ward: {kind: category, levels: [A, B, C]}"
         data += f", hash: 16, columns: {{{kinds}, day: date}}"
     else:
         write_csv(tmp_path / "t.csv", rows, style=form)

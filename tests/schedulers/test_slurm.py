@@ -24,7 +24,10 @@ DATA = "data: {dataset: synthetic, tasks: %d, examples: %d, dim: 8}\ncheckpoint:
 STAR = "algorithm: {name: drom}\n" + DATA
 RING = "algorithm: {name: drom-d, tau: 2}\ntopology: {graph: ring}\n" + DATA
 RANDOM = "algorithm: {name: drom-d}\ntopology: {graph: erdos-renyi, probability: 0.5, graph_seed: 3}\n" + DATA
-FILES = "data: {files: '{task}.csv', tasks: [short, a, b, c], columns: {x: number, y: number}, pace_s: 0.1}\ncheckpoint: {every_s: 0.2}\n"
+FILES = (
+    "data: {files: '{task}.csv', tasks: [short, a, b, c], columns: {x: number, y: number}, pace_s: 0.1}\n"
+    "checkpoint: {every_s: 0.2}\n"
+)
 LAYOUTS = {"star": STAR, "ring": RING, "random": RANDOM}
 Export = Callable[..., Path]
 
