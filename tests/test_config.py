@@ -97,7 +97,8 @@ def test_everything_can_be_said(tmp_path: Path) -> None:
         """
         name: Spam.2
         algorithm: {name: drom, eta0: 5, lambda: 1e-3, xi: .inf, kappa: .5, loss: hinge}
-        data: {files: 'site-{task}.csv', tasks: [a, b], positive: 'yes', negative: ['no'], ignore: [id], center: [1, 2]}
+        data:
+          {files: 'site-{task}.csv', tasks: [a, b], positive: 'yes', negative: ['no', n], ignore: [id], center: [1, 2]}
         rounds: 100
         seed: 7
         reducer: {endpoint: 'tcp://hub_1.Example:5571', bind: 'tcp://0.0.0.0:5571'}
@@ -109,7 +110,7 @@ def test_everything_can_be_said(tmp_path: Path) -> None:
     assert isinstance(config.algorithm.parameters.eta0, float)
     data = config.data
     assert isinstance(data, FileData)
-    assert (data.tasks, data.positive, data.negative) == (("a", "b"), ("yes",), ("no",))
+    assert (data.tasks, data.positive, data.negative) == (("a", "b"), ("yes",), ("no", "n"))
     assert (data.ignore, data.center) == (("id",), (1.0, 2.0))
     assert (config.rounds, config.seed) == (100, 7)
     assert config.reducer.listens_at == "tcp://0.0.0.0:5571"

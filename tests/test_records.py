@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import struct
 from typing import cast
@@ -274,3 +275,31 @@ def test_a_run_does_not_depend_on_when_it_is_looked_at(name: str) -> None:
     for learner, task in zip(learners, expected.tasks, strict=True):
         result = learner.result()
         assert (result.chain, result.totals) == (task.chain, task.totals)
+
+
+def test_a_row_without_a_label_is_predicted_and_not_learned() -> None:
+    """ "NA-like or empty: the row is predicted and not learned, and counted"."""
+    [known] = random_streams([12])
+    labels = known.labels.copy()
+    labels[[0, 5, 11]] = 0.0
+    stream = dataclasses.replace(known, labels=labels, clean=labels)
+    learner, other = (TaskLearner(drom(DromParameters()), each) for each in (stream, known))
+    for t in range(1, 13):
+        if t in (1, 6, 12):
+            assert learner.begin(t).kind is ContributionKind.IDLE
+            learner.end(t)
+            continue
+        learner.begin(t)
+        learner.end(t)
+    totals = learner.totals
+    assert (totals.examples, totals.unlabelled) == (9, 3)
+    result = learner.result()
+    rows = np.frombuffer(learner.take_records(), TASK_DTYPE)
+    assert rows["active"].tolist() == [2, 1, 1, 1, 1, 2, 1, 1, 1, 1, 1, 2]
+    assert rows["label"][[0, 5, 11]].tolist() == rows["gamma"][[0, 5, 11]].tolist() == [0.0] * 3
+    assert rows["score"][5] != 0.0, "it was predicted"
+    assert task_chain_of(rows, result.model.values()) == result.chain
+    for t in range(1, 13):
+        other.begin(t)
+        other.end(t)
+    assert other.result().chain != result.chain

@@ -56,7 +56,7 @@ def test_a_number(cell: object) -> None:
     assert encoded(Column("x", "number"), cell, places=0) == [3.0]
 
 
-@pytest.mark.parametrize("cell", sorted(MISSING) + [" NA ", None, math.nan, "kaputt"])
+@pytest.mark.parametrize("cell", [*sorted(MISSING), " NA ", None, math.nan, "kaputt"])
 def test_a_missing_number_is_no_number_and_an_indicator(cell: object) -> None:
     number, indicator = encoded(Column("x", "number", missing=True), cell, 0, missing_texts=("kaputt",))
     assert math.isnan(number) and indicator == 1.0

@@ -1,4 +1,4 @@
-"""Which label is +1: by counting, by a stated rule, or as the settings say; and what is refused, with the line to write."""
+"""Which label is +1: by counting and a stated rule, or as the settings say; what is refused, with the line to write."""
 
 from __future__ import annotations
 
@@ -194,6 +194,15 @@ def test_a_row_without_a_label_has_none(text: object) -> None:
     labels, _ = find({"ill": 5, "well": 9, "NA": 3, "k. A.": 2}, missing=("k. A.",))
     assert labels.sign(text) == 0.0
     assert Labels(("ill",), (), rest_is_negative=True, missing=("k. A.",)).sign(text) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("yes", "no"), [("True", "False"), ("TRUE", "FALSE"), ("true", "false"), ("1", "0"), ("1", "-1")]
+)
+def test_truth_of_json_is_that_of_files(yes: str, no: str) -> None:
+    labels, _ = find({yes: 5, no: 9})
+    assert labels.sign(True) == 1.0
+    assert labels.sign(False) == (None if no == "-1" else -1.0)
 
 
 def test_labels_survive_json() -> None:

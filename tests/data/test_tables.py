@@ -217,7 +217,7 @@ def test_the_encoding_is_found_from_what_is_far_inside_too(tmp_path: Path) -> No
     path.write_bytes(b"x,town,ill\n" + b"1.5,a,1\n" * 100_000 + "2.5,Köln,0\n".encode("cp1252"))
     assert plain(read(path))["town"][-1] == "Köln"
     path.write_bytes("x,town,ill\n1.5,Köln,1\n".encode() + b"1.5,a,1\n" * 100_000 + "2.5,Köln,0\n".encode("cp1252"))
-    with pytest.raises(DataError, match="a.csv:100003: expected UTF-8 text, got byte 0xf6"):
+    with pytest.raises(DataError, match=r"a\.csv:100003: expected UTF-8 text, got byte 0xf6"):
         read(path)
 
 
@@ -303,7 +303,7 @@ def test_names_of_parquet(tmp_path: Path) -> None:
     pq.write_table(pa.table({" x ": [1], "ill": [1], "__index_level_0__": [7]}), tmp_path / "a.parquet")
     assert list(read(tmp_path / "a.parquet").cells) == ["x", "ill"]
     pq.write_table(pa.table({"x": [1], "x ": [1], "ill": [1]}), tmp_path / "a.parquet")
-    with pytest.raises(DataError, match='a.parquet, column 2: expected a name of its own, got "x" again'):
+    with pytest.raises(DataError, match=r'a\.parquet, column 2: expected a name of its own, got "x" again'):
         read(tmp_path / "a.parquet")
 
 
