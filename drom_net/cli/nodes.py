@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import json
 import os
-import shutil
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -34,6 +33,7 @@ from drom_net.runtime.checkpoint import CheckpointFolder
 from drom_net.runtime.keys import read_keyring
 from drom_net.runtime.process import SIGNALS
 from drom_net.runtime.spec import NodeSpec
+from drom_net.summary import remove_folder
 
 Command = Callable[..., Any]
 
@@ -232,7 +232,7 @@ def _prepare_examples(
     with _holding_signals_back():
         _claim(spec)
         if stream is not None:
-            shutil.rmtree(spec.examples, ignore_errors=True)  # of an earlier start
+            remove_folder(Path(spec.examples))  # of an earlier start
             stream.save(Path(spec.examples))
         write_data_facts(Path(spec.out), dataset)
 
@@ -307,7 +307,7 @@ def _claim(spec: NodeSpec) -> None:
     except FileExistsError:
         if _is_unfinished(folder):
             CheckpointFolder(folder, node=spec.node, config_digest=spec.config_digest).close()  # nobody is in it
-            for stale in ("summary.json", "model.npz"):  # what `merge` made of it when it was stopped
+            for stale in ("model.npz", "summary.json"):  # what `merge` made of it when it was stopped
                 (out / stale).unlink(missing_ok=True)
             return
         raise UsageError(
@@ -340,7 +340,7 @@ def _has_finished(out: Path) -> bool:
 
 def _is_unfinished(folder: Path) -> bool:
     """Whether a node has begun there, or was just about to, and has not come to its end."""
-    there = {entry.name.removesuffix(".part") for entry in folder.iterdir()}
+    there = {entry.name.removeprefix(".").removesuffix(".part") for entry in folder.iterdir()}
     if not ("life.json" in there or there <= _PREPARED):
         return False
     try:

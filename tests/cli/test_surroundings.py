@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from drom_net.cli import main
+from drom_net.summary import remove_folder
 
 DATA = "data: {dataset: synthetic, tasks: 2, examples: 10, dim: 3}\n"
 STAR = f"algorithm: {{name: drom}}\n{DATA}reducer: {{endpoint: 'ipc://mine.csv'}}\n"
@@ -40,3 +42,31 @@ def test_a_socket_replaces_no_file(text: str, by_hand: list[str], capsys: pytest
     )
     assert Path("mine.csv").read_text() == "a year of measurements"
     assert not Path("o").exists()
+
+
+def test_a_finished_run_is_never_gone_on_with(capsys: pytest.CaptureFixture[str]) -> None:
+    """Also where its launcher died while it removed the nodes' folders."""
+    Path("c.yaml").write_text(f"algorithm: {{name: drom}}\n{DATA}")
+    assert main(["run", "c.yaml", "--driver", "reference", "--out", "o", "--quiet"]) == 0
+    (Path("o") / "nodes" / "task-01").mkdir(parents=True)
+    (Path("o") / "nodes" / "task-01" / "spec.json").write_text("{}")
+    before = {path.name: path.read_bytes() for path in Path("o").iterdir() if path.is_file()}
+    assert json.loads(before["summary.json"])["status"] == "finished"
+    assert main(["run", "--resume", "o"]) == 2
+    assert capsys.readouterr().err == "error: o is the directory of a run that has finished\n"
+    assert {path.name: path.read_bytes() for path in Path("o").iterdir() if path.is_file()} == before
+
+
+def test_a_folder_is_removed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever is killed while it goes leaves nothing of its name behind; what is left goes the next time."""
+    folder = Path("nodes")
+    (folder / "task-01").mkdir(parents=True)
+    with monkeypatch.context() as killed:
+        killed.setattr("shutil.rmtree", lambda path, **_: None)
+        remove_folder(folder)
+    assert not folder.exists()
+    assert list(Path().iterdir()) == [Path(".nodes.part")]
+    folder.mkdir()
+    remove_folder(folder)
+    assert list(Path().iterdir()) == []
+    remove_folder(folder)
