@@ -512,6 +512,8 @@ def _drive(
                     serve=intake.serve if intake is not None else lambda: False,
                     gate=gate,
                 )
+            if finished:
+                folder.end()
             return finished, None
         except (DromNetError, OSError) as error:
             with contextlib.suppress(DivergedError):  # there is no result, and the first error tells why
