@@ -363,6 +363,14 @@ def _run_as_processes(
             dataclasses.replace(spec, timeouts=spec.timeouts | {"join_s": join_s}, **watched)  # type: ignore[arg-type]
             for spec in specs
         ]
+        specs = [
+            spec
+            if spec.source or spec.task < 0
+            else dataclasses.replace(spec, data_digest=prepared.streams[spec.task].digest())
+            for spec in specs
+        ]
+        for spec in specs:
+            spec.require_same_data()
         log = JsonLog("launcher") if log_format == "json" else None
         page = cleanup.enter_context(MetricsPage(metrics)) if metrics else None
         view = _View(progress, len(names), interruption, log=log, page=page)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from drom_net.cli import main
+from drom_net.data.stream import TaskStream
 from drom_net.summary import remove_folder
 
 DATA = "data: {dataset: synthetic, tasks: 2, examples: 10, dim: 3}\n"
@@ -70,3 +72,34 @@ def test_a_folder_is_removed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     remove_folder(folder)
     assert list(Path().iterdir()) == []
     remove_folder(folder)
+
+
+def test_a_node_does_not_go_on_with_other_data(capsys: pytest.CaptureFixture[str]) -> None:
+    """operations.md, going on: "Data that has changed since is refused"."""
+    Path("c.yaml").write_text(f"algorithm: {{name: drom}}\n{DATA}reducer: {{endpoint: 'tcp://127.0.0.1:1'}}\n")
+    folder = Path("o") / "nodes" / "task-01"
+    folder.mkdir(parents=True)
+    (folder / "spec.json").write_text('{"data_digest": "c0ffee"}')
+    (folder / "life.json").write_text('{"incarnation": 1, "run_id": "a"}')
+    assert main(["worker", "c.yaml", "--task", "0", "--out", "o"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(
+        "error: the data of task-01: expected the examples that the run began with (digest c0ffee), got others (digest "
+    )
+    assert said.count("\n") == 1
+    assert json.loads((folder / "spec.json").read_text()) == {"data_digest": "c0ffee"}
+
+
+def test_the_digest_of_a_stream_is_that_of_all_that_is_learned() -> None:
+    rows, labels = np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([1.0, -1.0])
+    stream = TaskStream(rows, labels, labels)
+    others = [
+        TaskStream(rows[::-1].copy(), labels, labels),
+        TaskStream(rows, -labels, labels),
+        TaskStream(rows, labels, -labels),
+        TaskStream(rows, labels, labels, passes=2),
+        TaskStream(rows[:1], labels[:1], labels[:1]),
+        TaskStream(rows.reshape(1, 4), labels, labels),
+    ]
+    assert len({stream.digest(), *(other.digest() for other in others)}) == 7
+    assert TaskStream(rows.copy(), labels.copy(), labels.copy()).digest() == stream.digest()
