@@ -50,7 +50,18 @@ def measure(peers: int, tau: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory(prefix="drom-peers-") as folder:
         config = Path(folder) / "peers.yaml"
         config.write_text(CONFIG.format(tau=tau, peers=peers))
-        command = [sys.executable, "-m", "drom_net", "simulate", str(config), "--latency", "20ms", "--round", "5ms"]
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "drom_net",
+            "simulate",
+            str(config),
+            "--latency",
+            "20ms",
+            "--round",
+            "5ms",
+        ]
         began = time.monotonic()
         process = subprocess.Popen(
             [*command, "--no-compare", "--quiet", "--json"],

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+
+if __name__ == "__main__" and not sys.flags.safe_path:
+    del sys.path[0]  # the folder it is started in: a file queue.py there is no module of ours
+
 import os
 import signal
-import sys
 
 
 def main() -> None:
@@ -14,6 +18,7 @@ def main() -> None:
     from drom_net.blas import ONE_THREAD
 
     os.environ.update(ONE_THREAD)  # before NumPy is imported
+    os.environ["PYTHONSAFEPATH"] = "1"  # nor does any process of this one import from where it is started
     from drom_net.cli import main as command_line
 
     if os.getpid() == 1:  # the first process of a container gets no signal that it does not handle

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -158,3 +160,13 @@ def write_text(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)
+
+
+def remove_folder(path: Path) -> None:
+    """Remove a folder, if it is there, at once: whoever is killed meanwhile leaves it whole, or nothing of its name."""
+    gone = path.with_name(f".{path.name}.part")
+    shutil.rmtree(gone, ignore_errors=True)
+    with contextlib.suppress(OSError):  # a mount point cannot be renamed
+        path.rename(gone)
+    for left in (gone, path):
+        shutil.rmtree(left, ignore_errors=True)

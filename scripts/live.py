@@ -137,7 +137,7 @@ def run(load: Load, tasks: list[str], seconds: float, *, kill: bool, folder: Pat
     """One cluster under load; what was found wrong with it."""
     config, out = folder / f"{load.name}.yaml", folder / load.name
     config.write_text(load.config(folder, tasks))
-    command = [sys.executable, "-m", "drom_net", "run", str(config), "--out", str(out), "--json"]
+    command = [sys.executable, "-P", "-m", "drom_net", "run", str(config), "--out", str(out), "--json"]
     launcher = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     context = multiprocessing.get_context("spawn")
     pipes, applications = [], []
@@ -215,7 +215,7 @@ def check(out: Path, tasks: list[str], sent: list[int], summary: dict[str, Any])
         if figures["examples"] != count:
             wrong.append(f"{name}: {figures['examples']} of {count} accepted examples were learned")
     replay = subprocess.run(
-        [sys.executable, "-m", "drom_net", "replay", str(out)], capture_output=True, text=True, check=False
+        [sys.executable, "-P", "-m", "drom_net", "replay", str(out)], capture_output=True, text=True, check=False
     )
     if replay.returncode:
         wrong.append(f"the replay is not the same: {replay.stderr.strip()[-500:]}")

@@ -194,7 +194,7 @@ def soak(
     """Run it, and return what was seen as plain values."""
     config, out = folder / "soak.yaml", folder / "run"
     config.write_text(config_text(rounds, tasks))
-    command = [sys.executable, "-m", "drom_net", "run", str(config), "--out", str(out), "--json", *more]
+    command = [sys.executable, "-P", "-m", "drom_net", "run", str(config), "--out", str(out), "--json", *more]
     with (folder / "progress.jsonl").open("w") as progress:
         started = time.monotonic()
         launcher = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=progress, text=True)

@@ -240,7 +240,7 @@ def run_killed(layout: str, kills: int, seed: int, folder: Path) -> Killed:
     config = load_config(path)
     prepared = prepare(config, load_dataset(config.data, base=config.base))
     expected = run_loop(prepared).digest
-    command = [sys.executable, "-m", "drom_net", "run", str(path), "--out", str(folder / layout), "--json"]
+    command = [sys.executable, "-P", "-m", "drom_net", "run", str(path), "--out", str(folder / layout), "--json"]
     began = time.monotonic()
     by_node: Counter[str] = Counter()
     with (folder / f"{layout}.log").open("wb") as log:

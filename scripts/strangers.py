@@ -370,7 +370,7 @@ def attack_run(layout: str, messages: int, folder: Path, *, attackers: int = 2, 
     failed = [f"{name} ended with exit code {code}: {logs[name][-1000:]}" for name, code in codes.items() if code]
     assert not failed, "\n".join(failed)
     assert sum(sent.values()) >= messages, f"the run ended when {sum(sent.values())} messages were sent"
-    merge = [sys.executable, "-m", "drom_net", "merge", str(out), "--json"]
+    merge = [sys.executable, "-P", "-m", "drom_net", "merge", str(out), "--json"]
     summary = json.loads(subprocess.run(merge, check=True, capture_output=True).stdout)
     during = [own for at, own in zip(watched.at_s, watched.own_kib, strict=True) if at <= began + attack_s]
     fifth = max(1, len(during) // 5)
@@ -400,7 +400,7 @@ def _free_ports(count: int) -> list[int]:
 def _start(
     path: Path, out: Path, name: str, how: list[str], folder: Path, cleanup: contextlib.ExitStack
 ) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "drom_net", *how, str(path), "--out", str(out)]
+    command = [sys.executable, "-P", "-m", "drom_net", *how, str(path), "--out", str(out)]
     with (folder / f"{name}.log").open("wb") as log:
         node = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     cleanup.callback(node.wait)

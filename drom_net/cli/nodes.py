@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import json
 import os
-import shutil
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -34,6 +33,7 @@ from drom_net.runtime.checkpoint import CheckpointFolder
 from drom_net.runtime.keys import read_keyring
 from drom_net.runtime.process import SIGNALS
 from drom_net.runtime.spec import NodeSpec
+from drom_net.summary import remove_folder
 
 Command = Callable[..., Any]
 
@@ -147,7 +147,7 @@ def worker(
     roster = Roster(names, dataset.dim, dataset.feature_digest)
     out = out or Path("runs") / config.name
     spec = _specs(config, roster, out, endpoint=endpoint)[1 + index]
-    _prepare_examples(spec, config, dataset, roster, insecure=insecure)
+    spec = _prepare_examples(spec, config, dataset, roster, insecure=insecure)
     _become(dataclasses.replace(spec, log_format=log_format, metrics=metrics), config)
 
 
@@ -199,7 +199,7 @@ def peer(
         parent=0,
         folder_of={node: str(node_folder(out, node)) for node in roster.nodes},
     )[index]
-    _prepare_examples(spec, config, dataset, roster, insecure=insecure)
+    spec = _prepare_examples(spec, config, dataset, roster, insecure=insecure)
     _become(dataclasses.replace(spec, log_format=log_format, metrics=metrics), config)
 
 
@@ -216,7 +216,7 @@ def _holding_signals_back() -> Iterator[None]:
 
 def _prepare_examples(
     spec: NodeSpec, config: ClusterConfig, dataset: Dataset, roster: Roster, *, insecure: bool
-) -> None:
+) -> NodeSpec:
     options.require_local_source(spec.source.get("bind"), insecure=insecure)
     stream = None
     if not spec.source:
@@ -229,12 +229,14 @@ def _prepare_examples(
             rounds=config.rounds,
             preprocessing=None if dataset.is_prepared else dataset.preprocessing,
         )
+        spec = dataclasses.replace(spec, data_digest=stream.digest())
     with _holding_signals_back():
         _claim(spec)
         if stream is not None:
-            shutil.rmtree(spec.examples, ignore_errors=True)  # of an earlier start
+            remove_folder(Path(spec.examples))  # of an earlier start
             stream.save(Path(spec.examples))
         write_data_facts(Path(spec.out), dataset)
+    return spec
 
 
 def _load(file: Path, keys: Path | None) -> ClusterConfig:
@@ -307,7 +309,8 @@ def _claim(spec: NodeSpec) -> None:
     except FileExistsError:
         if _is_unfinished(folder):
             CheckpointFolder(folder, node=spec.node, config_digest=spec.config_digest).close()  # nobody is in it
-            for stale in ("summary.json", "model.npz"):  # what `merge` made of it when it was stopped
+            spec.require_same_data()
+            for stale in ("model.npz", "summary.json"):  # what `merge` made of it when it was stopped
                 (out / stale).unlink(missing_ok=True)
             return
         raise UsageError(
@@ -340,7 +343,7 @@ def _has_finished(out: Path) -> bool:
 
 def _is_unfinished(folder: Path) -> bool:
     """Whether a node has begun there, or was just about to, and has not come to its end."""
-    there = {entry.name.removesuffix(".part") for entry in folder.iterdir()}
+    there = {entry.name.removeprefix(".").removesuffix(".part") for entry in folder.iterdir()}
     if not ("life.json" in there or there <= _PREPARED):
         return False
     try:

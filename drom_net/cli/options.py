@@ -17,6 +17,7 @@ from drom_net.names import safe_names, tidy
 from drom_net.runtime.keys import read_keyring
 from drom_net.runtime.metrics_page import require_prometheus
 from drom_net.runtime.reports import LOG_FORMATS
+from drom_net.runtime.zmq_transport import require_no_file_at
 
 config_file = click.argument("file", type=click.Path(path_type=Path), envvar="DROM_NET_CONFIG")
 config_file_or_none = click.argument("file", type=click.Path(path_type=Path), envvar="DROM_NET_CONFIG", required=False)
@@ -107,11 +108,12 @@ records_format = click.option(
 
 
 def require_loopback(listens: str | None, config: ClusterConfig, *, insecure: bool) -> None:
-    """Refuse to listen where other machines reach us, unless there are keys or it was asked for.
+    """Refuse to listen where a file is, or where others reach us, unless there are keys or it was asked for.
 
     Raises:
-        UsageError: The endpoint is not of this machine alone.
+        UsageError: The endpoint is not of this machine alone, or the socket would replace a file.
     """
+    require_no_file_at(listens or "")
     if listens is None or insecure or config.security.keys is not None or is_loopback(listens):
         return
     raise UsageError(
@@ -125,8 +127,9 @@ def require_local_source(endpoint: str | None, *, insecure: bool) -> None:
     """Refuse to take examples from other machines, unless it was asked for: there are no keys on that socket.
 
     Raises:
-        UsageError: The endpoint is not of this machine alone.
+        UsageError: The endpoint is not of this machine alone, or the socket would replace a file.
     """
+    require_no_file_at(endpoint or "")
     if endpoint is not None and not insecure and not is_loopback(endpoint):
         raise UsageError(
             f"source.bind: whoever reaches {endpoint} could teach this site and ask its model, for there are no keys "

@@ -37,6 +37,7 @@ from drom_net.data.datasets import load_dataset
 from drom_net.errors import UsageError
 from drom_net.protocol.node import named
 from drom_net.rundir import free_run_directory, require_format
+from drom_net.runtime.zmq_transport import require_no_file_at
 from drom_net.yamlfile import Problems, read_yaml
 
 _ROWS_SHOWN = 40
@@ -141,7 +142,7 @@ def run(
         require_stored(prepared.config, f"--driver {driver}")
     else:
         warn_of_sharing(prepared.config)
-        for listens in (prepared.config.reducer.listens_at, *(prepared.config.peers.listens_at or ())):
+        for listens in _listening(prepared.config):
             options.require_loopback(listens, prepared.config, insecure=insecure)
         check_sources(prepared, insecure=insecure)
         options.require_keys(prepared.config, prepared.roster.tasks)
@@ -195,6 +196,9 @@ def check(file: Path, latency: float | None, round_s: float | None, overrides: t
     warn_of_sharing(prepared.config)
     options.require_keys(prepared.config, prepared.roster.tasks)
     config, roster = prepared.config, prepared.roster
+    own = [source_endpoint(config, roster.tasks, task) for task in range(len(roster.tasks))] if config.source else []
+    for endpoint in (*_listening(config), *own):
+        require_no_file_at(endpoint or "")
     costs = _cost(prepared)
     counts = [stream.num_examples for stream in prepared.streams]
     sources = [source_of(config, roster.tasks, task) for task in range(len(counts))] if config.source else []
@@ -369,6 +373,11 @@ def warn_of_sharing(config: ClusterConfig) -> None:
             f"warning: {config.algorithm.name} sends every example to other sites (allow_sharing_examples: true)",
             "warned",
         )
+
+
+def _listening(config: ClusterConfig) -> tuple[str | None, ...]:
+    """Where the reducer or the peers listen; None is a private socket."""
+    return (config.reducer.listens_at,) if config.topology is None else config.peers.listens_at or ()
 
 
 def _cost(prepared: Prepared) -> Cost:

@@ -25,8 +25,8 @@ _LINE_LIMIT_BYTES = 1 << 20
 
 
 def node_command(spec_path: Path) -> list[str]:
-    """The command that becomes the node."""
-    return [sys.executable, "-m", "drom_net.runtime", str(spec_path)]
+    """The command that becomes the node. It imports nothing from the folder it is started in (-P)."""
+    return [sys.executable, "-P", "-m", "drom_net.runtime", str(spec_path)]
 
 
 def node_environment() -> dict[str, str]:

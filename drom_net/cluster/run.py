@@ -52,6 +52,7 @@ from drom_net.rundir import (
     TaskOutcome,
     create_run_directory,
     data_facts,
+    load_summary,
     node_folder,
     read_central_outcome,
     read_peer_central_outcome,
@@ -67,7 +68,7 @@ from drom_net.runtime.reports import Counts, JsonLog
 from drom_net.runtime.spec import NodeSpec
 from drom_net.runtime.spool import FOLDER as SPOOL
 from drom_net.simulation.simulator import Simulator
-from drom_net.summary import write_json, write_text
+from drom_net.summary import remove_folder, write_json, write_text
 from drom_net.topology import resolve
 
 _SAYINGS, _SAYINGS_EVERY_S = 20, 10.0
@@ -137,11 +138,11 @@ def _remove_nodes(prepared: Prepared, out: Path) -> None:
     """The nodes' own folders, but for the examples of a live run that are to be kept."""
     source = prepared.config.source
     if source is None or source.keep != "all":
-        shutil.rmtree(out / NODES, ignore_errors=True)
+        remove_folder(out / NODES)
         return
     for path in out.glob(f"{NODES}/*/*"):
         if path.name != SPOOL:
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+            remove_folder(path) if path.is_dir() else path.unlink()
 
 
 def begin_run_directory(prepared: Prepared, out: Path, conditions: Conditions | None = None) -> None:
@@ -276,13 +277,13 @@ def require_resumable(out: Path) -> str:
     paths = sorted((out / NODES).glob("*/spec.json"))
     begun = (out / "config.yaml").exists()
     done = (out / "summary.json").exists()
+    if done and load_summary(out).get("status") == "finished":  # some of nodes/ is there if its launcher died just then
+        raise UsageError(f"{out} is the directory of a run that has finished")
     if begun and not paths and not done and (out / LOGS).exists():  # other drivers have none
         return ""
     if not begun or not paths:
         raise UsageError(
-            f"{out} is the directory of a run that has finished"
-            if done
-            else f"{out} is not the directory of a run of processes that was interrupted: no {NODES}/NAME/spec.json"
+            f"{out} is not the directory of a run of processes that was interrupted: no {NODES}/NAME/spec.json"
         )
     run_ids = set()
     for path in paths:
@@ -362,6 +363,14 @@ def _run_as_processes(
             dataclasses.replace(spec, timeouts=spec.timeouts | {"join_s": join_s}, **watched)  # type: ignore[arg-type]
             for spec in specs
         ]
+        specs = [
+            spec
+            if spec.source or spec.task < 0
+            else dataclasses.replace(spec, data_digest=prepared.streams[spec.task].digest())
+            for spec in specs
+        ]
+        for spec in specs:
+            spec.require_same_data()
         log = JsonLog("launcher") if log_format == "json" else None
         page = cleanup.enter_context(MetricsPage(metrics)) if metrics else None
         view = _View(progress, len(names), interruption, log=log, page=page)
@@ -372,9 +381,9 @@ def _run_as_processes(
             if spec.role != "reducer":
                 write_data_facts(Path(spec.out), prepared.dataset)
             if spec.examples:
-                shutil.rmtree(spec.examples, ignore_errors=True)  # of the run that is resumed
+                remove_folder(Path(spec.examples))  # of the run that is resumed
                 prepared.streams[spec.task].save(Path(spec.examples))
-                cleanup.callback(shutil.rmtree, spec.examples, ignore_errors=True)
+                cleanup.callback(remove_folder, Path(spec.examples))
 
         lost = run_children(
             specs,

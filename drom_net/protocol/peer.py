@@ -591,7 +591,7 @@ class Peer(Tray):
             return False
         if self._keeper.active:
             # Only where nodes come back with what they had may a later one take the place of one that is there.
-            return hello.incarnation <= neighbor.incarnation and (not self._policy.proceeds or not neighbor.down)
+            return hello.incarnation <= neighbor.incarnation
         return not neighbor.down
 
     def _comes_back(self, hello: Hello, neighbor: _Neighbor) -> bool:
@@ -604,7 +604,7 @@ class Peer(Tray):
         """
         hood, neighbor = self.neighborhood, self._neighbors[hello.task]
         if self._policy.proceeds:
-            return None  # what is gone is done without
+            return hello.task if hello.round < neighbor.durable_before else None  # other words are done without
         if (
             neighbor.address
             and not self._comes_back(hello, neighbor)
@@ -653,7 +653,7 @@ class Peer(Tray):
         elif self.state is PeerState.FINISHING:
             neighbor.confirmed = True
             self._finish_if_all_have_confirmed()
-        elif not ours and not neighbor.done:
+        elif not ours and not neighbor.done and not self._policy.proceeds:
             self._end_run(why)
 
     def _on_joined(self, task: int) -> None:

@@ -455,7 +455,7 @@ class Reducer(Tray):
             earlier = False
         elif self._keeper.active:
             # Only where nodes come back with what they had may a later one take the place of one that is there.
-            earlier = hello.incarnation <= member.incarnation and (not self._policy.proceeds or not member.down)
+            earlier = hello.incarnation <= member.incarnation
         else:
             earlier = not member.down
         if earlier and member.down:
@@ -478,7 +478,7 @@ class Reducer(Tray):
         if hello.round > self._round.number and not 0 < hello.kept_from <= self._round.number:
             return _ME
         # Of rounds that were closed without it, it needs nothing.
-        if self._policy.proceeds or hello.round >= min(self._forgotten, self._members[hello.task].durable_before):
+        if hello.round >= min(self._forgotten, self._members[hello.task].durable_before):
             return None
         return self.names[hello.task]
 
@@ -492,7 +492,7 @@ class Reducer(Tray):
             self._told_so.add(task)
             if len(self._told_so) == len(self._members):
                 self._give_up(why)
-        elif not ours and self._members[task].ended is None:
+        elif not ours and self._members[task].ended is None and not self._policy.proceeds:
             self._give_up(why)
 
     # Rounds

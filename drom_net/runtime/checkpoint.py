@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
@@ -330,8 +330,8 @@ _PREAMBLE = struct.Struct("<8sIIQ")
 """The magic, the format version, and the lengths of `about` and of the file. In later versions it stays the same, and
 so does the checksum in the last four bytes."""
 _CHECKSUM = struct.Struct("<I")
-_SNAPSHOT_NAME = re.compile(r"snapshot-(\d{16})\.drom")
-_PART = ".part"
+_SNAPSHOT_NAME = re.compile(r"snapshot-(\d{16})\.(?:drom|copy)")
+_PART, _COPY = ".part", ".copy"
 _KEPT = 2
 _SHOWS_LIFE_EVERY_S = 5.0
 
@@ -455,6 +455,14 @@ class CheckpointFolder:
         self._intact = [*(kept for kept in self._intact if kept != number), number][-_KEPT:]
         self._remove_others()
 
+    def end(self) -> None:
+        """Copy the last snapshot: once a node has ended the others forget what it would need to go on from the one
+        before."""
+        if self._intact:
+            last = self._file(self._intact[-1])
+            with naming(last):
+                _write_atomically(last.with_suffix(_COPY), [last.read_bytes()])
+
     def load(self, classes: Iterable[type]) -> Loaded | None:
         """The latest snapshot that is whole; None where there is none at all.
 
@@ -463,8 +471,9 @@ class CheckpointFolder:
         """
         assert self.incarnation, "begin() comes first"
         skipped: list[str] = []
-        for number in sorted(self._numbers(), reverse=True):
-            path = self._file(number)
+        files = [self._file(number) for number in sorted(self._numbers(), reverse=True)]
+        for path in (path for file in files for path in (file, file.with_suffix(_COPY)) if path.exists()):
+            number = int(path.stem.partition("-")[2])
             try:
                 body = self._read(path, number)
             except _DamagedError as error:
@@ -474,6 +483,8 @@ class CheckpointFolder:
                 snapshot = decode_snapshot(body, classes)
             except CheckpointError as error:  # nothing has damaged it: this is no matter for an older one
                 raise CheckpointError(f"{path} cannot be used: {error}") from None
+            if path.suffix == _COPY:
+                _write_atomically(self._file(number), [path.read_bytes()])
             self._intact = sorted(kept for kept in self._numbers() if kept <= number)[-_KEPT:]
             return Loaded(number, snapshot, tuple(skipped))
         if skipped:
@@ -510,10 +521,9 @@ class CheckpointFolder:
     def _file(self, number: int) -> Path:
         return self.path / f"snapshot-{number:016d}.drom"
 
-    def _numbers(self) -> Iterator[int]:
-        for entry in self.path.iterdir():
-            if found := _SNAPSHOT_NAME.fullmatch(entry.name):
-                yield int(found[1])
+    def _numbers(self) -> set[int]:
+        found = (_SNAPSHOT_NAME.fullmatch(entry.name) for entry in self.path.iterdir())
+        return {int(match[1]) for match in found if match}
 
     def _remove_others(self) -> None:
         for entry in list(self.path.iterdir()):

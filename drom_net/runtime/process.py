@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import os
 import secrets
-import shutil
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -36,7 +35,7 @@ from drom_net.runtime.spec import NodeSpec
 from drom_net.runtime.spool import FOLDER as SPOOL
 from drom_net.runtime.teller import Teller
 from drom_net.runtime.zmq_transport import DealerTransport, RouterTransport
-from drom_net.summary import TaskFigures, summarize, write_json
+from drom_net.summary import TaskFigures, remove_folder, summarize, write_json
 
 if TYPE_CHECKING:
     from drom_net.runtime.sources import Intake
@@ -95,7 +94,7 @@ def run_node(spec: NodeSpec) -> int:
         return 1
     finally:
         for gone in (*spec.remove, *(spec.remove_if_orphaned if stop.orphaned else ())):
-            shutil.rmtree(gone, ignore_errors=True)
+            remove_folder(Path(gone))
     return 0 if finished else stop.exit_code
 
 
@@ -513,6 +512,8 @@ def _drive(
                     serve=intake.serve if intake is not None else lambda: False,
                     gate=gate,
                 )
+            if finished:
+                folder.end()
             return finished, None
         except (DromNetError, OSError) as error:
             with contextlib.suppress(DivergedError):  # there is no result, and the first error tells why
@@ -556,7 +557,7 @@ def _forget_if_nothing_was_learned(spec: NodeSpec) -> None:
     learned = learned or any(folder.glob(f"{SPOOL}/*"))
     if spec.parent or learned or (folder / "result.json").exists():
         return
-    shutil.rmtree(folder, ignore_errors=True)
+    remove_folder(folder)
     with contextlib.suppress(OSError):  # others may have theirs beside it
         folder.parent.rmdir()
         folder.parent.parent.rmdir()

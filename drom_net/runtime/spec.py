@@ -10,6 +10,7 @@ from typing import Any
 
 from drom_net.algorithms import ALGORITHMS, PARAMETERS, Algorithm
 from drom_net.algorithms.base import SyncRounds
+from drom_net.errors import DataError, Problem
 from drom_net.names import safe_names
 from drom_net.neighborhood import Neighborhood
 from drom_net.protocol.node import REDUCER
@@ -47,6 +48,8 @@ class NodeSpec:
     """The node's own folder: its records, model and result."""
     examples: str = ""
     """A worker's prepared examples (TaskStream.save)."""
+    data_digest: str = ""
+    """Of these (TaskStream.digest); empty for a reducer, and where they come while it runs."""
     remove: tuple[str, ...] = ()
     """Folders that the node removes when it ends: its prepared data."""
     remove_if_orphaned: tuple[str, ...] = ()
@@ -117,6 +120,29 @@ class NodeSpec:
 
     def build_checkpoints(self) -> Checkpoints:
         return Checkpoints(**self.checkpoints)
+
+    def require_same_data(self) -> None:
+        """Refuse to go on in its folder with other examples than it began with.
+
+        Raises:
+            DataError: They are others.
+        """
+        folder = Path(self.out)
+        try:
+            former = json.loads((folder / "spec.json").read_text()).get("data_digest")
+        except FileNotFoundError:
+            return
+        if (folder / "life.json").exists() and former and former != self.data_digest:
+            raise DataError(
+                [
+                    Problem(
+                        f"the data of {self.name}",
+                        f"the examples that the run began with (digest {former[:12]})",
+                        f"others (digest {self.data_digest[:12]}): they have changed since",
+                        "bring the former back to go on, or start the run anew with another --out",
+                    )
+                ]
+            )
 
     def write(self, path: Path) -> None:
         """As a whole or not at all: a node that is started again writes it anew."""

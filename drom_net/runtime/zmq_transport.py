@@ -14,6 +14,7 @@ import os
 import resource
 import secrets
 import socket
+import stat
 import struct
 import time
 from collections import deque
@@ -23,7 +24,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 import zmq
 
-from drom_net.errors import ClusterError
+from drom_net.errors import ClusterError, UsageError
 from drom_net.protocol.codec import HEADER_LIMIT_BYTES
 from drom_net.protocol.node import REDUCER
 from drom_net.protocol.settings import Timeouts
@@ -360,7 +361,12 @@ class RouterTransport(_Transport):
         """
         Args:
             members: Those who may join, as their keys call them.
+
+        Raises:
+            UsageError: There is a file of the socket's name.
+            ClusterError: It cannot listen there.
         """
+        require_no_file_at(bind)
         super().__init__(zmq.ROUTER, dim=dim, max_vectors=max_vectors, timeouts=timeouts, keys=keys)
         self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         # Not ROUTER_HANDOVER: libzmq 4.3 ends the process by an assertion where something comes on a connection that
@@ -734,17 +740,48 @@ def _may_be_ipv6(endpoint: str) -> int:
         return 1
 
 
+def require_no_file_at(endpoint: str) -> None:
+    """libzmq removes whatever has the name of a socket that it makes. That may only be a socket.
+
+    Raises:
+        UsageError: It is something else.
+    """
+    path = _socket_path(endpoint)
+    if not path or path.startswith("\0"):
+        return
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        if not stat.S_ISSOCK(os.lstat(path).st_mode):
+            raise UsageError(f"{endpoint}: expected a free name for a socket, got {path}, which is a file and stays")
+
+
 def refuse_ipc_in_use(endpoint: str) -> None:
     """libzmq takes over a path that another process listens on; here that is an error, as it is for a port.
 
     Raises:
+        UsageError: There is a file that is no socket.
         zmq.ZMQError: Somebody listens there (EADDRINUSE).
     """
-    if not endpoint.startswith("ipc://"):
+    path = _socket_path(endpoint)
+    if not path:
         return
-    with socket.socket(socket.AF_UNIX) as probe, contextlib.suppress(OSError):
-        probe.connect(endpoint.removeprefix("ipc://"))
+    require_no_file_at(endpoint)
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.setblocking(False)  # whose queue is full listens, too
+        try:
+            probe.connect(path)
+        except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError):
+            return  # nothing, or what a process has left that is gone
+        except OSError:
+            pass  # of another kind, or of another user: not ours to remove
         raise zmq.ZMQError(errno.EADDRINUSE)
+
+
+def _socket_path(endpoint: str) -> str:
+    """Of an ipc endpoint, as the system takes it; empty of others, and where libzmq chooses."""
+    path = endpoint.removeprefix("ipc://") if endpoint.startswith("ipc://") else ""
+    if path == "*":
+        return ""
+    return "\0" + path[1:] if path.startswith("@") else path
 
 
 def _size(frames: Frames) -> int:

@@ -22,7 +22,19 @@ def test_200_tasks_start_and_finish_with_the_bits_of_the_loop(tmp_path: Path) ->
     digests = []
     for driver in ("processes", "reference"):
         out = tmp_path / driver
-        command = [sys.executable, "-m", "drom_net", "run", str(file), "--driver", driver, "--out", str(out), "--json"]
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "drom_net",
+            "run",
+            str(file),
+            "--driver",
+            driver,
+            "--out",
+            str(out),
+            "--json",
+        ]
         summary = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
         digests.append(summary["digest"])
         print(driver, summary["seconds"], summary.get("processes"))

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from by_hand import free_endpoint
 from processes import CONFIGS, DEADLINE_S, Family, family, read_until
 
 from drom_net.cli import main
@@ -128,7 +129,7 @@ def test_a_run_whose_progress_nobody_can_read_goes_on(tmp_path: Path) -> None:
     config.write_text(config.read_text().replace("300000", "9000"))
     with open("/dev/full", "w") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "drom_net", *arguments], cwd=tmp_path, stderr=full, stdout=subprocess.DEVNULL
+            [sys.executable, "-P", "-m", "drom_net", *arguments], cwd=tmp_path, stderr=full, stdout=subprocess.DEVNULL
         )
     assert done.returncode == 0
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["status"] == "finished"
@@ -168,3 +169,33 @@ def test_peers_too_are_ended_in_order(number: signal.Signals, tmp_path: Path) ->
         assert not processes.alive()
         assert json.loads((tmp_path / "run" / "summary.json").read_text())["status"] == "interrupted"
         assert processes.run("verify", "run")[0] == 0
+
+
+@pytest.mark.parametrize("how", ["run", "by hand", "compare"])
+def test_nobody_imports_what_lies_where_it_is_started(how: str, tmp_path: Path) -> None:
+    """security.md: a file secrets.py beside the data is no module, whoever is started there."""
+    for name in ("queue", "secrets", "numpy", "random", "drom_net"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'RAN')!r}, 'a').write('{name} ')\n")
+    endpoint = free_endpoint()
+    config = tmp_path / "s.yaml"
+    data = "data: {dataset: synthetic, tasks: 1, examples: 20, dim: 3}"
+    config.write_text(f"algorithm: {{name: local}}\n{data}\nreducer: {{endpoint: '{endpoint}'}}\n")
+    few = ["--orders", "2", "--tuning-orders", "1"]
+    drom_net = [str(Path(sys.executable).with_name("drom-net"))]
+    commands = {
+        "run": [["run", "s.yaml", "--out", "o"]],
+        "by hand": [["reducer", "s.yaml", "--out", "o"], ["worker", "s.yaml", "--task", "0", "--out", "o"]],
+        "compare": [
+            ["compare", "s.yaml", "--algorithms", "local", "--settings", "1", *few, "--jobs", "2", "--out", "o"]
+        ],
+    }[how]
+    started = [
+        subprocess.Popen(
+            [*drom_net, *command], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        for command in commands
+    ]
+    for process in started:
+        said, _ = process.communicate(timeout=DEADLINE_S)
+        assert process.returncode == 0, said
+    assert not (tmp_path / "RAN").exists(), (tmp_path / "RAN").read_text()

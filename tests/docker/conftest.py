@@ -78,7 +78,7 @@ def export(docker: Docker, checkout: Project, tmp_path: Path) -> Iterator[Callab
 
     def call(name: str, *arguments: str) -> Project:
         folder = tmp_path / name
-        command = [sys.executable, "-m", "drom_net", "export", "compose", *arguments, "-o", str(folder)]
+        command = [sys.executable, "-P", "-m", "drom_net", "export", "compose", *arguments, "-o", str(folder)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S)
         assert done.returncode == 0, done.stderr
         made.append(Project(docker, folder))

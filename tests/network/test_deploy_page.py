@@ -59,7 +59,7 @@ def test_three_plain_hosts(netlab: ModuleType, tmp_path: Path) -> None:
         for name, text in {
             "ssh": SSH.replace("@NAME@", lab.name),
             "scp": SCP,
-            "drom-net": f'#!/bin/sh\nexec {sys.executable} -m drom_net "$@"\n',
+            "drom-net": f'#!/bin/sh\nexec {sys.executable} -P -m drom_net "$@"\n',
         }.items():
             (tools / name).write_text(text.replace("@HOME@", str(tmp_path)))
             (tools / name).chmod(0o755)

@@ -51,7 +51,7 @@ class Pods:
                     self.lab.link(one, other, blocked=True)
         command = folder / "bin" / "drom-net"
         command.parent.mkdir()
-        command.write_text(f'#!/bin/sh\nexec {sys.executable} -m drom_net "$@"\n')
+        command.write_text(f'#!/bin/sh\nexec {sys.executable} -P -m drom_net "$@"\n')
         command.chmod(0o755)
         self.path = f"{command.parent}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 

@@ -196,14 +196,16 @@ def test_a_later_incarnation_takes_no_place_where_nodes_do_not_come_back(make: A
 
 
 @BOTH
-def test_where_the_run_goes_on_without_those_who_are_lost_they_may_come_back_from_nothing(make: Any) -> None:
-    """decisions.md: "without it a rejoin is refused, or allowed only by `proceed`": its incarnation is lost too."""
+def test_also_where_the_run_goes_on_without_those_who_are_lost_none_comes_back_from_nothing(make: Any) -> None:
+    """operations.md, 28: what it learns anew is not what was recorded, and could not be computed again."""
     node = make(policy=Policy(absent="proceed"))
     node.receive("new", hello(2, incarnation=1), 2.0)
     assert sent(node) == [ALREADY_HERE]
     node.on_connection(OLD, False, 3.0)
     quiet(node)
     node.receive("new", hello(2, incarnation=1), 4.0)
+    assert sent(node) == [Reject(earlier_start("site-2", 2, 1))]
+    node.receive("new", hello(2, incarnation=3), 5.0)
     assert welcome(node) in sent(node)
     assert node.task_at("new") == 2
 

@@ -16,7 +16,7 @@ from drom_net.algorithms.drom import drom
 from drom_net.algorithms.drom_d import DromDParameters, drom_d
 from drom_net.errors import ClusterError
 from drom_net.metrics import Totals
-from drom_net.protocol.messages import Farewell, Goodbye, Pull, Push, Resend, Welcome
+from drom_net.protocol.messages import Farewell, Goodbye, Pull, Push, Reject, Resend, Welcome
 from drom_net.protocol.node import REDUCER, Absent, CaughtUp, Envelope, Late, Returned
 from drom_net.protocol.peer import Peer, PeerState, address_of
 from drom_net.protocol.reducer import Reducer
@@ -214,22 +214,25 @@ def test_one_that_goes_after_its_push_and_is_back_in_the_same_round_is_not_waite
     assert absences(node) == {}
 
 
-def test_from_nothing_one_may_come_back_only_where_the_run_goes_on_without_it() -> None:
-    """decisions.md: "without it a rejoin is refused, or allowed only by `proceed`"."""
-    for policy, welcome in ((PROCEED, True), (HURRY, False)):
-        node = reducer(policy)
-        for t in range(1, 6):
-            for task in range(3):
-                push(node, task, t, 2.0, durable=t - 1)
-        node.on_connection("w2", False, 3.0)
-        if welcome:
-            node.receive("again", hello(2), 4.0)
-            assert Welcome("run-1", 6) in sent(node)
-            (answer,) = pulls(push(node, 2, 1, 5.0, address="again"))
-            assert answer[2] is ReplyKind.KEEP  # what it heard then is kept no more
-        else:
-            with pytest.raises(ClusterError, match="site-2 was started anew, and what it had is lost"):
-                node.receive("again", hello(2, incarnation=2), 4.0)
+@pytest.mark.parametrize("policy", [PROCEED, HURRY])
+def test_from_nothing_nobody_comes_back(policy: Policy) -> None:
+    """operations.md, 28. It may say a later start than the one that was here; what others keep for it is less."""
+    node = reducer(policy)
+    for t in range(1, 6):
+        for task in range(3):
+            push(node, task, t, 2.0, durable=t - 1)
+    node.on_connection("w2", False, 3.0)
+    if policy.proceeds:
+        node.receive("again", hello(2, incarnation=2), 4.0)
+        (answer,) = sent(node)
+        assert isinstance(answer, Reject)
+        assert "site-2 was started anew, and what it had is lost" in answer.reason
+        node.receive("right", hello(2, incarnation=2, round=3), 5.0)  # of its two snapshots the older
+        assert Welcome("run-1", 6) in sent(node)
+        timer(node, 6.0)
+    else:
+        with pytest.raises(ClusterError, match="site-2 was started anew, and what it had is lost"):
+            node.receive("again", hello(2, incarnation=2), 4.0)
 
 
 # Stragglers

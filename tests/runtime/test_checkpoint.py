@@ -490,6 +490,34 @@ def test_without_an_intact_snapshot_a_node_does_not_begin_anew(tmp_path: Path) -
     assert len(str(caught.value).splitlines()) == 3
 
 
+def test_a_node_that_has_ended_has_its_last_snapshot_twice(tmp_path: Path) -> None:
+    """The others forget what it would need to go on from the one before."""
+    with folder_of(tmp_path) as folder:
+        folder.begin("run-1")
+        save(folder, 1)
+        last = save(folder, 2)
+        folder.end()
+        whole = last.read_bytes()
+        assert last.with_suffix(".copy").read_bytes() == whole
+    for content in (whole[:-9], None):
+        if content is None:
+            last.unlink()
+        else:
+            last.write_bytes(content)
+        with folder_of(tmp_path) as folder:
+            folder.begin("run-1")
+            loaded = folder.load(CLASSES)
+            folder.end()
+        assert loaded is not None
+        assert (loaded.round, len(loaded.skipped)) == (2, 0 if content is None else 1)
+        assert last.read_bytes() == last.with_suffix(".copy").read_bytes() == whole
+    with folder_of(tmp_path) as folder:
+        folder.begin("run-1")
+        for number in (3, 4):
+            save(folder, number)
+        assert not last.with_suffix(".copy").exists()
+
+
 def test_after_a_torn_one_the_older_is_kept_until_two_newer_are_there(tmp_path: Path) -> None:
     """The torn file has the higher round: it must not count among the two."""
     with folder_of(tmp_path) as folder:

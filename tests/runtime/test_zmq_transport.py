@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from drom_net.errors import ClusterError
+from drom_net.errors import ClusterError, UsageError
 from drom_net.protocol.codec import HEADER_LIMIT_BYTES
 from drom_net.protocol.node import REDUCER
 from drom_net.protocol.settings import Timeouts
@@ -432,6 +432,31 @@ def test_a_peer_that_reads_nothing_does_not_hold_up_the_others(bind: str) -> Non
         other = met(router, site)
         router.send(other, [b"hello"])
         assert get(site) == (REDUCER, [b"hello"])
+
+
+@pytest.mark.parametrize("what", ["file", "folder", "link"])
+def test_an_ipc_path_replaces_no_file(what: str, tmp_path: Path) -> None:
+    """libzmq removes what has the name of the socket that it makes."""
+    path = tmp_path / "mine.csv"
+    if what == "folder":
+        path.mkdir()
+    elif what == "link":
+        (tmp_path / "other").touch()
+        path.symlink_to(tmp_path / "other")
+    else:
+        path.write_text("a year of measurements")
+    before = path.lstat()
+    with pytest.raises(UsageError, match=r"expected a free name for a socket, got .*mine\.csv"):
+        listen(f"ipc://{path}")
+    assert path.lstat().st_ino == before.st_ino
+
+
+def test_a_socket_of_another_kind_is_not_taken_over(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as log:
+        log.bind(str(tmp_path / "log"))
+        with pytest.raises(ClusterError, match="Address already in use"):
+            listen(f"ipc://{tmp_path}/log")
+        assert (tmp_path / "log").is_socket()
 
 
 def test_an_ipc_path_that_another_listens_on_is_not_taken_over(tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ def slurm(shared_labs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     home = tmp_path_factory.mktemp("slurm")
     command = home / "bin" / "drom-net"
     command.parent.mkdir()
-    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m drom_net "$@"\n')
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -P -m drom_net "$@"\n')
     command.chmod(0o755)
     lab = ["bash", str(shared_labs / "slurmlab.sh")]
     environment = os.environ | {

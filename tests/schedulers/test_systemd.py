@@ -112,7 +112,7 @@ def test_install_puts_a_nodes_own_files_into_place(
     for place in ("opt/drom-net/bin", "etc/systemd/system", "bin"):
         (root / place).mkdir(parents=True)
     for name, text in {
-        "opt/drom-net/bin/drom-net": f'exec {sys.executable} -m drom_net "$@"',
+        "opt/drom-net/bin/drom-net": f'exec {sys.executable} -P -m drom_net "$@"',
         "bin/systemctl": f'echo "$@" >>{root}/systemctl.txt',
         "bin/id": "exit 0",
         # The user drom-net is not on this machine: all but the owner is as the script says.

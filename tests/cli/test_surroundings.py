@@ -1,0 +1,105 @@
+"""The command line in odd surroundings: files in the way, closed streams, names that no terminal shows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from drom_net.cli import main
+from drom_net.data.stream import TaskStream
+from drom_net.summary import remove_folder
+
+DATA = "data: {dataset: synthetic, tasks: 2, examples: 10, dim: 3}\n"
+STAR = f"algorithm: {{name: drom}}\n{DATA}reducer: {{endpoint: 'ipc://mine.csv'}}\n"
+RING = f"algorithm: {{name: drom-d}}\ntopology: {{graph: ring}}\n{DATA}peers: {{endpoints: ['ipc://mine.csv', 'ipc://b']}}\n"
+LIVE = """
+algorithm: {name: drom}
+data: {dataset: live, tasks: [north], features: [x]}
+source: {bind: 'ipc://mine.csv'}
+reducer: {endpoint: 'ipc://meet'}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("text", [STAR, RING, LIVE])
+@pytest.mark.parametrize("by_hand", [[], ["--out", "o"], ["--out", "o", "--task", "0"]])
+def test_a_socket_replaces_no_file(text: str, by_hand: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """`check` tells; `run` and the node that would listen there refuse."""
+    Path("mine.csv").write_text("a year of measurements")
+    Path("c.yaml").write_text(text)
+    role = "peer" if "ring" in text else "worker"
+    commands = {0: ["check", "c.yaml"], 2: ["run", "c.yaml", *by_hand], 4: [role, "c.yaml", *by_hand]}
+    if text == STAR and len(by_hand) == 4:
+        commands[4] = ["reducer", "c.yaml", "--out", "o"]
+    assert main(commands[len(by_hand)]) == 2
+    assert capsys.readouterr().err == (
+        "error: ipc://mine.csv: expected a free name for a socket, got mine.csv, which is a file and stays\n"
+    )
+    assert Path("mine.csv").read_text() == "a year of measurements"
+    assert not Path("o").exists()
+
+
+def test_a_finished_run_is_never_gone_on_with(capsys: pytest.CaptureFixture[str]) -> None:
+    """Also where its launcher died while it removed the nodes' folders."""
+    Path("c.yaml").write_text(f"algorithm: {{name: drom}}\n{DATA}")
+    assert main(["run", "c.yaml", "--driver", "reference", "--out", "o", "--quiet"]) == 0
+    (Path("o") / "nodes" / "task-01").mkdir(parents=True)
+    (Path("o") / "nodes" / "task-01" / "spec.json").write_text("{}")
+    before = {path.name: path.read_bytes() for path in Path("o").iterdir() if path.is_file()}
+    assert json.loads(before["summary.json"])["status"] == "finished"
+    assert main(["run", "--resume", "o"]) == 2
+    assert capsys.readouterr().err == "error: o is the directory of a run that has finished\n"
+    assert {path.name: path.read_bytes() for path in Path("o").iterdir() if path.is_file()} == before
+
+
+def test_a_folder_is_removed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever is killed while it goes leaves nothing of its name behind; what is left goes the next time."""
+    folder = Path("nodes")
+    (folder / "task-01").mkdir(parents=True)
+    with monkeypatch.context() as killed:
+        killed.setattr("shutil.rmtree", lambda path, **_: None)
+        remove_folder(folder)
+    assert not folder.exists()
+    assert list(Path().iterdir()) == [Path(".nodes.part")]
+    folder.mkdir()
+    remove_folder(folder)
+    assert list(Path().iterdir()) == []
+    remove_folder(folder)
+
+
+def test_a_node_does_not_go_on_with_other_data(capsys: pytest.CaptureFixture[str]) -> None:
+    """operations.md, going on: "Data that has changed since is refused"."""
+    Path("c.yaml").write_text(f"algorithm: {{name: drom}}\n{DATA}reducer: {{endpoint: 'tcp://127.0.0.1:1'}}\n")
+    folder = Path("o") / "nodes" / "task-01"
+    folder.mkdir(parents=True)
+    (folder / "spec.json").write_text('{"data_digest": "c0ffee"}')
+    (folder / "life.json").write_text('{"incarnation": 1, "run_id": "a"}')
+    assert main(["worker", "c.yaml", "--task", "0", "--out", "o"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(
+        "error: the data of task-01: expected the examples that the run began with (digest c0ffee), got others (digest "
+    )
+    assert said.count("\n") == 1
+    assert json.loads((folder / "spec.json").read_text()) == {"data_digest": "c0ffee"}
+
+
+def test_the_digest_of_a_stream_is_that_of_all_that_is_learned() -> None:
+    rows, labels = np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([1.0, -1.0])
+    stream = TaskStream(rows, labels, labels)
+    others = [
+        TaskStream(rows[::-1].copy(), labels, labels),
+        TaskStream(rows, -labels, labels),
+        TaskStream(rows, labels, -labels),
+        TaskStream(rows, labels, labels, passes=2),
+        TaskStream(rows[:1], labels[:1], labels[:1]),
+        TaskStream(rows.reshape(1, 4), labels, labels),
+    ]
+    assert len({stream.digest(), *(other.digest() for other in others)}) == 7
+    assert TaskStream(rows.copy(), labels.copy(), labels.copy()).digest() == stream.digest()
