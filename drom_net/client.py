@@ -32,9 +32,9 @@ from drom_net.algorithms.features import SparseVector
 from drom_net.errors import ClusterError, DromNetError
 
 WIRE_VERSION = 1
+"""Of what is said between applications and nodes (docs/live.md)."""
 REQUEST_BYTES = 16 << 20
 """The most that a request may have: a node does not read more."""
-"""Of what is said between applications and nodes (docs/live.md)."""
 _RESEND_S, _RESEND_CAP_S = 0.1, 1.0
 """When the same is asked again: then, and after twice the time each, up to there."""
 
@@ -91,7 +91,8 @@ class Site:
         self._socket.setsockopt(zmq.SNDHWM, 1)
         self._socket.setsockopt(zmq.RECONNECT_IVL, 50)
         self._socket.setsockopt(zmq.RECONNECT_IVL_MAX, 500)
-        self._socket.setsockopt(zmq.HEARTBEAT_IVL, 1000)
+        if not endpoint.startswith("ipc://"):  # of a process that has ended the system tells, and one may be busy
+            self._socket.setsockopt(zmq.HEARTBEAT_IVL, 1000)
         self._socket.setsockopt(zmq.TCP_KEEPALIVE, 1)
         if "[" in endpoint:
             self._socket.setsockopt(zmq.IPV6, 1)
