@@ -14,6 +14,7 @@ from drom_net.algorithms.features import Features
 from drom_net.client import REQUEST_BYTES, WIRE_VERSION
 from drom_net.data.incoming import RowError, RowReader
 from drom_net.protocol.settings import Timeouts
+from drom_net.runtime.keys import Keyring, client_of
 from drom_net.runtime.local_port import LocalPort, listen_failed
 from drom_net.runtime.spool import Sender
 from drom_net.runtime.zmq_transport import RouterTransport
@@ -47,9 +48,16 @@ class Model(Protocol):
 class _TcpPort(RouterTransport):
     """Applications as strangers of a cluster's port are: as few connections, and as little that is not read."""
 
-    def __init__(self, bind: str) -> None:
+    def __init__(self, bind: str, keys: Keyring | None) -> None:
         super().__init__(
-            bind, dim=REQUEST_BYTES // 8, max_vectors=1, timeouts=Timeouts(), name="site", for_applications=True
+            bind,
+            dim=REQUEST_BYTES // 8,
+            max_vectors=1,
+            timeouts=Timeouts(),
+            name="site",
+            members=() if keys is None else [client_of(keys.name)],
+            keys=keys,
+            for_applications=True,
         )
         self.is_member = lambda _: False
 
@@ -58,10 +66,10 @@ class _TcpPort(RouterTransport):
         return super().receive(timeout_s)
 
 
-def _listen(bind: str) -> LocalPort | _TcpPort:
+def _listen(bind: str, keys: Keyring | None) -> LocalPort | _TcpPort:
     """Raises ClusterError."""
     if not bind.startswith("ipc://"):
-        return _TcpPort(bind)
+        return _TcpPort(bind, keys)
     try:
         return LocalPort(bind, message_bytes=REQUEST_BYTES)
     except (OSError, zmq.ZMQError) as error:
@@ -79,11 +87,20 @@ class Service:
     """
 
     def __init__(
-        self, intake: Intake, bind: str, rows: RowReader, model: Model, *, unlabelled: int, incarnation: int
+        self,
+        intake: Intake,
+        bind: str,
+        rows: RowReader,
+        model: Model,
+        *,
+        unlabelled: int,
+        incarnation: int,
+        keys: Keyring | None = None,
     ) -> None:
         """
         Args:
             unlabelled: How many predicted rows are remembered.
+            keys: The node's: with them only its client's key is let in at a tcp endpoint, and all is encrypted.
 
         Raises:
             ClusterError: It cannot listen there.
@@ -96,7 +113,7 @@ class Service:
         """By ticket, the oldest first."""
         self._next_ticket = incarnation << _TICKETS
         self._predicted = self._forgotten = 0
-        self._port = _listen(bind)
+        self._port = _listen(bind, keys)
 
     def close(self) -> None:
         self._port.close()
