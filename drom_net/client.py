@@ -18,8 +18,10 @@ the client has asked again. Imports NumPy, zmq and msgpack, nothing heavier.
 from __future__ import annotations
 
 import secrets
+import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -30,11 +32,13 @@ import zmq
 
 from drom_net.algorithms.features import SparseVector
 from drom_net.errors import ClusterError, DromNetError
+from drom_net.runtime import curve
+from drom_net.runtime.keys import read_client_keyring
 
 WIRE_VERSION = 1
+"""Of what is said between applications and nodes (docs/live.md)."""
 REQUEST_BYTES = 16 << 20
 """The most that a request may have: a node does not read more."""
-"""Of what is said between applications and nodes (docs/live.md)."""
 _RESEND_S, _RESEND_CAP_S = 0.1, 1.0
 """When the same is asked again: then, and after twice the time each, up to there."""
 
@@ -70,11 +74,16 @@ class Prediction(NamedTuple):
 class Site:
     """A connection to one node. Not for several threads: each has its own."""
 
-    def __init__(self, endpoint: str, *, timeout_s: float = 30.0) -> None:
+    def __init__(self, endpoint: str, *, timeout_s: float = 30.0, keys: str | Path | None = None) -> None:
         """
         Args:
             endpoint: The node's `source.bind`; it need not be there yet.
             timeout_s: How long a call may take, with all that is asked again.
+            keys: The secret key of the site's applications, `NODE+client.secret`, with `public.keys` beside it
+                (`drom-net keys create`). With it a tcp connection is encrypted, and no other node is spoken to.
+
+        Raises:
+            ConfigError: A file of keys is missing or wrong.
         """
         self.endpoint = endpoint
         self.timeout_s = timeout_s
@@ -91,11 +100,24 @@ class Site:
         self._socket.setsockopt(zmq.SNDHWM, 1)
         self._socket.setsockopt(zmq.RECONNECT_IVL, 50)
         self._socket.setsockopt(zmq.RECONNECT_IVL_MAX, 500)
-        self._socket.setsockopt(zmq.HEARTBEAT_IVL, 1000)
+        if not endpoint.startswith("ipc://"):  # of a process that has ended the system tells, and one may be busy
+            self._socket.setsockopt(zmq.HEARTBEAT_IVL, 1000)
         self._socket.setsockopt(zmq.TCP_KEEPALIVE, 1)
         if "[" in endpoint:
             self._socket.setsockopt(zmq.IPV6, 1)
-        self._socket.connect(endpoint)
+        self._refused = ""
+        """Why nobody may answer, as the last handshake tells."""
+        self._monitor: zmq.Socket[bytes] = self._context.socket(zmq.PAIR)
+        try:
+            if keys is not None and not endpoint.startswith("ipc://"):  # that is for one user, and has no keys
+                keyring, node = read_client_keyring(Path(keys))
+                curve.connect(self._socket, keyring, node)
+            self._socket.monitor("inproc://monitor", sum(curve.FAILED_HANDSHAKES) | zmq.EVENT_HANDSHAKE_SUCCEEDED)
+            self._monitor.connect("inproc://monitor")
+            self._socket.connect(endpoint)
+        except BaseException:
+            self.close()
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -106,6 +128,8 @@ class Site:
         self.close()
 
     def close(self) -> None:
+        self._socket.disable_monitor()
+        self._monitor.close(linger=0)
         self._socket.close()
         self._context.term()
 
@@ -190,6 +214,8 @@ class Site:
             answer = self._receive(until) if self._send(data, until) else None
             if answer is None:
                 patience = min(2 * patience, _RESEND_CAP_S)
+                self._look_at_handshakes()
+                why = f"nobody answers{self._refused}"
                 continue
             if answer["is"] == "refused":
                 raise RefusedError(f"{self.endpoint} refused: {answer['why']}")
@@ -198,6 +224,16 @@ class Site:
             why = "its backlog is full"
             time.sleep(max(0.0, min(float(answer["again_s"]), give_up_at - time.monotonic())))
         raise NoAnswerError(f"{self.endpoint}: {why}, for {self.timeout_s:g} s")
+
+    def _look_at_handshakes(self) -> None:
+        failed = False
+        while self._monitor.poll(0):
+            event = int.from_bytes(self._monitor.recv_multipart()[0][:2], sys.byteorder)
+            failed = event != zmq.EVENT_HANDSHAKE_SUCCEEDED
+            self._refused = " (the handshake fails: keys here and there differ)" if failed else ""
+        if failed:  # libzmq gives up such a connection for ever; who is there may be another by now
+            self._socket.disconnect(self.endpoint)
+            self._socket.connect(self.endpoint)
 
     def _send(self, data: bytes, until: float) -> bool:
         if not self._socket.poll(max(1, round(1000 * (until - time.monotonic()))), zmq.POLLOUT):

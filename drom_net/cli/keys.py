@@ -8,13 +8,13 @@ import click
 
 from drom_net.cli import options
 from drom_net.cli.output import count_of, print_json
-from drom_net.cluster.plan import node_names
+from drom_net.cluster.plan import client_names, node_names
 from drom_net.config import ClusterConfig, load_config
 from drom_net.data.datasets import task_names
 from drom_net.data.faults import quoted
 from drom_net.errors import ConfigError, Problem
 from drom_net.names import safe_names
-from drom_net.runtime.keys import PUBLIC_LIST, create_keys, read_public_keys, secret_file
+from drom_net.runtime.keys import PUBLIC_LIST, client_of, create_keys, read_public_keys, secret_file
 
 
 @click.group()
@@ -53,6 +53,9 @@ def create(file: Path, tasks: tuple[str, ...], as_json: bool) -> None:
     names = task_names(config.data, config.base)
     everybody, nodes = node_names(config, names), safe_names(names)
     wanted = [task if task in everybody else nodes[options.task_index(names, task)] for task in tasks]
+    if clients := client_names(config, names):
+        everybody = (*everybody, *clients)
+        wanted += [client_of(node) for node in wanted if client_of(node) in clients]
     made = create_keys(folder, list(dict.fromkeys(wanted)) or everybody)
     if as_json:
         print_json(_facts(folder) | {"created": made})

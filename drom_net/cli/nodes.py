@@ -217,7 +217,7 @@ def _holding_signals_back() -> Iterator[None]:
 def _prepare_examples(
     spec: NodeSpec, config: ClusterConfig, dataset: Dataset, roster: Roster, *, insecure: bool
 ) -> NodeSpec:
-    options.require_local_source(spec.source.get("bind"), insecure=insecure)
+    options.require_local_source(spec.source.get("bind"), config, spec.node, insecure=insecure)
     stream = None
     if not spec.source:
         spread_over = roster.spread_over(config)

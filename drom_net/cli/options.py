@@ -14,7 +14,7 @@ from drom_net.config import ClusterConfig, is_loopback
 from drom_net.data.faults import quoted
 from drom_net.errors import UsageError
 from drom_net.names import safe_names, tidy
-from drom_net.runtime.keys import read_keyring
+from drom_net.runtime.keys import client_of, read_keyring, read_public_keys, require_listed
 from drom_net.runtime.metrics_page import require_prometheus
 from drom_net.runtime.reports import LOG_FORMATS
 from drom_net.runtime.zmq_transport import require_no_file_at
@@ -123,18 +123,24 @@ def require_loopback(listens: str | None, config: ClusterConfig, *, insecure: bo
     )
 
 
-def require_local_source(endpoint: str | None, *, insecure: bool) -> None:
-    """Refuse to take examples from other machines, unless it was asked for: there are no keys on that socket.
+def require_local_source(endpoint: str | None, config: ClusterConfig, node: str, *, insecure: bool) -> None:
+    """Refuse to take examples from other machines, unless there is a key for who sends them, or it was asked for.
 
     Raises:
-        UsageError: The endpoint is not of this machine alone, or the socket would replace a file.
+        ConfigError: The list of keys has none, or is missing or damaged.
+        UsageError: The endpoint is not of this machine alone, and there are no keys; or the socket would replace a file.
     """
     require_no_file_at(endpoint or "")
-    if endpoint is not None and not insecure and not is_loopback(endpoint):
-        raise UsageError(
-            f"source.bind: whoever reaches {endpoint} could teach this site and ask its model, for there are no keys "
-            "on it; --insecure allows it"
-        )
+    if endpoint is None or insecure or is_loopback(endpoint):
+        return
+    if config.security.keys is not None:
+        folder = Path(config.security.keys)
+        require_listed(folder, read_public_keys(folder), [client_of(node)])
+        return
+    raise UsageError(
+        f"source.bind: whoever reaches {endpoint} could teach this site and ask its model; "
+        "with security.keys and `drom-net keys create` only its applications can; --insecure does without"
+    )
 
 
 def require_keys(config: ClusterConfig, names: Sequence[str]) -> None:

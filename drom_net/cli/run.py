@@ -35,6 +35,7 @@ from drom_net.data.advice import advice
 from drom_net.data.dataset import Dataset
 from drom_net.data.datasets import load_dataset
 from drom_net.errors import UsageError
+from drom_net.names import safe_names
 from drom_net.protocol.node import named
 from drom_net.rundir import free_run_directory, require_format
 from drom_net.runtime.zmq_transport import require_no_file_at
@@ -396,8 +397,8 @@ def check_sources(prepared: Prepared, *, insecure: bool) -> None:
     if config.source.stdin:
         raise UsageError("source.stdin is for nodes that are started by hand: `run` has one standard input for all")
     endpoints = [endpoint for task in range(len(names)) if (endpoint := source_endpoint(config, names, task))]
-    for endpoint in endpoints:
-        options.require_local_source(endpoint, insecure=insecure)
+    for endpoint, node in zip(endpoints, safe_names(names), strict=False):
+        options.require_local_source(endpoint, config, node, insecure=insecure)
     if len(set(endpoints)) < len(endpoints):
         raise UsageError(
             f"source.bind gives several tasks the same address ({endpoints[0]}): here all run on one machine, so it "

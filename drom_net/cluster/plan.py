@@ -24,6 +24,7 @@ from drom_net.neighborhood import Neighborhood, neighborhoods
 from drom_net.protocol.codec import encode
 from drom_net.protocol.messages import Pull, Push
 from drom_net.protocol.node import REDUCER
+from drom_net.runtime.keys import client_of
 from drom_net.runtime.spec import NodeSpec
 from drom_net.timeline import Lane, Rows, make_lanes, peer_words, star_words
 from drom_net.topology import Graph, GraphSchedule
@@ -112,6 +113,14 @@ def node_names(config: ClusterConfig, names: Sequence[str]) -> tuple[str, ...]:
     """What all nodes are called in files: the reducer, where there is one, and the safe forms of the tasks' names."""
     nodes = safe_names(names)
     return nodes if config.topology is not None else (REDUCER, *nodes)
+
+
+def client_names(config: ClusterConfig, names: Sequence[str]) -> tuple[str, ...]:
+    """Of those tasks whose applications connect by TCP, what these are called in files."""
+    endpoints = [source_endpoint(config, names, task) for task in range(len(names))]
+    return tuple(
+        client_of(node) for node, at in zip(safe_names(names), endpoints, strict=True) if at and "tcp" in at[:3]
+    )
 
 
 def parameters_of(config: ClusterConfig, task: int) -> Any:

@@ -378,8 +378,8 @@ class SourceSettings:
         EndpointsOf(Endpoint(listens=True)),
         None,
         doc="Where applications at the site send examples and ask for predictions: an endpoint, with {task} for the "
-        "safe form of its name, or a list with one a task. There are no keys on it: beyond this machine only with "
-        "--insecure.",
+        "safe form of its name, or a list with one a task. ipc:// is for the node's user alone; tcp:// beyond this "
+        "machine needs keys (`drom-net keys create`), or --insecure.",
     )
     file: str | None = option(
         Text("a file name, with {task} for the safe form of the task's name"),

@@ -1,8 +1,9 @@
 """Key files: a secret one for each node, and one list of public keys for all.
 
 The folder holds `public.keys`, a line ``NAME PUBLIC-KEY`` for each node, which every host gets; and `NAME.secret`,
-which only the host of that node gets; NAME is a task's in its safe form, or `reducer`. Keys are CURVE's (Curve25519),
-written in Z85 as ZeroMQ does. No text of an error here quotes what a file says: it might be a secret.
+which only the host of that node gets; NAME is a task's in its safe form, `reducer`, or `TASK+client` for applications
+at a task's site. Keys are CURVE's (Curve25519), written in Z85 as ZeroMQ does. No text of an error here quotes what a
+file says: it might be a secret.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from drom_net.errors import ConfigError, Problem, UsageError
 PUBLIC_LIST = "public.keys"
 _LIST_HEAD = "# Who may join: a node's name and its public key. Every host needs this file; nothing in it is secret.\n"
 _SECRET_HEAD = "# The secret key of {name}: for the host of {name} alone.\n"
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_CLIENT = "+client"
+"""Behind a node's name, in which there is no plus sign."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(\+client)?")
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -42,6 +45,25 @@ class Keyring:
     def require(self, names: Iterable[str]) -> None:
         """Raises ConfigError where one of these nodes is not listed."""
         require_listed(self.folder, self.public, names)
+
+
+def client_of(node: str) -> str:
+    """What the applications at a node's site are called."""
+    return node + _CLIENT
+
+
+def read_client_keyring(path: Path) -> tuple[Keyring, str]:
+    """(the keys of an application, the node that it speaks to), of its secret file; the list is beside that.
+
+    Raises:
+        ConfigError, UsageError: As `read_keyring`.
+    """
+    node = path.name.removesuffix(f"{_CLIENT}.secret")
+    if node == path.name:
+        raise ConfigError([Problem(str(path), f"a secret key of applications, NODE{_CLIENT}.secret", path.name)])
+    keys = read_keyring(path.parent, client_of(node))
+    keys.require([node])
+    return keys, node
 
 
 def secret_file(folder: Path, name: str) -> Path:

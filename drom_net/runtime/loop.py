@@ -69,12 +69,15 @@ def drive(
     kept = True
     in_vain = False
     """The transport has waited, and nothing came."""
+    serve_at = -math.inf
+    """Until then the node works, if there is anything to do: as long as it has served before."""
     try:
         node.start(now)
         while True:
-            if serve():
+            if (in_vain or now >= serve_at or clock() >= serve_at) and serve():
                 due = -math.inf
-                now = clock()
+                began, now = now, clock()
+                serve_at = now + (now - began)
             elif in_vain:
                 look_at = now
             in_vain = False

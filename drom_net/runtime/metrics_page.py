@@ -6,11 +6,15 @@ whole and never changed: no socket of the cluster, and nothing that a node works
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
+import socket
+import threading
+from collections import deque
 from collections.abc import Iterator, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from drom_net.errors import ClusterError, UsageError
 from drom_net.runtime.reports import Counts, Reporter
@@ -46,6 +50,11 @@ METRICS = {
 gauges."""
 
 
+_CONNECTIONS = 16
+_SILENCE_S = 10.0
+"""After so long a connection on which nothing comes is closed."""
+
+
 class MetricsPage:
     """http://HOST:PORT/metrics, for one node or for all that a launcher has."""
 
@@ -59,7 +68,7 @@ class MetricsPage:
             ClusterError: It cannot listen there.
         """
         require_prometheus()
-        from prometheus_client import CollectorRegistry, start_http_server
+        from prometheus_client import CollectorRegistry, make_wsgi_app
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         self.counts: Mapping[str, Counts] = {}
@@ -82,10 +91,12 @@ class MetricsPage:
         registry.register(Collector())
         host, _, port = endpoint.rpartition(":")
         try:
-            self._server, self._thread = start_http_server(int(port), host.strip("[]"), registry)
+            self._server = _serve(host.strip("[]"), int(port), make_wsgi_app(registry))
         except OSError as error:
             why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
             raise ClusterError(f"cannot serve metrics on {endpoint}: {why}") from None
+        self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
+        self._thread.start()
         self.url = f"http://{host}:{self._server.server_port}/metrics"
 
     def __enter__(self) -> Self:
@@ -97,6 +108,48 @@ class MetricsPage:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+
+def _serve(host: str, port: int, app: Any) -> Any:
+    """A server of that app with a thread for each of a few connections: of more than these the oldest is closed.
+
+    Raises:
+        OSError: It cannot listen there.
+    """
+    from socketserver import ThreadingMixIn
+    from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+
+    class Handler(WSGIRequestHandler):
+        timeout = _SILENCE_S
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    class Server(ThreadingMixIn, WSGIServer):
+        daemon_threads = True
+        connections: ClassVar[deque[Any]] = deque()
+
+        def process_request(self, request: Any, client_address: Any) -> None:
+            self.connections.append(request)
+            while len(self.connections) > _CONNECTIONS:
+                with contextlib.suppress(OSError):  # closed already
+                    self.connections.popleft().shutdown(socket.SHUT_RDWR)  # which ends its thread
+            super().process_request(request, client_address)
+
+        def shutdown_request(self, request: Any) -> None:
+            with contextlib.suppress(ValueError):
+                self.connections.remove(request)
+            super().shutdown_request(request)
+
+        def handle_error(self, request: Any, client_address: Any) -> None:
+            pass  # who left, fell silent or was closed
+
+    Server.address_family = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][
+        0
+    ]
+    server = Server((host, port), Handler)
+    server.set_app(app)
+    return server
 
 
 def serve_counts(spec: NodeSpec, reporter: Reporter) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import os
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgpack
 import zmq
@@ -15,21 +13,26 @@ import zmq
 from drom_net.algorithms.features import Features
 from drom_net.client import REQUEST_BYTES, WIRE_VERSION
 from drom_net.data.incoming import RowError, RowReader
-from drom_net.errors import ClusterError
+from drom_net.protocol.settings import Timeouts
+from drom_net.runtime.keys import Keyring, client_of
+from drom_net.runtime.local_port import LocalPort, listen_failed
 from drom_net.runtime.spool import Sender
-from drom_net.runtime.zmq_transport import refuse_ipc_in_use
+from drom_net.runtime.zmq_transport import RouterTransport
 
 if TYPE_CHECKING:
     from drom_net.runtime.sources import Intake
 
+_Part = TypeVar("_Part", list[Any], dict[Any, Any])
 ROWS_AT_ONCE = 10_000
 """The most rows in one."""
 _AGAIN_S = 0.05
 """When who was told to wait may try again."""
 _REQUESTS_AT_ONCE = 64
 """So many are answered before the node does something else; what they bring is brought to the disk together."""
-_WAITING_REQUESTS = 64
-"""Of one connection; beyond them it is not read."""
+_SERVE_S = 0.02
+"""After so long the node does something else, too."""
+_PARTS = 3 * ROWS_AT_ONCE + 64
+"""The most lists and maps in a request: msgpack makes 64 bytes in memory of one that is empty."""
 _TICKETS = 40
 """Bits of a ticket that count; those above are the node's incarnation, so that no two lives use one twice."""
 
@@ -40,6 +43,37 @@ class Model(Protocol):
     round: int
 
     def predict(self, x: Features) -> float: ...
+
+
+class _TcpPort(RouterTransport):
+    """Applications as strangers of a cluster's port are: as few connections, and as little that is not read."""
+
+    def __init__(self, bind: str, keys: Keyring | None) -> None:
+        super().__init__(
+            bind,
+            dim=REQUEST_BYTES // 8,
+            max_vectors=1,
+            timeouts=Timeouts(),
+            name="site",
+            members=() if keys is None else [client_of(keys.name)],
+            keys=keys,
+            for_applications=True,
+        )
+        self.is_member = lambda _: False
+
+    def receive(self, timeout_s: float = 0.0) -> tuple[str, list[bytes]] | None:
+        self.connection_changes()
+        return super().receive(timeout_s)
+
+
+def _listen(bind: str, keys: Keyring | None) -> LocalPort | _TcpPort:
+    """Raises ClusterError."""
+    if not bind.startswith("ipc://"):
+        return _TcpPort(bind, keys)
+    try:
+        return LocalPort(bind, message_bytes=REQUEST_BYTES)
+    except (OSError, zmq.ZMQError) as error:
+        raise listen_failed(bind, error) from None
 
 
 class _Refusal(Exception):
@@ -53,11 +87,20 @@ class Service:
     """
 
     def __init__(
-        self, intake: Intake, bind: str, rows: RowReader, model: Model, *, unlabelled: int, incarnation: int
+        self,
+        intake: Intake,
+        bind: str,
+        rows: RowReader,
+        model: Model,
+        *,
+        unlabelled: int,
+        incarnation: int,
+        keys: Keyring | None = None,
     ) -> None:
         """
         Args:
             unlabelled: How many predicted rows are remembered.
+            keys: The node's: with them only its client's key is let in at a tcp endpoint, and all is encrypted.
 
         Raises:
             ClusterError: It cannot listen there.
@@ -70,44 +113,30 @@ class Service:
         """By ticket, the oldest first."""
         self._next_ticket = incarnation << _TICKETS
         self._predicted = self._forgotten = 0
-        self._context = zmq.Context()
-        self._socket: zmq.Socket[bytes] = self._context.socket(zmq.ROUTER)
-        self._socket.setsockopt(zmq.LINGER, 1000)
-        self._socket.setsockopt(zmq.MAXMSGSIZE, REQUEST_BYTES)
-        self._socket.setsockopt(zmq.RCVHWM, _WAITING_REQUESTS)
-        self._socket.setsockopt(zmq.SNDHWM, _WAITING_REQUESTS)
-        self._socket.setsockopt(zmq.TCP_KEEPALIVE, 1)
-        if "[" in bind:
-            self._socket.setsockopt(zmq.IPV6, 1)
-        try:
-            refuse_ipc_in_use(bind)
-            self._socket.bind(bind)
-        except zmq.ZMQError as error:
-            self.close()
-            hint = "; another process listens there" if error.errno == errno.EADDRINUSE else ""
-            why = os.strerror(error.errno or 0)
-            raise ClusterError(f"cannot listen for applications on {bind}: {why}{hint}") from None
+        self._port = _listen(bind, keys)
 
     def close(self) -> None:
-        self._socket.close()
-        self._context.term()
+        self._port.close()
 
     @property
-    def waits_for(self) -> zmq.Socket[bytes]:
-        return self._socket
+    def waits_for(self) -> zmq.Socket[bytes] | int:
+        return self._port.waits_for
 
     def serve(self) -> bool:
-        answers: list[tuple[bytes, dict[str, Any]]] = []
-        with contextlib.suppress(zmq.Again):
-            while len(answers) < _REQUESTS_AT_ONCE:
-                sender, *frames = self._socket.recv_multipart(zmq.NOBLOCK)
-                answers.append((sender, self._answer(frames)))
+        answers: list[tuple[str, dict[str, Any]]] = []
+        until = time.monotonic() + _SERVE_S
+        while len(answers) < _REQUESTS_AT_ONCE and (received := self._port.receive()) is not None:
+            sender, frames = received
+            answers.append((sender, self._answer(frames)))
+            if time.monotonic() >= until:
+                break
+        for text in self._port.take_warnings():
+            self._intake.say(text)
         if not answers:
             return False
         self._intake.commit()
         for sender, answer in answers:
-            with contextlib.suppress(zmq.ZMQError):  # who has gone, or reads nothing, will ask again
-                self._socket.send_multipart([sender, msgpack.packb(answer)], zmq.NOBLOCK)
+            self._port.send(sender, [msgpack.packb(answer)])  # who has gone, or reads nothing, will ask again
         return True
 
     def _answer(self, frames: list[bytes]) -> dict[str, Any]:
@@ -232,8 +261,19 @@ def _decode(frames: list[bytes]) -> dict[str, Any]:
     """
     if len(frames) != 1:
         raise _Refusal("expected one frame")
+    left = _PARTS
+
+    def count(part: _Part) -> _Part:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise ValueError
+        return part
+
     try:
-        request = msgpack.unpackb(frames[0], max_ext_len=0, max_array_len=1 << 20, max_map_len=1 << 20)
+        request = msgpack.unpackb(
+            frames[0], list_hook=count, object_hook=count, max_ext_len=0, max_array_len=1 << 20, max_map_len=1 << 20
+        )
     except Exception:  # msgpack documents no closed list of what it raises
         request = None
     if not isinstance(request, dict):

@@ -22,6 +22,7 @@ import zmq
 from drom_net.data.incoming import Lines, RowError, RowReader
 from drom_net.data.live import LiveStream
 from drom_net.protocol.node import Snapshot
+from drom_net.runtime.keys import Keyring, client_of, read_keyring
 from drom_net.runtime.reports import Reporter
 from drom_net.runtime.service import Model, Service
 from drom_net.runtime.spec import NodeSpec
@@ -88,6 +89,7 @@ class Intake:
         self._kept: list[tuple[int, int]] = [] if snapshot is None else [(taken, t)]
         """Of those on disk, of which the node may need the last two."""
         self._source: Source | None = None
+        self._keys = _client_keys(spec)
 
     def open(self, model: Model) -> None:
         """From now on take examples.
@@ -98,10 +100,18 @@ class Intake:
         """
         rows = self._rows
         if bind := self._settings["bind"]:
+            keys = None if bind.startswith("ipc://") else self._keys
             self._source = Service(
-                self, bind, rows, model, unlabelled=self._settings["unlabelled"], incarnation=self._incarnation
+                self,
+                bind,
+                rows,
+                model,
+                unlabelled=self._settings["unlabelled"],
+                incarnation=self._incarnation,
+                keys=keys,
             )
-            self._reporter.note(f"applications are served at {bind}", "serving", endpoint=bind)
+            how = "" if keys is None else f", with the key of {client_of(keys.name)}"
+            self._reporter.note(f"applications are served at {bind}{how}", "serving", endpoint=bind)
             return
         lines = Lines(self._settings["format"], rows)
         if self._settings["stdin"]:
@@ -203,6 +213,18 @@ class Intake:
             "drom_net_backlog_examples": self.stream.backlog,
             "drom_net_left_out_rows_total": self.bad,
         }
+
+
+def _client_keys(spec: NodeSpec) -> Keyring | None:
+    """The node's keys, where the list has one for the applications of its site.
+
+    Raises:
+        ConfigError: A file is missing or wrong.
+    """
+    if not spec.keys:
+        return None
+    keys = read_keyring(Path(spec.keys), spec.node)
+    return keys if client_of(spec.node) in keys.public else None
 
 
 def _mark(snapshot: Snapshot) -> tuple[int, int]:

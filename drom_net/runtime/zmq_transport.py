@@ -51,6 +51,7 @@ _RECEIVE_QUEUE = 4
 to become a member says a Hello at growing intervals, and nothing else."""
 _SEND_QUEUE = 256
 """Messages for one connection that wait to be sent; more are dropped and asked for again."""
+_SEND_QUEUE_OF_APPLICATIONS = 16
 _STRANGERS = 256
 """How many connections there may be, beside two for each member: that which it has, and one that is dead and not yet
 known to be."""
@@ -59,6 +60,8 @@ _DESCRIPTORS_KEPT = 64
 _UNREAD_BYTES = 64 << 10
 """What may have come from a stranger beside these: handshakes and heartbeats, and what is on its way. An empty frame of
 two bytes takes libzmq 64 to keep."""
+_UNREAD_LIMITS = 4
+"""All strangers together may have so many times of what one may."""
 _LOOK_S = 0.1
 """How often it is looked for connections on which too much has come."""
 _TCP_BYTES_RECEIVED = struct.Struct("=128xQ")  # of Linux's struct tcp_info
@@ -153,6 +156,11 @@ class _Transport:
         self._context.term()
         if self._doorkeeper is not None:
             self._doorkeeper.join()
+
+    @property
+    def waits_for(self) -> zmq.Socket[bytes]:
+        """What becomes readable when a message has come."""
+        return self._socket
 
     @property
     def has_keys(self) -> bool:
@@ -357,10 +365,12 @@ class RouterTransport(_Transport):
         name: str = REDUCER,
         members: Collection[str] = (),
         keys: Keyring | None = None,
+        for_applications: bool = False,
     ) -> None:
         """
         Args:
             members: Those who may join, as their keys call them.
+            for_applications: All are strangers, who come and go, and get an answer each time.
 
         Raises:
             UsageError: There is a file of the socket's name.
@@ -385,11 +395,16 @@ class RouterTransport(_Transport):
         """How many bytes of messages were read from each of these."""
         self._look_at = 0.0
         self._accepted = 0
+        if for_applications:
+            self._socket.setsockopt(zmq.SNDHWM, _SEND_QUEUE_OF_APPLICATIONS)
         self._silent: set[int] = set()
         """Connections from outside on which nothing has been said yet."""
         self.refused_handshakes = 0
         """How many who connected here did not get through the handshake."""
-        self._connections_limit = _connections_limit(len(members))
+        self._connections_limit = (
+            connections_for_applications() if for_applications else _connections_limit(len(members))
+        )
+        self._answers_all = for_applications
         self._answers_left = self._connections_limit
         """How much strangers may still be answered in this second."""
         self._answers_until = 0.0
@@ -417,6 +432,8 @@ class RouterTransport(_Transport):
             self._socket.bind(bind)
             self.endpoint = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
             """Where it listens, with the port that the system chose if it was to choose one."""
+            if self.endpoint.startswith("ipc://") and "@" not in self.endpoint[:7]:
+                os.chmod(self.endpoint.removeprefix("ipc://"), 0o600)
         except zmq.ZMQError as error:
             self.close()
             hint = ""
@@ -638,11 +655,16 @@ class RouterTransport(_Transport):
 
     def _close_the_endless(self) -> None:
         """Of strangers whose message has no end, or who say more than is read: libzmq keeps all that has come."""
-        for fd in list(self._not_known):
-            if any(self.is_member(address) for address in self._addresses_at.get(fd, ())):
-                continue
-            if _bytes_received(fd) - self._read_at.get(fd, 0) > self._unread_limit:
-                self._close(fd, "closed a connection of a stranger: more came on it than can be read")
+        unread: dict[int, int] = {}
+        for fd in self._not_known:
+            if not any(self.is_member(address) for address in self._addresses_at.get(fd, ())):
+                unread[fd] = _bytes_received(fd) - self._read_at.get(fd, 0)
+        total = sum(size for size in unread.values() if size > _UNREAD_BYTES)
+        for fd, size in sorted(unread.items(), key=lambda item: -item[1]):
+            if size <= self._unread_limit and total <= _UNREAD_LIMITS * self._unread_limit:
+                return
+            total -= size
+            self._close(fd, "closed a connection of a stranger: more came on it than can be read")
 
     def _close(self, fd: int, why: str) -> None:
         _hang_up(fd)
@@ -652,6 +674,8 @@ class RouterTransport(_Transport):
         self._warn_once(why)
 
     def _may_answer_a_stranger(self) -> bool:
+        if self._answers_all:
+            return True
         now = time.monotonic()
         if now >= self._answers_until:
             self._answers_until = now + 1.0
@@ -679,6 +703,12 @@ def _name_of(wire: bytes) -> bytes:
 def _number_of(wire: bytes) -> int:
     number = wire.rpartition(b"/")[2]
     return int(number) if number.isdigit() else 0
+
+
+def connections_for_applications() -> int:
+    """How many connections a site's applications may have; not so many that a node has no descriptors left."""
+    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _STRANGERS if descriptors == resource.RLIM_INFINITY else max(1, min(_STRANGERS, descriptors // 4))
 
 
 def _connections_limit(num_members: int) -> int:

@@ -278,3 +278,18 @@ def test_accident_34_wider_than_loopback_needs_keys(
     assert ("tcp://0.0.0.0:1 can be reached from other machines, and without keys" in err) == (not with_keys)
     assert ("public.keys: expected the list of public keys" in err) == with_keys
     assert ("security.keys" in err and "--insecure" in err) == (not with_keys)
+
+
+def test_applications_that_connect_by_tcp_have_a_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "live.yaml"
+    file.write_text(
+        "algorithm: {name: drom}\ndata: {dataset: live, tasks: [a, b], dim: 2}\nsecurity: {keys: keys}\n"
+        'source: {bind: ["tcp://0.0.0.0:5601", "ipc://b.sock"]}\n'
+    )
+    code, _, err = drom_net(capsys, "run", str(file))
+    assert code == 2
+    assert "public.keys" in err
+    assert drom_net(capsys, "keys", "create", str(file), "--task", "a")[0] == 0
+    assert list(read_public_keys(tmp_path / "keys")) == ["a", "a+client"]
+    assert drom_net(capsys, "keys", "create", str(file))[0] == 0
+    assert list(read_public_keys(tmp_path / "keys")) == ["a", "a+client", "reducer", "b"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import urllib.request
 from pathlib import Path
 
@@ -48,6 +49,19 @@ def test_a_port_in_use_is_named() -> None:
         endpoint = page.url.removeprefix("http://").removesuffix("/metrics")
         with pytest.raises(ClusterError, match=f"cannot serve metrics on {endpoint}: Address already in use"):
             MetricsPage(endpoint)
+
+
+def test_idle_connections_use_up_no_descriptors_and_shut_nobody_out(capfd: pytest.CaptureFixture[str]) -> None:
+    with MetricsPage("127.0.0.1:0") as page:
+        port = int(page.url.removesuffix("/metrics").rpartition(":")[2])
+        idle = [socket.create_connection(("127.0.0.1", port), timeout=30) for _ in range(60)]
+        assert read(page.url) == ""
+        for connection in idle[:40]:
+            assert connection.recv(1) == b""  # closed there
+        assert len(page._server.connections) <= metrics_page._CONNECTIONS
+        for connection in idle:
+            connection.close()
+    assert capfd.readouterr() == ("", "")
 
 
 def test_without_prometheus_client_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
