@@ -128,7 +128,7 @@ def require_local_source(endpoint: str | None, config: ClusterConfig, node: str,
 
     Raises:
         ConfigError: The list of keys has none, or is missing or damaged.
-        UsageError: The endpoint is not of this machine alone, and there are no keys; or the socket would replace a file.
+        UsageError: The endpoint is beyond this machine, and there are no keys; or the socket would replace a file.
     """
     require_no_file_at(endpoint or "")
     if endpoint is None or insecure or is_loopback(endpoint):
