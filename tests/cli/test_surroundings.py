@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import signal
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from drom_net.cli import main
+from drom_net.cluster.local import Interruption
 from drom_net.data.stream import TaskStream
 from drom_net.summary import remove_folder
 
@@ -103,3 +106,24 @@ def test_the_digest_of_a_stream_is_that_of_all_that_is_learned() -> None:
     ]
     assert len({stream.digest(), *(other.digest() for other in others)}) == 7
     assert TaskStream(rows.copy(), labels.copy(), labels.copy()).digest() == stream.digest()
+
+
+def test_signals_within_a_second_are_one_wish(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`timeout` sends its own twice."""
+    with Interruption() as interruption:
+        for now, again in ((100.0, False), (100.02, False), (100.9, False), (101.1, True)):
+            monkeypatch.setattr("time.monotonic", partial(float, now))
+            signal.raise_signal(signal.SIGTERM)
+            assert (interruption.exit_code, interruption.again) == (143, again)
+
+
+@pytest.mark.parametrize("handler", [signal.SIG_IGN, signal.SIG_DFL])
+def test_a_hangup_that_is_ignored_stays_ignored(handler: signal.Handlers) -> None:
+    """`nohup drom-net run` goes on when its terminal is closed."""
+    before = signal.signal(signal.SIGHUP, handler)
+    try:
+        with Interruption() as interruption:
+            signal.raise_signal(signal.SIGHUP)
+        assert interruption.exit_code == (0 if handler is signal.SIG_IGN else 129)
+    finally:
+        signal.signal(signal.SIGHUP, before)
