@@ -13,6 +13,7 @@ import signal
 
 def main() -> None:
     """The command line, with its exit code."""
+    _open_standard_streams()
     # The imports take a while; who has ended the command by then is spared their traceback.
     former = {number: signal.signal(number, _end) for number in (signal.SIGINT, signal.SIGTERM)}
     from drom_net.blas import ONE_THREAD
@@ -26,6 +27,19 @@ def main() -> None:
     for number, handler in former.items():
         signal.signal(number, handler)
     sys.exit(command_line())
+
+
+def _open_standard_streams() -> None:
+    """Those that are closed become empty ones: else the next file that is opened would take their place."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            opened = os.open(
+                os.devnull, os.O_RDWR
+            )  # the lowest number that is free: this one, as those below are there
+            os.set_inheritable(opened, True)
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
 def _end(number: int, _: object) -> None:

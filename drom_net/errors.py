@@ -6,6 +6,7 @@ Each class carries the exit code the command line ends with.
 from __future__ import annotations
 
 import contextlib
+import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -28,8 +29,19 @@ class Problem:
 
 def did_you_mean(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
     """``did you mean "label"?`` for a near miss (of this similarity, up to 1), or an empty string."""
-    near = get_close_matches(word, list(known), n=1, cutoff=cutoff)
+    names = list(known)
+    for name in names:
+        if name != word and _look(name) == _look(word):  # an accent in one character or two, an invisible one
+            there, here = (text.encode("unicode_escape").decode() for text in (name, word))
+            return f'"{name}" looks alike in other Unicode characters: {there} there, {here} here'
+    near = get_close_matches(word, names, n=1, cutoff=cutoff)
     return f'did you mean "{near[0]}"?' if near else ""
+
+
+def _look(text: str) -> str:
+    """The same for texts that nobody can tell apart."""
+    seen = (char for char in unicodedata.normalize("NFKC", text) if unicodedata.category(char) != "Cf")
+    return " ".join("".join(seen).split())
 
 
 @contextlib.contextmanager

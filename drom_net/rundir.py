@@ -25,6 +25,7 @@ import json
 import math
 import os
 import platform
+import re
 import sys
 import zipfile
 import zlib
@@ -59,6 +60,7 @@ _TIMELINE = TIMES_DTYPE.names or ()
 _AT_ONCE = 10_000
 """Rows that are tuples at a time."""
 
+_VECTOR = re.compile("[a-z][a-z0-9_]{0,31}")
 _CHECKED = ("examples", "errors", "seen_errors", "outliers", "error_rate", "f1")
 _CHECKED_LATER = ("majority_errors", "majority_error_rate", "log_loss", "auc")
 """Figures of a summary that `verify` makes again from the records; the latter are not in those of earlier versions."""
@@ -162,6 +164,8 @@ def read_task_outcome(folder: Path) -> TaskOutcome:
         "run_id",
     )
     names = result["vectors"]
+    if not all(_VECTOR.fullmatch(name) for name in names):  # they become names of files
+        raise UsageError(f"{folder / 'result.json'} is damaged: expected the names of vectors, got {names}")
     return TaskOutcome(
         result["name"],
         result["finished"],

@@ -358,14 +358,14 @@ def print_result(summary: dict[str, Any]) -> None:
     print_table(columns, rows, spare=("received", "sent", "outliers", "F1", "noise", "shared"))
     moved = size(summary["bytes_sent"]), size(summary["bytes_received"])
     sentences = summary.get("verdict", [sharing["verdict"]] if sharing and "verdict" in sharing else [])
-    click.echo(
+    text = (
         f"\n{summary['algorithm']} on {summary['dataset']}, driver {summary['driver']}: {summary['status']} after "
         f"{summary['rounds']} rounds, {duration(summary['seconds'])}\n"
         f"error rate {percent(summary['error_rate'])} (mean over tasks {percent(summary['error_rate_macro'])}), "
         f"majority {percent(summary.get('majority_error_rate'))}, F1 {fraction(summary['f1'])}"
         + (f" (+1 is {summary['positive']})" if "positive" in summary else "")
         + "\n"
-        + "".join(f"{shown(sentence)}\n" for sentence in sentences)
+        + "".join(f"{sentence}\n" for sentence in sentences)
         + (f"sent {moved[0]}, received {moved[1]}\n" if sharing and summary["bytes_sent"] else "")
         + (f"waited for others {100 * waiting:.1f} % of the time\n" if waiting is not None else "")
         + (
@@ -376,6 +376,7 @@ def print_result(summary: dict[str, Any]) -> None:
         + _usage_line(summary)
         + f"digest {summary['digest']}"
     )
+    click.echo(shown(text))
 
 
 def _usage_line(summary: dict[str, Any]) -> str:
@@ -406,12 +407,12 @@ def print_comparison(summaries: Sequence[dict[str, Any]], titles: Sequence[str])
         in_process = summary["driver"] == "reference"
         moved = "nothing" if in_process else size(summary["bytes_sent"] + summary["bytes_received"])
         click.echo(
-            f"{title:<{width}}  {alone:<15}  error rate {error} (majority {majority}), F1 {fraction(summary['f1'])}, "
-            f"{summary['rounds']} rounds in {duration(summary['seconds'])}, "
+            f"{shown(title):<{width}}  {alone:<15}  error rate {error} (majority {majority}), "
+            f"F1 {fraction(summary['f1'])}, {summary['rounds']} rounds in {duration(summary['seconds'])}, "
             f"{moved} moved"
         )
         for sentence in summary.get("verdict", ()):
-            click.echo(f"{'':<{width}}  {sentence}")
+            click.echo(shown(f"{'':<{width}}  {sentence}"))
 
 
 def _side_by_side(name: str, figures: Sequence[dict[str, Any] | None]) -> list[str]:

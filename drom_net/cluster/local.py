@@ -17,6 +17,7 @@ from typing import Any
 
 from drom_net.blas import ONE_THREAD
 from drom_net.errors import NodeFailedError, StoppedError
+from drom_net.runtime.process import ONE_WISH_S, stop_signals
 from drom_net.runtime.spec import NodeSpec
 
 _STOP_GRACE_S = 10.0
@@ -47,14 +48,15 @@ class _Child:
 
 @dataclass(slots=True)
 class Interruption:
-    """SIGINT, SIGTERM and SIGHUP while a cluster runs: the first ends it in order, the second at once."""
+    """SIGINT, SIGTERM and SIGHUP while a cluster runs: the first ends it in order, one a second later at once."""
 
     exit_code: int = 0
     again: bool = False
+    _asked_at: float = 0.0
     _former: dict[int, Any] = field(default_factory=dict)
 
     def __enter__(self) -> Interruption:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in stop_signals():
             self._former[number] = signal.signal(number, self._on_signal)
         return self
 
@@ -63,8 +65,11 @@ class Interruption:
             signal.signal(number, handler)
 
     def _on_signal(self, number: int, _: object) -> None:
+        now = time.monotonic()
+        if self.exit_code and now < self._asked_at + ONE_WISH_S:
+            return  # the same wish
         self.again = self.exit_code != 0
-        self.exit_code = 128 + number
+        self.exit_code, self._asked_at = 128 + number, now
 
 
 def run_children(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from drom_net.errors import UsageError
+from drom_net.names import is_name
 from drom_net.protocol.node import REDUCER
 from drom_net.rundir import (
     NODES,
@@ -39,8 +41,14 @@ def merge_nodes(folders: Sequence[Path], out: Path, *, file_format: str) -> dict
     require_format(file_format)
     found = _find_nodes(folders)
     first = found.get(REDUCER) or next(iter(found.values()))
-    spec = NodeSpec.read(first / "spec.json")
+    spec = _read_spec(first)
     nodes = spec.nodes
+    for node, folder in found.items():
+        its = _read_spec(folder)
+        if (its.tasks, its.config_digest, its.node) != (spec.tasks, spec.config_digest, node):
+            raise UsageError(
+                f"{folder} is not of the same cluster as {first}: its spec.json has other tasks or is another"
+            )
     missing = [name for name, node in zip(spec.tasks, nodes, strict=True) if node not in found]
     if spec.build_policy().proceeds:
         for node in set(nodes) & found.keys():
@@ -52,12 +60,17 @@ def merge_nodes(folders: Sequence[Path], out: Path, *, file_format: str) -> dict
                 write_result_of_lost(lost)
     if missing or (spec.role == "worker" and REDUCER not in found):
         raise UsageError(f"no folder of {', '.join(missing or ['the reducer'])} in {', '.join(map(str, folders))}")
-    tasks = [read_task_outcome(found[node]) for node in nodes]
-    if spec.role == "peer":
-        centrals = [read_peer_central_outcome(found[node]) for node in nodes]
-    else:
-        centrals = [read_central_outcome(found[REDUCER], len(nodes))]
-    for task, node in zip(tasks, nodes, strict=True):
+    try:
+        tasks = [read_task_outcome(found[node]) for node in nodes]
+        if spec.role == "peer":
+            centrals = [read_peer_central_outcome(found[node]) for node in nodes]
+        else:
+            centrals = [read_central_outcome(found[REDUCER], len(nodes))]
+    except (ValueError, TypeError, KeyError, IndexError, OverflowError, EOFError) as error:
+        raise UsageError(f"a node's folder in {', '.join(map(str, folders))} is damaged: {error}") from None
+    for task, name, node in zip(tasks, spec.tasks, nodes, strict=True):
+        if task.name != name:
+            raise UsageError(f"{found[node] / 'result.json'}: expected the result of {name}, got that of {task.name}")
         if task.run_id != centrals[0].run_id:
             raise UsageError(f"{found[node]} belongs to run {task.run_id}, {first} to run {centrals[0].run_id}")
     if out not in folders:
@@ -71,7 +84,7 @@ def merge_nodes(folders: Sequence[Path], out: Path, *, file_format: str) -> dict
         merged["preprocessing"]["sites"] = sites
     for name in ("config.yaml", "environment.json"):
         for folder in (first, first.parent.parent):  # of a node by hand, of a launched one
-            if (folder / name).exists() and not (out / name).exists():
+            if (folder / name).is_file() and not (folder / name).is_symlink() and not (out / name).exists():
                 shutil.copyfile(folder / name, out / name)
     for node in nodes:  # the examples of a live run that are to be kept
         spool, kept = found[node] / SPOOL, node_folder(out, node) / SPOOL
@@ -92,7 +105,35 @@ def _find_nodes(folders: Sequence[Path]) -> dict[str, Path]:
             if path.name in found:
                 raise UsageError(f"{path.name} is there twice: {found[path.name]} and {path}")
             if path.is_dir() and not path.name.startswith("."):
+                _require_own_files(path)
                 found[path.name] = path
     if not found:
         raise UsageError(f"no folder of a node in {', '.join(map(str, folders))}")
     return found
+
+
+def _require_own_files(folder: Path) -> None:
+    """Others have made what is in a node's folder: nothing outside of it is read for them.
+
+    Raises:
+        UsageError: There is a link, or something else that is no file.
+    """
+    for path in (folder, *folder.rglob("*")):
+        mode = path.lstat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISSOCK(mode)):
+            what = "a link" if stat.S_ISLNK(mode) else "something else"
+            raise UsageError(f"{path}: expected a file or folder of the node's own, got {what}; it is not followed")
+
+
+def _read_spec(folder: Path) -> NodeSpec:
+    """Raises UsageError where it is damaged, or its tasks have names that none can have."""
+    path = folder / "spec.json"
+    try:
+        spec = NodeSpec.read(path)
+        if not all(map(is_name, spec.tasks)) or not -1 <= spec.task < len(spec.tasks):
+            raise ValueError("its tasks are none")
+    except FileNotFoundError:
+        raise UsageError(f"{path} is missing: {folder} is not the folder of a node") from None
+    except (ValueError, TypeError, AttributeError) as error:
+        raise UsageError(f"{path} is damaged: {error}") from None
+    return spec

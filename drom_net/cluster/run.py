@@ -434,9 +434,9 @@ def _peer_endpoints(
 
 def _socket_folder(out: Path, cleanup: ExitStack) -> Path:
     """A new folder for sockets that only this user can enter: in the run directory, or, as a socket's path has a
-    limit, among the temporary files."""
+    limit and ZeroMQ wants UTF-8, among the temporary files."""
     folder = out / NODES / ".sockets"
-    if len(os.fsencode(folder)) + 10 <= _SOCKET_PATH_LIMIT:
+    if len(os.fsencode(folder)) + 10 <= _SOCKET_PATH_LIMIT and _is_utf8(folder):
         shutil.rmtree(folder, ignore_errors=True)  # of the run that is resumed
         folder.mkdir(mode=0o700, parents=True)
     else:
@@ -448,6 +448,13 @@ def _socket_folder(out: Path, cleanup: ExitStack) -> Path:
             "a shorter --out helps"
         )
     return folder
+
+
+def _is_utf8(path: Path) -> bool:
+    try:
+        return bool(str(path).encode())
+    except UnicodeEncodeError:
+        return False
 
 
 def _write_spec(spec: NodeSpec) -> Path:

@@ -32,6 +32,15 @@ _BLOCK_BYTES = 1 << 20
 _LARGEST_BLOCK = 1 << 30
 _DELIMITERS = ",;\t|"
 _BOMS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+_NO_TEXT = {
+    b"\x1f\x8b": "gzip data: its name should end with .gz",
+    b"\x28\xb5\x2f\xfd": "zstd data: its name should end with .zst",
+    b"PK\x03\x04": "a ZIP archive or a workbook: export the sheet as CSV",
+    b"\xd0\xcf\x11\xe0": "a workbook of an old Excel: export the sheet as CSV",
+    b"PAR1": "Parquet: its name should end with .parquet",
+    b"%PDF": "a PDF",
+}
+"""What files that are no text begin with."""
 _DAY = 86_400
 
 
@@ -165,6 +174,9 @@ def find_dialect(path: Path, shown: str, wanted: Wanted, faults: Faults) -> Dial
     with reading(path, shown, faults), opened(path) as file:
         data = file.read(_SAMPLE_BYTES)
     if faults.count > before:
+        return None
+    if what := next((what for start, what in _NO_TEXT.items() if data.startswith(start)), ""):
+        faults.add(shown, "a table as text", what)
         return None
     try:
         encoding = codecs.lookup(wanted.encoding).name if wanted.encoding else _find_encoding(data)

@@ -9,6 +9,7 @@ file says: it might be a secret.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import re
 import stat
@@ -143,35 +144,54 @@ def create_keys(folder: Path, names: Sequence[str]) -> list[str]:
         UsageError: A secret key is there whose node is not listed; nothing was made. Or this ZeroMQ cannot encrypt.
     """
     _require_curve()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # whoever comes second finds all made
+        return _create_missing(folder, names)
+    finally:
+        os.close(lock)
+
+
+def _create_missing(folder: Path, names: Sequence[str]) -> list[str]:
+    """Secret keys are written under other names first; from when the list is there they are valid. Whatever ends it
+    before leaves nothing valid, and what is left to be done after is done by the next call."""
     listed = read_public_keys(folder) if (folder / PUBLIC_LIST).exists() else {}
     new = [name for name in names if name not in listed]
-    if not new:
-        return []
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for name in new:
+        if (path := secret_file(folder, name)).exists():
+            raise UsageError(
+                f"{path} is there already, but {name} is not in {folder / PUBLIC_LIST}; bring the list with its "
+                "line, or remove the file: it is not overwritten"
+            )
     made: dict[str, bytes] = {}
     try:
         for name in new:
             made[name], secret = zmq.curve_keypair()
-            path = secret_file(folder, name)
-            try:
-                # With the right mode from the first instant: there is no moment in which others can read it.
-                descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            except FileExistsError:
-                del made[name]
-                raise UsageError(
-                    f"{path} is there already, but {name} is not in {folder / PUBLIC_LIST}; bring the list with its "
-                    "line, or remove the file: it is not overwritten"
-                ) from None
+            part = _part_of(secret_file(folder, name))
+            part.unlink(missing_ok=True)  # of one that was interrupted
+            # With the right mode from the first instant: there is no moment in which others can read it.
+            descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(descriptor, "wb") as file:
                 file.write(_SECRET_HEAD.format(name=name).encode() + secret + b"\n")
                 file.flush()
                 os.fsync(file.fileno())
-        _write_list(folder, listed | made)
+        if new:
+            _write_list(folder, listed | made)
     except BaseException:
         for name in made:
-            secret_file(folder, name).unlink(missing_ok=True)
+            _part_of(secret_file(folder, name)).unlink(missing_ok=True)
         raise
+    for name, public in (listed | made).items():
+        path = secret_file(folder, name)
+        part = _part_of(path)
+        if part.exists() and not path.exists() and zmq.curve_public(_read_secret(part)) == public:
+            part.rename(path)
     return new
+
+
+def _part_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}.part")
 
 
 def _require_curve() -> None:
@@ -182,9 +202,9 @@ def _require_curve() -> None:
 def _write_list(folder: Path, public: dict[str, bytes]) -> None:
     """At once and whole, also where the power fails."""
     lines = [f"{name} {key.decode()}\n" for name, key in public.items()]
-    path, new = folder / PUBLIC_LIST, folder / f".{PUBLIC_LIST}.{os.getpid()}"
+    path, new = folder / PUBLIC_LIST, _part_of(folder / PUBLIC_LIST)
     try:
-        with new.open("x", encoding="utf-8") as file:
+        with new.open("w", encoding="utf-8") as file:
             os.fchmod(file.fileno(), 0o644)
             file.write("".join([_LIST_HEAD, *lines]))
             file.flush()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from drom_net.cli import main
-from drom_net.runtime.keys import read_keyring, read_public_keys
+from drom_net.runtime.keys import create_keys, read_keyring, read_public_keys
 
 TEXT = "algorithm: {name: drom}\ndata: {dataset: synthetic, tasks: 3, examples: 20}\nsecurity: {keys: keys}\n"
 NODES = ["reducer", "task-01", "task-02", "task-03"]
@@ -44,9 +45,9 @@ def test_create_makes_files_that_the_owner_alone_can_read(
 
     def noted(path: object, flags: int, mode: int = 0o777, **more: int) -> int:
         descriptor = really_open(path, flags, mode, **more)  # type: ignore[call-overload]
-        if str(path).endswith(".secret"):
+        if str(path).endswith(".secret.part"):
             assert flags & os.O_EXCL
-            modes[Path(str(path)).name] = stat.S_IMODE(os.fstat(descriptor).st_mode)
+            modes[Path(str(path)).stem] = stat.S_IMODE(os.fstat(descriptor).st_mode)
         return int(descriptor)
 
     monkeypatch.setattr(os, "open", noted)
@@ -132,6 +133,50 @@ def test_where_it_fails_half_way_no_secret_is_left(
     assert "whatever" not in err
     assert [path.name for path in (tmp_path / "keys").iterdir()] == ["task-02.secret"]
     assert (tmp_path / "keys" / "task-02.secret").read_text() == "whatever is in it"
+
+
+@pytest.mark.parametrize("at", ["task-01.secret.part", "public.keys.part", "task-01.secret"])
+def test_one_that_was_killed_is_in_nobodys_way(
+    at: str, config: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it wrote secrets, the list, and when it had only to give the secrets their names."""
+    really_open, really_rename, really_unlink = os.open, Path.rename, Path.unlink
+
+    def killed(path: object, *arguments: object) -> None:
+        if Path(str(path)).name == at:
+            monkeypatch.setattr(Path, "unlink", lambda *_, **__: None)  # who is killed tidies nothing
+            raise KeyboardInterrupt
+
+    def opened(path: object, *arguments: int, **more: int) -> int:
+        killed(path)
+        return really_open(path, *arguments, **more)  # type: ignore[call-overload, no-any-return]
+
+    def renamed(path: Path, target: Path) -> Path:
+        killed(target)
+        return really_rename(path, target)
+
+    monkeypatch.setattr(os, "open", opened)
+    monkeypatch.setattr(Path, "rename", renamed)
+    if at == "public.keys.part":
+        monkeypatch.setattr("drom_net.runtime.keys._write_list", lambda *_: killed(at))
+    assert drom_net(capsys, "keys", "create", config)[0] == 130
+    monkeypatch.undo()
+    assert Path.unlink is really_unlink
+    code, _, err = drom_net(capsys, "keys", "create", config)
+    assert (code, err) == (0, "")
+    folder = tmp_path / "keys"
+    assert sorted(path.name for path in folder.iterdir()) == ["public.keys", *(f"{name}.secret" for name in NODES)]
+    for name in NODES:
+        assert read_keyring(folder, name).name == name
+
+
+def test_of_two_at_once_each_finds_all_made(tmp_path: Path) -> None:
+    names = [f"task-{task}" for task in range(8)]
+    with ThreadPoolExecutor(4) as pool:
+        made = [done.result() for done in [pool.submit(create_keys, tmp_path / "keys", names) for _ in range(4)]]
+    assert sorted(map(len, made)) == [0, 0, 0, 8]
+    for name in names:
+        assert read_keyring(tmp_path / "keys", name).name == name
 
 
 def test_show_names_nodes_and_public_keys_and_no_secret(

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import signal
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from drom_net.cli import main
+from drom_net.cluster.local import Interruption
 from drom_net.data.stream import TaskStream
+from drom_net.errors import did_you_mean
 from drom_net.summary import remove_folder
 
 DATA = "data: {dataset: synthetic, tasks: 2, examples: 10, dim: 3}\n"
@@ -103,3 +108,51 @@ def test_the_digest_of_a_stream_is_that_of_all_that_is_learned() -> None:
     ]
     assert len({stream.digest(), *(other.digest() for other in others)}) == 7
     assert TaskStream(rows.copy(), labels.copy(), labels.copy()).digest() == stream.digest()
+
+
+def test_signals_within_a_second_are_one_wish(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`timeout` sends its own twice."""
+    with Interruption() as interruption:
+        for now, again in ((100.0, False), (100.02, False), (100.9, False), (101.1, True)):
+            monkeypatch.setattr("time.monotonic", partial(float, now))
+            signal.raise_signal(signal.SIGTERM)
+            assert (interruption.exit_code, interruption.again) == (143, again)
+
+
+@pytest.mark.parametrize("handler", [signal.SIG_IGN, signal.SIG_DFL])
+def test_a_hangup_that_is_ignored_stays_ignored(handler: signal.Handlers) -> None:
+    """`nohup drom-net run` goes on when its terminal is closed."""
+    before = signal.signal(signal.SIGHUP, handler)
+    try:
+        with Interruption() as interruption:
+            signal.raise_signal(signal.SIGHUP)
+        assert interruption.exit_code == (0 if handler is signal.SIG_IGN else 129)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (gzip.compress(b"a,label\n1,1\n"), ".gz"),
+        (b"PK\x03\x04 sheet", "export the sheet as CSV"),
+        (b"PAR1", ".parquet"),
+    ],
+)
+def test_a_file_that_is_no_text_is_called_what_it_is(
+    content: bytes, what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("s-x.csv").write_bytes(content)
+    Path("q.yaml").write_text('data: {files: "s-{task}.csv"}')
+    assert main(["check", "q.yaml"]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("error: s-x.csv: expected a table as text, got ")
+    assert what in err
+
+
+def test_of_names_that_look_alike_the_characters_are_shown() -> None:
+    for word, name in (("caf\u00e9", "cafe\u0301"), ("age", "age\u200b"), ("an age", "an\u00a0age")):
+        hint = did_you_mean(word, ["b", name])
+        assert "looks alike in other Unicode characters" in hint
+        assert name.encode("unicode_escape").decode() in hint
+    assert did_you_mean("lable", ["label"]) == 'did you mean "label"?'

@@ -8,7 +8,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from processes import CONFIGS, Family, family, read_until, wait_until
+from processes import CONFIGS, DEADLINE_S, Family, family, read_until, wait_until
 
 pytestmark = pytest.mark.process
 
@@ -270,6 +270,46 @@ def test_merge_wants_one_whole_run(tmp_path: Path) -> None:
         assert code == 2
         assert "one/nodes/task-03 belongs to run" in err
         assert not (tmp_path / "both").exists()
+
+
+def test_merge_believes_no_folder_of_another_site(tmp_path: Path) -> None:
+    """security.md: "it follows no link in them, takes no name that is not in the roster"."""
+    (tmp_path / "secret").write_text("TOPSECRET")
+    with family(tmp_path) as processes:
+        nodes = [processes.start("peer", ring(tmp_path, 3), "--task", k, "--out", "o") for k in "012"]
+        assert [node.wait(timeout=DEADLINE_S) for node in nodes] == [0] * 3
+    folder = tmp_path / "o" / "nodes" / "task-01"
+    result, spec = (json.loads((folder / name).read_text()) for name in ("result.json", "spec.json"))
+    wrong: dict[str, tuple[str, str | dict[str, object], str]] = {
+        "link": ("config.yaml", "", "expected a file or folder of the node's own, got a link"),
+        "name": (
+            "result.json",
+            result | {"name": '=cmd|"/C calc"!A0\x1b[2J'},
+            "expected the result of task-01, got that of",
+        ),
+        "vector": ("result.json", result | {"vectors": ["w", "../../../secret"]}, "expected the names of vectors"),
+        "roster": ("spec.json", spec | {"tasks": ["a\x1b[2J", "task-02", "task-03"]}, "spec.json is damaged"),
+        "tasks": ("spec.json", spec | {"tasks": ["a", "task-02", "task-03"]}, "has other tasks or is another"),
+        "nonsense": ("result.json", result | {"chain": 5}, "is damaged"),
+    }
+    for number, (name, content, why) in enumerate(wrong.values()):
+        before = (folder / name).read_bytes()
+        (folder / name).unlink()
+        if isinstance(content, dict):
+            (folder / name).write_text(json.dumps(content))
+        else:
+            (folder / name).symlink_to(tmp_path / "secret")
+        with family(tmp_path) as processes:
+            code, out, err = processes.run("merge", "o", "--out", f"m{number}")
+        assert (code, out) == (2, ""), err
+        assert why in err
+        assert "Traceback" not in err
+        assert "\x1b" not in err
+        assert not (tmp_path / f"m{number}").exists()
+        (folder / name).unlink()
+        (folder / name).write_bytes(before)
+    with family(tmp_path) as processes:
+        assert processes.run("merge", "o", "--out", "m")[0] == 0
 
 
 def ring(folder: Path, num_tasks: int, *, more: str = "") -> str:
