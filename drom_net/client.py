@@ -146,14 +146,17 @@ class Site:
             for score, ticket, row in zip(answer["scores"], answer["tickets"], rows, strict=True)
         ]
 
-    def label(self, predictions: Iterable[Prediction], labels: Iterable[Any]) -> None:
+    def label(self, predictions: Iterable[Prediction], labels: Iterable[Any], *, relabel: bool = False) -> None:
         """Say what was true; the rows are learned with it. All of them are accepted, or none.
+
+        A prediction has one label. A second one is refused, or with `relabel` learned as another example; a node that
+        was started again since takes it for the first.
 
         A node that does not remember a row any more (it was started again, or has predicted many others since) gets it
         again.
 
         Raises:
-            RefusedError: A label is none.
+            RefusedError: A label is none, or its prediction was labelled already.
             NoAnswerError: As above. Called again with the same, before any other `label` or `learn`, it goes on:
                 nothing is learned twice. Later it would be another sending, and its rows might be learned twice.
         """
@@ -162,7 +165,8 @@ class Site:
             return
         tickets = [prediction.ticket for prediction in predictions]
         sending = self._sending(tickets, labels)
-        answer = self._ask({"do": "label", "tickets": tickets, "labels": labels} | sending)
+        again = {"relabel": True} if relabel else {}
+        answer = self._ask({"do": "label", "tickets": tickets, "labels": labels} | again | sending)
         if answer["is"] == "unknown":
             rows = _packed([prediction.row for prediction in predictions])
             self._ask({"do": "learn", "rows": rows, "labels": labels} | sending)

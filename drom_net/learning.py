@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -27,7 +28,7 @@ from drom_net.algorithms.base import (
     Reply,
     ReplyKind,
 )
-from drom_net.algorithms.features import Block, Features, Vector, numbers
+from drom_net.algorithms.features import Block, Features, Vector, bounded, numbers
 from drom_net.data.live import LiveStream
 from drom_net.data.stream import TaskStream
 from drom_net.errors import DivergedError
@@ -38,6 +39,10 @@ from drom_net.seeding import stream as random_stream
 _NOTHING_SEEN = (0.0, 0.0, 0.0, 0.0, 0.0)
 SCALING = "scaling"
 """In a model: what running standardisation has come to, as RunningScaling.state."""
+LARGEST = 1e30
+"""The most that a number of a contribution counts for: sums, products and squares of squares of such are finite."""
+LARGEST_OF_EXAMPLE = 1e6
+"""The same where contributions are examples, by which a learner steps each time."""
 _KEPT = (
     *("_state", "_reply", "_active", "_row_active", "_seen", "_row", "_kind"),
     *("_vectors", "_since", "_unsent_examples", "_round", "_taken"),
@@ -317,6 +322,7 @@ class Centre:
         self._row_of = {task: row for row, task in enumerate(tasks)}
         self._log = CentralLog()
         self._algorithm = algorithm
+        self._most = LARGEST_OF_EXAMPLE if algorithm.shares_examples else LARGEST
         self._scales = dict(zip(tasks, scales, strict=True)) if scales is not None else {}
         self._state = algorithm.init_central(tuple(tasks), dim, random_stream(seed, "power"))
 
@@ -336,6 +342,7 @@ class Centre:
         """
         if self._scales:
             contributions = {task: self._scaled(task, contributions[task]) for task in contributions}
+        contributions = {task: self._bounded(contribution) for task, contribution in contributions.items()}
         self._state, replies, info = self._algorithm.central_step(self._state, contributions, members)
         self.last_sigma = info.sigma
         self._last = replies, info
@@ -356,6 +363,12 @@ class Centre:
         common = next((reply.vectors for reply in replies.values() if reply.vectors), ())
         own = {task: reply.vectors for task, reply in replies.items() if reply.vectors is not common}
         return Replies(kinds, places, common, own, {}, None)
+
+    def _bounded(self, contribution: Contribution) -> Contribution:
+        """Nobody can lead the others out of the finite numbers, whatever it says."""
+        vectors = contribution.vectors
+        found = tuple(bounded(block, self._most) for block in vectors)
+        return contribution if all(map(operator.is_, found, vectors)) else contribution._replace(vectors=found)
 
     def _scaled(self, task: int, contribution: Contribution) -> Contribution:
         scale = self._scales[task]

@@ -63,6 +63,15 @@ def numbers(block: Block) -> Vector:
     return block.values if isinstance(block, SparseVectors) else block
 
 
+def bounded(block: Block, most: float) -> Block:
+    """The block with every number brought to within -most and most; itself where none is beyond."""
+    held = numbers(block)
+    if np.vdot(held, held) <= most * most:
+        return block
+    cut = np.clip(held, -most, most)
+    return block._replace(values=cut) if isinstance(block, SparseVectors) else cut
+
+
 def put_columns(target: Matrix, block: Block) -> None:
     """Write as many vectors into the columns of shape (d, r), which keep what it does not hold."""
     dim = len(target)

@@ -123,7 +123,8 @@ def osmtl(parameters: OSMTLParameters | None = None) -> Algorithm:
             losses[~np.array(present)] = np.mean(losses[present])
             if q.relation == "exponential":
                 state.P = P * np.exp(-q.s * (losses - losses.min()))
-                state.P /= state.P.sum()
+                total = state.P.sum()  # 0 where what had all of the weight explains nothing any more
+                state.P = state.P / total if total else np.full(len(others), 1.0 / len(others))
             else:
                 state.P = project_on_simplex(P - q.s * losses)
         return state

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import dataclasses
 import json
@@ -279,11 +280,33 @@ class CsvHeader:
             RowError: It is no such line.
         """
         self._reader = reader
-        self.delimiter = reader.delimiter or max(_DELIMITERS, key=header.count)
+        self.delimiter = reader.delimiter or likely_delimiter(header)
         self._decimal = reader.decimal or ("," if self.delimiter != "," else ".")
         self.names = [cell.strip() for cell in self.split(header)]
         self._columns = reader.csv_columns(self.names, labelled=labelled)
+        self._label = reader.label
+        schema = reader.preprocessing.schema
+        self._known = {reader.label, *self.names, *(column.name for column in (schema.used if schema else ()))}
         self._labelled = labelled
+
+    def is_another(self, line: str) -> bool:
+        """Whether a line is one of column names again, fitting or not, and no row: it has no number, and the label's
+        name beside another one."""
+        if self._label not in line:
+            return False
+        cells = {cell.strip() for cell in self.split(line)}
+        known = cells.intersection(self._known)
+        return self._label in known and len(known) > 1 and not any(map(_is_number, cells))
+
+    def is_row(self, line: str) -> bool:
+        """Whether a line is a row, perhaps a bad one."""
+        with contextlib.suppress(RowError):
+            cells = self.split(line)
+            if any(map(_is_number, cells)):
+                return True
+            self.read(cells)
+            return True
+        return False
 
     def split(self, line: str) -> list[str]:
         try:
@@ -311,12 +334,37 @@ class Lines:
     def __init__(self, format: str, rows: RowReader) -> None:
         self._rows = rows
         self._header: CsvHeader | RowError | None = None
-        self.has_header = format == "csv"
+        self._begins = True
+        self._is_csv = format == "csv"
+        self.header = b""
+        """The column names that hold, as they were read; empty where there are none."""
         self._read = {"jsonl": self._json, "svmlight": self._svmlight, "csv": self._csv}[format]
 
-    def begin(self) -> None:
-        """A new file begins."""
-        self._header = None
+    def begin(self, header: bytes | None = None) -> None:
+        """A new file begins, or the middle of one under these column names.
+
+        Without a header the column names stay as they were where the first line is a row: a file that was cut, while
+        its writer goes on.
+        """
+        self._begins = header is None
+        if header is not None:
+            self._header, self.header = None, b""
+            with contextlib.suppress(RowError):  # told when it was read first
+                if header:
+                    self.read(header)
+
+    def is_open(self, text: bytes) -> bool:
+        """Whether lines end within quotes, so that the next one belongs to them."""
+        if not self._is_csv or b'"' not in text:
+            return False
+        found = text.decode("utf-8-sig", "replace")
+        delimiter = self._header.delimiter if isinstance(self._header, CsvHeader) else self._rows.delimiter
+        try:
+            for _ in csv.reader([found], strict=True, delimiter=delimiter or likely_delimiter(found)):
+                pass
+        except csv.Error as error:
+            return "unexpected end of data" in str(error)
+        return False
 
     def read(self, line: bytes) -> tuple[Features, float] | None:
         """The example in a line; None where it has none: a blank line, or the column names.
@@ -324,6 +372,7 @@ class Lines:
         Raises:
             RowError: It cannot be used.
         """
+        line = line.lstrip(b"\0")  # of a file that was cut, and is written on behind where it was
         try:
             text = line.decode("utf-8-sig")
         except UnicodeDecodeError as error:
@@ -348,7 +397,9 @@ class Lines:
         return self._rows.sparse(indices, values), self._rows.sign(label)
 
     def _csv(self, text: str) -> tuple[Features, float] | None:
-        if self._header is None:
+        begins, self._begins = self._begins, False
+        if self._names_columns(text, begins):
+            self.header = text.encode()
             try:
                 self._header = CsvHeader(self._rows, text)
             except RowError as error:
@@ -357,18 +408,42 @@ class Lines:
             return None
         if isinstance(self._header, RowError):
             raise RowError("line", "fitting column names above it", "others")
+        assert self._header is not None
         return self._header.read(self._header.split(text))
+
+    def _names_columns(self, text: str, begins: bool) -> bool:
+        """Whether a line has column names: the first does, unless others hold, and it has a number."""
+        if self._header is None:
+            return True
+        if isinstance(self._header, RowError):
+            return self._rows.label in map(str.strip, text.split(likely_delimiter(text)))
+        return self._header.is_another(text) or (begins and not self._header.is_row(text))
+
+
+def likely_delimiter(line: str) -> str:
+    """The one of which there are the most."""
+    return max(_DELIMITERS, key=line.count)
 
 
 def parse_json(text: str) -> dict[str, Any]:
     """A JSON object. Raises RowError for anything else."""
     try:
-        found = json.loads(text)
+        found = json.loads(text, object_pairs_hook=once)
     except (ValueError, RecursionError) as error:
         why = str(error) if isinstance(error, ValueError) else "nested too deeply"
         raise RowError("line", "a JSON object", f"{quoted(text.strip())} ({why})") from None
     if not isinstance(found, dict):
         raise RowError("line", "a JSON object", shown(found))
+    return found
+
+
+def once(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
+    """A map of these. Raises RowError where a key is there twice."""
+    found: dict[Any, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise RowError(f"key {quoted(str(key))}", "it once", "twice")
+        found[key] = value
     return found
 
 

@@ -304,6 +304,14 @@ class Keeper:
         """Whether round t may not begin before more is kept."""
         return self.active and t - self.durable > self.most
 
+    def believed(self, t: int, durable: int) -> int:
+        """Up to which round another is taken to have kept what it has, that says so in round t.
+
+        No node goes on for more than `history_rounds` without keeping (`is_too_far`): for who says that it does, no
+        more than twice as many are kept here.
+        """
+        return max(durable, t - 2 * self.most)
+
 
 class Tray:
     """What a node has to say and to tell, until the driver takes it."""

@@ -806,8 +806,9 @@ class Peer(Tray):
 
     def _on_push(self, task: int, push: Push) -> None:
         neighbor, t, contribution = self._neighbors[task], push.round, push.contribution
-        if push.durable > neighbor.durable:
-            neighbor.durable_before, neighbor.durable = neighbor.durable, push.durable
+        durable = self._keeper.believed(t, push.durable)
+        if durable > neighbor.durable:
+            neighbor.durable_before, neighbor.durable = neighbor.durable, durable
         if contribution.kind is ContributionKind.GONE:
             if self._policy.may_miss and self._missing.get(task) == t:
                 self._pass_over([task])

@@ -502,8 +502,9 @@ class Reducer(Tray):
         if contribution.kind is ContributionKind.GONE:
             self._on_gone(task, t, now)
             return
-        if push.durable > member.durable:
-            self._note_durable(member, push.durable)
+        durable = self._keeper.believed(t, push.durable)
+        if durable > member.durable:
+            self._note_durable(member, durable)
         member.round = max(member.round, t)
         current = self._round
         if t > current.number:

@@ -339,8 +339,9 @@ class Worker(Tray):
         t = pull.round
         self._learner.end(t, pull.reply)
         self._note_times(t, self._since, self._since, now)
-        if pull.durable > self._reducer_durable:
-            self._reducer_durable_before, self._reducer_durable = self._reducer_durable, pull.durable
+        durable = self._keeper.believed(t, pull.durable)
+        if durable > self._reducer_durable:
+            self._reducer_durable_before, self._reducer_durable = self._reducer_durable, durable
             self._forgotten = max(self._forgotten, min(self._reducer_durable_before, t))
             for old in [s for s in self._history if s <= self._forgotten]:
                 del self._history[old]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgpack
 import zmq
 
 from drom_net.algorithms.features import Features
 from drom_net.client import REQUEST_BYTES, WIRE_VERSION
-from drom_net.data.incoming import RowError, RowReader
+from drom_net.data.incoming import RowError, RowReader, once
 from drom_net.protocol.settings import Timeouts
 from drom_net.runtime.keys import Keyring, client_of
 from drom_net.runtime.local_port import LocalPort, listen_failed
@@ -22,7 +22,6 @@ from drom_net.runtime.zmq_transport import RouterTransport
 if TYPE_CHECKING:
     from drom_net.runtime.sources import Intake
 
-_Part = TypeVar("_Part", list[Any], dict[Any, Any])
 ROWS_AT_ONCE = 10_000
 """The most rows in one."""
 _AGAIN_S = 0.05
@@ -33,6 +32,8 @@ _SERVE_S = 0.02
 """After so long the node does something else, too."""
 _PARTS = 3 * ROWS_AT_ONCE + 64
 """The most lists and maps in a request: msgpack makes 64 bytes in memory of one that is empty."""
+_LABELLED = 100_000
+"""Of so many tickets, the last ones, it is known that they were labelled."""
 _TICKETS = 40
 """Bits of a ticket that count; those above are the node's incarnation, so that no two lives use one twice."""
 
@@ -111,6 +112,10 @@ class Service:
         self._limit = unlabelled
         self._unlabelled: OrderedDict[int, Features] = OrderedDict()
         """By ticket, the oldest first."""
+        self._labelled: OrderedDict[int, None] = OrderedDict()
+        """Tickets whose label has come, the oldest first."""
+        self._labelled_again = 0
+        """How many labels came for these, and were not learned."""
         self._next_ticket = incarnation << _TICKETS
         self._predicted = self._forgotten = 0
         self._port = _listen(bind, keys)
@@ -182,6 +187,11 @@ class Service:
             return _accepted(len(tickets))
         if len(set(tickets)) < len(tickets):
             raise _Refusal("tickets: expected different ones")
+        again = [ticket for ticket in tickets if ticket in self._labelled]
+        if again and request.get("relabel") is not True:
+            self._labelled_again += len(again)
+            shown = ", ".join(map(str, again[:3])) + (" .." if len(again) > 3 else "")
+            raise _Refusal(f"tickets: labelled already: {shown}; relabel: true learns their rows once more")
         unknown = [ticket for ticket in tickets if ticket not in self._unlabelled]
         if unknown:
             why = "label for an example that is no longer remembered: send it with learn"
@@ -190,6 +200,9 @@ class Service:
         if answer["is"] == "ok":
             for ticket in tickets:
                 del self._unlabelled[ticket]
+                self._labelled[ticket] = None
+            while len(self._labelled) > _LABELLED:
+                self._labelled.popitem(last=False)
         return answer
 
     def _learn(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -235,6 +248,7 @@ class Service:
             "predicted": self._predicted,
             "unlabelled": len(self._unlabelled),
             "forgotten": self._forgotten,
+            "labelled_again": self._labelled_again,
             "bad": self._intake.bad,
             "ended": stream.has_ended,
         }
@@ -263,17 +277,28 @@ def _decode(frames: list[bytes]) -> dict[str, Any]:
         raise _Refusal("expected one frame")
     left = _PARTS
 
-    def count(part: _Part) -> _Part:
+    def count(part: list[Any]) -> list[Any]:
         nonlocal left
         left -= 1
         if left < 0:
             raise ValueError
         return part
 
+    def count_map(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+        count([])
+        return once(pairs)
+
     try:
         request = msgpack.unpackb(
-            frames[0], list_hook=count, object_hook=count, max_ext_len=0, max_array_len=1 << 20, max_map_len=1 << 20
+            frames[0],
+            list_hook=count,
+            object_pairs_hook=count_map,
+            max_ext_len=0,
+            max_array_len=1 << 20,
+            max_map_len=1 << 20,
         )
+    except RowError:
+        raise
     except Exception:  # msgpack documents no closed list of what it raises
         request = None
     if not isinstance(request, dict):

@@ -13,7 +13,7 @@ import select
 import stat
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -33,6 +33,8 @@ _LINE_BYTES = 4 << 20
 _CHUNK_BYTES = 256 << 10
 _LOOK_EVERY_S = 0.05
 """How soon a file is looked at again; a node that is idle waits longer for its cluster (zmq_transport.SLICE_S)."""
+_LINES_OF_A_ROW = 100
+"""So many lines may a field in quotes go over."""
 _TAIL_BYTES = 64
 _BAD_TOLD = 10
 
@@ -241,7 +243,7 @@ class StandardInput:
         self._fd = fd
         self._poll = select.poll()
         self._poll.register(fd, select.POLLIN)
-        self._splitter = _Splitter()
+        self._splitter = _Splitter(lines.is_open)
         self._line = 0
         self._at_end = intake.stream.has_ended
         self._pauses = False
@@ -269,8 +271,8 @@ class StandardInput:
                 self._splitter.flush()
         examples = []
         for line in self._splitter.lines(self._intake.room):
-            self._line += 1
-            with _telling(self._intake, f"standard input:{self._line}"):
+            first, self._line = self._line + 1, self._line + max(1, line.count(b"\n"))
+            with _telling(self._intake, f"standard input:{first}"):
                 if (example := self._lines.read(line)) is not None:
                     examples.append(example)
         if examples:
@@ -290,6 +292,8 @@ class _At(NamedTuple):
     """How many lines there were."""
     tail: bytes
     """What stands just before the offset: another file, or one that was written anew, has something else."""
+    header: bytes = b""
+    """The column names that hold there."""
 
 
 class FollowedFile:
@@ -311,7 +315,7 @@ class FollowedFile:
         self._follows = follows
         self._fd = -1
         self._at = _At(0, 0, 0, b"")
-        self._splitter = _Splitter()
+        self._splitter = _Splitter(lines.is_open)
         self._look_at = 0.0
         self._pauses = self._waits = False
         self._left_ns: int | None = None
@@ -346,10 +350,12 @@ class FollowedFile:
         at = self._at
         for line in self._splitter.lines(self._intake.room):
             tail = (at.tail + line)[-_TAIL_BYTES:]
-            at = _At(at.inode, at.offset + len(line), at.line + 1, tail)
-            with _telling(self._intake, f"{self._path}:{at.line}"):
+            where = f"{self._path}:{at.line + 1}"
+            at = _At(at.inode, at.offset + len(line), at.line + max(1, line.count(b"\n")), tail)
+            with _telling(self._intake, where):
                 if (example := self._lines.read(line)) is not None:
                     examples.append(example)
+            at = at._replace(header=self._lines.header)
         if at != self._at:
             self._at = at
             self._intake.add(examples, position=list(at))
@@ -361,14 +367,14 @@ class FollowedFile:
             self._open(self._path)
         if self._fd < 0:
             return False
-        tail, rest = self._at.tail, self._splitter.rest
+        tail, rest = self._at.tail, self._splitter.unread
         found = os.pread(self._fd, len(tail) + len(rest), self._at.offset - len(tail))
         if found[: len(tail)] != tail:
             self._intake.say(f"{self._path} was written anew: reading it from its start")
             self._begin()
             return False
         if found[len(tail) :] != rest:  # its last line was not whole, and is another one now
-            self._splitter = _Splitter()
+            self._splitter = _Splitter(self._lines.is_open)
         if data := os.pread(self._fd, _CHUNK_BYTES, self._at.offset + self._splitter.size):
             self._splitter.feed(data)
             return self._splitter.has_lines
@@ -413,12 +419,10 @@ class FollowedFile:
                 self._tell_what_is_passed_over()
             self._begin()
             return
-        self._splitter = _Splitter()
-        if self._lines.has_header and self._at.line:
-            self._lines.begin()
-            header = os.pread(self._fd, _LINE_BYTES, 0).partition(b"\n")[0]
-            with contextlib.suppress(RowError):  # told when it was read first
-                self._lines.read(header)
+        self._splitter = _Splitter(self._lines.is_open)
+        if self._at.line:
+            # Of a spool of an earlier build they are at the file's start.
+            self._lines.begin(self._at.header or os.pread(self._fd, _LINE_BYTES, 0).partition(b"\n")[0])
 
     def _tell_what_is_passed_over(self) -> None:
         """Files between the one that was read last and the open one: as far as their times of writing tell."""
@@ -446,44 +450,76 @@ class FollowedFile:
     def _begin(self) -> None:
         """The open file is read from its start."""
         self._lines.begin()
-        self._splitter = _Splitter()
-        self._at = _At(os.fstat(self._fd).st_ino, 0, 0, b"")
+        self._splitter = _Splitter(self._lines.is_open)
+        self._at = _At(os.fstat(self._fd).st_ino, 0, 0, b"", self._lines.header)
 
 
 class _Splitter:
-    """Bytes to lines, each with its end."""
+    """Bytes to lines, each with its end; those that a field in quotes goes over are one."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_open: Callable[[bytes], bool] = lambda lines: False) -> None:
+        """
+        Args:
+            is_open: Whether lines need the next one.
+        """
+        self._is_open = is_open
         self._lines: deque[bytes] = deque()
-        self.rest = b""
+        self._rest = b""
         """A line that has no end yet."""
+        self._waits = False
+        """What there is needs another line."""
+        self._flushed = False
         self.size = 0
         """Bytes that are in no line that was given out."""
 
     @property
     def has_lines(self) -> bool:
-        return bool(self._lines)
+        return bool(self._lines) and not self._waits
+
+    @property
+    def unread(self) -> bytes:
+        """All that was not given out."""
+        return b"".join((*self._lines, self._rest))
 
     def feed(self, data: bytes) -> None:
-        *lines, self.rest = (self.rest + data).split(b"\n")
+        *lines, self._rest = (self._rest + data).split(b"\n")
         self._lines.extend(line + b"\n" for line in lines)
+        self._waits = self._waits and not lines
         self.size += len(data)
-        if len(self.rest) > _LINE_BYTES:
-            self.flush()  # too long for an example: it will be left out, in pieces
+        if len(self._rest) > _LINE_BYTES:  # too long for an example: it will be left out, in pieces
+            self._take_rest()
 
     def flush(self) -> bool:
-        """What has no end yet is a line; whether there was anything."""
-        had = bool(self.rest)
-        if had:
-            self._lines.append(self.rest)
-            self.rest = b""
+        """What has no end yet is a line, for no more will come; whether there was anything."""
+        had = bool(self._rest or self._lines)
+        self._flushed = True
+        self._take_rest()
         return had
+
+    def _take_rest(self) -> None:
+        self._waits = False
+        if self._rest:
+            self._lines.append(self._rest)
+            self._rest = b""
 
     def lines(self, most: int) -> Iterator[bytes]:
         """At most so many."""
         while self._lines and most > 0:
+            line, count = self._lines[0], 1
+            while self._is_open(line) and count < _LINES_OF_A_ROW:
+                if count < len(self._lines):
+                    line += self._lines[count]
+                    count += 1
+                elif self._flushed:
+                    break
+                else:
+                    self._waits = True
+                    return
+            if self._is_open(line):  # a quote that nobody closes: its line is bad, the next ones may be good
+                line, count = self._lines[0], 1
+            for _ in range(count):
+                self._lines.popleft()
             most -= 1
-            line = self._lines.popleft()
             self.size -= len(line)
             yield line
 

@@ -250,3 +250,29 @@ def test_who_has_nothing_left_is_told_from_where_on_the_other_can_say_it_again(e
     for first, introduction in introductions:
         assert introduction.kept_from == first
     assert introductions or exchange is None
+
+
+# Who never says that it has kept anything
+
+
+def test_a_reducer_keeps_no_more_than_twice_history_rounds_for_a_task_that_never_says_it_keeps_any() -> None:
+    node = make_reducer(drom(), 2, checkpoints=after(1, history_rounds=4))
+    node.start(0.0)
+    for task in range(2):
+        node.receive(f"w{task}", hello(task), 0.0)
+    for t in range(1, 41):
+        for task, durable in enumerate((t - 1, 0)):
+            node.receive(f"w{task}", Push(t, IDLE, durable), 0.0)
+        snapshots = keep_all(node, 0.0)
+        assert len(node._history) <= 9
+        assert all(len(snapshot["history"]) <= 9 for snapshot in snapshots)
+    assert node.closed_rounds == 40
+
+
+def test_a_worker_keeps_no_more_for_a_reducer_that_never_says_it_keeps_any() -> None:
+    worker = a_worker()
+    for _ in range(40):
+        step(worker)
+        keep_all(worker, 1.0)
+        assert len(worker._history) <= 9
+    assert worker.round > 20
