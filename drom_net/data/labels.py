@@ -43,13 +43,10 @@ class Labels:
         text = label_text(label)
         if text in MISSING or text in self.missing:
             return UNLABELLED
-        plain = {plain_label(text)}
-        if isinstance(label, bool):  # of JSON, where a file has True or TRUE
-            word = str(label).lower()
-            plain |= {other for other in (*self.positive, *self.negative) if other.strip().lower() == word}
-        if not plain.isdisjoint(map(plain_label, self.positive)):
+        plain = plain_label(text)
+        if plain in map(plain_label, self.positive):
             return 1.0
-        if self.rest_is_negative or not plain.isdisjoint(map(plain_label, self.negative)):
+        if self.rest_is_negative or plain in map(plain_label, self.negative):
             return -1.0
         return None
 

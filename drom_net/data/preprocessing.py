@@ -235,14 +235,15 @@ class RowPreparation:
             raise DataError([Problem("data", "dense rows, for these are centered", "sparse rows")])
         elif made.scale is not None:
             values = values / np.array(made.scale)[indices]
-        if made.normalize and (made.schema is None or not made.bias_in_norm):
+        words_alone = made.schema is None or not made.bias_in_norm
+        if made.normalize and words_alone:
             # A row of words is as long as its bias: long texts do not drown it.
             values = _unit_values(indptr, values)
         if made.bias:
             indices = np.insert(indices, indptr[1:], made.width).astype(np.int32)
             values = np.insert(values, indptr[1:], made.bias)
             indptr = indptr + np.arange(len(indptr))
-        if made.normalize and made.bias_in_norm:
+        if made.normalize and made.bias_in_norm and (made.bias or not words_alone):
             values = _unit_values(indptr, values)
         return SparseRows(indptr, indices, values, made.dim)
 

@@ -210,6 +210,18 @@ def test_bias_behind_sparse_rows() -> None:
     assert result.indices.dtype == np.int32 and result.indptr.dtype == np.int64
 
 
+def test_sparse_rows_without_a_bias_are_brought_to_unit_norm_once() -> None:
+    """Twice moved the last bit of some, and with it the digests of public sets."""
+    rng = np.random.default_rng(0)
+    values = rng.random(4000)
+    rows = SparseRows(np.arange(0, 4001, 40), np.tile(np.arange(40, dtype=np.int32), 100), values, 40)
+    small = np.ldexp(values.reshape(100, 40), -np.frexp(values.reshape(100, 40).max(axis=1))[1][:, np.newaxis])
+    norms = [float(np.bincount(np.zeros(40, dtype=int), row * row)[0]) ** 0.5 for row in small]
+    result = Preprocessing(40, normalize=True).apply(rows, "a")
+    assert isinstance(result, SparseRows)
+    np.testing.assert_array_equal(result.values.reshape(100, 40), small / np.array(norms)[:, np.newaxis])
+
+
 def test_preprocessing_faults() -> None:
     steps = Preprocessing(1, numbers=1).with_sites({"north": np.ones((1, 1))})
     with pytest.raises(DataError) as caught:

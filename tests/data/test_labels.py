@@ -202,7 +202,7 @@ def test_a_row_without_a_label_has_none(text: object) -> None:
 def test_truth_of_json_is_that_of_files(yes: str, no: str) -> None:
     labels, _ = find({yes: 5, no: 9})
     assert labels.sign(True) == 1.0
-    assert labels.sign(False) == (None if no == "-1" else -1.0)
+    assert labels.sign(False) == -1.0
 
 
 def test_labels_survive_json() -> None:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,8 +23,9 @@ import pytest
 from drom_net.cli.data import table_2
 from drom_net.data.dataset import Dataset, TaskData
 from drom_net.data.datasets import known_dim, load_dataset, task_names
-from drom_net.data.preprocessing import Preprocessing
+from drom_net.data.preprocessing import Preprocessing, unit_rows
 from drom_net.data.public.catalog import PUBLIC_SETS, PublicFile
+from drom_net.data.public.content import prepared
 from drom_net.data.public.others import MOLECULES
 from drom_net.data.public.places import check_file, digest_of, files_in, find
 from drom_net.data.settings import (
@@ -230,6 +232,19 @@ def test_amazon_is_the_same_as_its_files(loaded: Loaded, shared_set: SharedSet) 
         assert task.name == other.name
         np.testing.assert_array_equal(dense(task.rows), dense(plain.preprocessing.apply(other.rows, other.name)))
         np.testing.assert_array_equal(task.labels, other.labels)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_the_sums_of_a_row_are_in_the_order_of_its_memory(order: Any) -> None:
+    """jester and landmine come column by column: another order moved their last bits, and with them their digests."""
+    raw = np.asarray(np.random.default_rng(0).random((50, 1783)), order=order)
+    unit = Preprocessing(raw_dim=1783, normalize=True)
+    made = prepared(["a"], [raw], [np.ones(50)], None, unit).tasks[0].rows
+    assert isinstance(made, np.ndarray) and made.flags.c_contiguous
+    np.testing.assert_array_equal(made, unit_rows(raw))
+    others = unit_rows(np.asarray(raw, order="F" if order == "C" else "C"))
+    assert (made != others).any(), "there is a difference"
+    np.testing.assert_allclose(made, others, rtol=1e-12)
 
 
 def test_wisdm_activities_and_preprocessing(loaded: Loaded) -> None:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from drom_net.algorithms.features import Matrix, Vector
 from drom_net.data.dataset import TaskData
 from drom_net.data.faults import extra
-from drom_net.data.preprocessing import Preprocessing
+from drom_net.data.preprocessing import Preprocessing, unit_rows
 from drom_net.data.stream import SparseRows
 from drom_net.errors import DataError, Problem
 
@@ -50,10 +50,19 @@ def prepared(
         features = (*features, "bias")
     tasks = zip(names, rows, labels, strict=True)
     return Content(
-        tuple(TaskData(name, preprocessing.apply(raw, name), label) for name, raw, label in tasks),
+        tuple(TaskData(name, _as_ever(raw, preprocessing), label) for name, raw, label in tasks),
         features,
         preprocessing,
     )
+
+
+def _as_ever(raw: Matrix, made: Preprocessing) -> Matrix:
+    """`made.apply` with the sums of a row in the order of the array in memory: digests of these sets count on it."""
+    rows = made.center_and_scale(raw)
+    rows = unit_rows(rows) if made.normalize else rows
+    if made.bias:
+        rows = np.concatenate([rows, np.full((len(rows), 1), made.bias)], axis=1)
+    return np.ascontiguousarray(rows)
 
 
 def standardised(rows: Sequence[Matrix]) -> Preprocessing:
