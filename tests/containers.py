@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from processes import wait_until
+from processes import PATIENCE, wait_until
 
 from drom_net import __version__
 
 IMAGE = f"drom-net:{__version__}"
-DEADLINE_S = 240
+DEADLINE_S = 240 * PATIENCE
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from processes import DEADLINE_S
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
@@ -23,7 +24,7 @@ def test_a_cluster_is_measured_beside_bare_ones(name: str, tmp_path: Path) -> No
     script = Path(__file__).parents[1] / "benchmarks" / f"{name}.py"
     arguments = ["--tasks", "3", "--dims", "200", "--passes", "1", "--seconds", "0.001", "--json"]
     done = subprocess.run(
-        [sys.executable, str(script), *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=120
+        [sys.executable, str(script), *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=2 * DEADLINE_S
     )
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout[done.stdout.index("\n[") :])
@@ -36,7 +37,7 @@ def test_live_sources_are_put_under_load_and_what_was_accepted_is_checked(tmp_pa
     script = Path(__file__).parents[1] / "scripts" / "live.py"
     arguments = ["--tasks", "2", "--rate", "100", "--seconds", "2", "--layout", "star", "--kill"]
     done = subprocess.run(
-        [sys.executable, str(script), *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=120
+        [sys.executable, str(script), *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=2 * DEADLINE_S
     )
     assert done.returncode == 0, done.stderr
     assert "no accepted example was lost or doubled" in done.stdout

@@ -6,6 +6,7 @@ import contextlib
 import json
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal
 
@@ -21,6 +22,8 @@ from drom_net.experiments.runs import RunsProgress
 from drom_net.metrics import Totals, total
 from drom_net.runtime.reports import JsonLog, printable
 
+_PACE_OF_S = 10.0
+"""What is left is told from the rounds of so many seconds."""
 _PLAIN_EVERY_S = 2.0
 _LOG_EVERY_S = 10.0
 _RUNS_EVERY_S = 10.0
@@ -107,7 +110,8 @@ class QuietProgress:
 
     def start(self, names: Sequence[str], rounds: int) -> None:
         self._names, self._rounds = names, rounds
-        self._started = self._last = time.monotonic()
+        self._last = time.monotonic()
+        self._seen = deque([(self._last, 0)])
 
     def update(self, t: int, totals: Callable[[], Sequence[Totals]], sigma: float | None) -> None:
         pass
@@ -123,9 +127,13 @@ class QuietProgress:
         return True
 
     def _pace(self, t: int) -> tuple[float, float | None]:
-        """(rounds per second, seconds left; None where nobody knows)."""
-        seconds = max(time.monotonic() - self._started, 1e-9)
-        rate = t / seconds
+        """(rounds per second in the last seconds, seconds left; None where nobody knows)."""
+        now = time.monotonic()
+        self._seen.append((now, t))
+        while len(self._seen) > 2 and self._seen[1][0] <= now - _PACE_OF_S:
+            self._seen.popleft()
+        since, before = self._seen[0]
+        rate = (t - before) / max(now - since, 1e-9)
         return rate, (self._rounds - t) / rate if rate and self._rounds else None
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from drom_net.cli import main
+from drom_net.cli.output import QuietProgress
 from drom_net.cluster.local import Interruption
 from drom_net.data.stream import TaskStream
 from drom_net.errors import did_you_mean
@@ -156,3 +157,14 @@ def test_of_names_that_look_alike_the_characters_are_shown() -> None:
         assert "looks alike in other Unicode characters" in hint
         assert name.encode("unicode_escape").decode() in hint
     assert did_you_mean("lable", ["label"]) == 'did you mean "label"?'
+
+
+def test_what_is_left_is_told_from_the_last_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten slow seconds at the start are forgotten after ten fast ones."""
+    monkeypatch.setattr("time.monotonic", partial(float, 100.0))
+    progress = QuietProgress()
+    progress.start(["a"], 1000)
+    for now, t in ((110.0, 10), (115.0, 60), (120.0, 110), (125.0, 160)):
+        monkeypatch.setattr("time.monotonic", partial(float, now))
+        rate, left_s = progress._pace(t)
+    assert (rate, left_s) == (10.0, 84.0)

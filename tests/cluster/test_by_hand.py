@@ -41,7 +41,7 @@ def test_workers_first_then_the_reducer_give_the_digest_of_the_loop(where: str, 
             read_until(worker, f"looking for the reducer at {meet}")
         code, _, err = processes.run("reducer", STAR, "--bind", meet, "--out", "hand")
         assert code == 0, err
-        assert [worker.wait(timeout=30) for worker in workers] == [0, 0, 0, 0]
+        assert [worker.wait(timeout=DEADLINE_S) for worker in workers] == [0, 0, 0, 0]
         expected = digest_of(processes, STAR, "--out", "loop")
         assert json.loads((tmp_path / "hand" / "summary.json").read_text())["digest"] == expected
         assert expected in err  # the reducer tells it to whoever started it
@@ -60,7 +60,7 @@ def test_merge_adds_what_sharing_gained_which_no_reducer_knows(tmp_path: Path) -
     with family(tmp_path) as processes:
         nodes = [processes.start("worker", "s.yaml", "--task", str(task), "--out", f"host-{task}") for task in (0, 1)]
         nodes.append(processes.start("reducer", "s.yaml", "--out", "hub"))
-        assert [node.wait(timeout=60) for node in nodes] == [0, 0, 0]
+        assert [node.wait(timeout=DEADLINE_S) for node in nodes] == [0, 0, 0]
         assert "sharing" not in json.loads((tmp_path / "hub" / "summary.json").read_text())
         code, out, err = processes.run("merge", "hub", "host-0", "host-1", "--out", "all")
         assert code == 0, err
@@ -82,7 +82,7 @@ def test_a_second_worker_of_one_task_is_rejected_and_the_first_goes_on(tmp_path:
         assert code == 3
         assert "task-01 is already here" in err
         others = [processes.start("worker", STAR, "-k", k, "--endpoint", meet, "--out", "hand") for k in "123"]
-        assert [process.wait(timeout=30) for process in (reducer, first, *others)] == [0] * 5
+        assert [process.wait(timeout=DEADLINE_S) for process in (reducer, first, *others)] == [0] * 5
 
 
 def test_a_worker_with_another_configuration_is_rejected(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_a_worker_that_loses_its_reducer_keeps_what_it_learned(tmp_path: Path) -
         worker = processes.start("worker", str(config), "-k", "0", "--out", "hand")
         read_until(worker, "round ")
         reducer.kill()
-        assert worker.wait(timeout=30) == 4
+        assert worker.wait(timeout=DEADLINE_S) == 4
         result = json.loads((tmp_path / "hand" / "nodes" / "task-01" / "result.json").read_text())
         assert not result["finished"]
         assert result["rounds"] > 0
@@ -164,7 +164,7 @@ def test_a_reducer_that_is_started_anew_in_another_folder_is_another_run(tmp_pat
         assert code == 4, err
         assert "the run is given up: task-01, task-02 did not join within 3 s" in err.splitlines()[-1]
         assert not (tmp_path / "again").exists()
-        ends = [worker.communicate(timeout=30)[1] for worker in workers]
+        ends = [worker.communicate(timeout=DEADLINE_S)[1] for worker in workers]
         assert [worker.returncode for worker in workers] == [4, 4]
         assert all(re.search("it belongs to run [0-9a-f]+, this is run [0-9a-f]+", end) for end in ends), ends
 
@@ -223,7 +223,7 @@ def test_the_command_of_a_node_that_has_finished_ends_well_and_changes_nothing(t
     commands = (["reducer", str(config), "--bind", meet], ["worker", str(config), "-k", "0", "--endpoint", meet])
     with family(tmp_path) as processes:
         started = [processes.start(*command, "--out", "hand") for command in commands]
-        assert [process.wait(timeout=30) for process in started] == [0, 0]
+        assert [process.wait(timeout=DEADLINE_S) for process in started] == [0, 0]
         before = {path: path.read_bytes() for path in (tmp_path / "hand").rglob("*") if path.is_file()}
         for name, command in zip(("reducer", "task-01"), commands, strict=True):
             code, _, err = processes.run(*command, "--out", "hand")
@@ -246,7 +246,7 @@ def test_a_worker_whose_log_nobody_reads_goes_on(tmp_path: Path) -> None:
         assert deaf.stderr is not None
         deaf.stderr.readline()
         deaf.stderr.close()
-        assert [process.wait(timeout=30) for process in (reducer, *workers, deaf)] == [0] * 5
+        assert [process.wait(timeout=DEADLINE_S) for process in (reducer, *workers, deaf)] == [0] * 5
 
 
 def test_merge_wants_one_whole_run(tmp_path: Path) -> None:
@@ -255,7 +255,7 @@ def test_merge_wants_one_whole_run(tmp_path: Path) -> None:
             meet = endpoint()
             nodes = [processes.start("reducer", STAR, "--bind", meet, "--out", out)]
             nodes += [processes.start("worker", STAR, "-k", k, "--endpoint", meet, "--out", out) for k in "0123"]
-            assert [node.wait(timeout=30) for node in nodes] == [0] * 5
+            assert [node.wait(timeout=DEADLINE_S) for node in nodes] == [0] * 5
         code, _, err = processes.run("merge", "one", "two", "--out", "both")
         assert code == 2
         assert "reducer is there twice: one/nodes/reducer and two/nodes/reducer" in err
@@ -330,7 +330,7 @@ def test_peers_started_by_hand_give_the_digest_of_the_loop(tmp_path: Path) -> No
         peers = [
             processes.start("peer", config, "--task", task, "--out", "hand") for task in ("3", "0", "task-02", "2")
         ]
-        assert [peer.wait(timeout=30) for peer in peers] == [0] * 4
+        assert [peer.wait(timeout=DEADLINE_S) for peer in peers] == [0] * 4
         expected = digest_of(processes, config, "--out", "loop")
         assert processes.run("merge", "hand", "--out", "merged")[0] == 0
         assert processes.run("verify", "merged")[0] == 0
@@ -357,7 +357,7 @@ def test_a_peer_that_is_killed_ends_the_run_of_its_neighbors_who_keep_what_they_
         peers = [processes.start("peer", config, "--task", task, "--out", "hand") for task in "012"]
         read_until(peers[0], "error rate")  # all have joined
         peers[2].kill()
-        assert [peer.wait(timeout=60) for peer in peers[:2]] == [4, 4]
+        assert [peer.wait(timeout=DEADLINE_S) for peer in peers[:2]] == [4, 4]
         for name in ("task-01", "task-02"):
             result = json.loads((tmp_path / "hand" / "nodes" / name / "result.json").read_text())
             assert result["rounds"] > 0
@@ -377,7 +377,7 @@ def test_a_peer_that_comes_back_without_its_folder_is_refused_and_with_it_goes_o
         assert f"task-0{task + 1} was here in its start 1, and this is its start 1" in err.splitlines()[-1]
         assert not (tmp_path / "again").exists()
         peers[task] = processes.start("peer", config, "--task", str(task), "--out", "hand")
-        assert [peer.wait(timeout=60) for peer in peers] == [0, 0, 0]
+        assert [peer.wait(timeout=DEADLINE_S) for peer in peers] == [0, 0, 0]
         assert processes.run("merge", "hand", "--out", "merged")[0] == 0
         digest = json.loads((tmp_path / "merged" / "summary.json").read_text())["digest"]
         assert digest == digest_of(processes, config, "--out", "loop")
@@ -402,6 +402,6 @@ def test_a_peer_that_others_connect_to_and_that_has_lost_what_it_had_ends_the_ru
         assert why in err.splitlines()[-1]
         assert not (tmp_path / "again").exists()
         others = [peer for peer in peers if peer is not peers[task]]
-        ends = [peer.communicate(timeout=30)[1] for peer in others]
+        ends = [peer.communicate(timeout=DEADLINE_S)[1] for peer in others]
         assert [peer.returncode for peer in others] == [4, 4]
         assert all(why in end for end in ends), ends

@@ -8,7 +8,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from processes import family, read_until
+from processes import DEADLINE_S, family, read_until
 
 from drom_net.runtime.keys import create_keys, read_public_keys
 
@@ -79,7 +79,7 @@ def test_accident_36_no_secret_is_in_the_run_directory_the_output_or_the_process
             written += Path(f"/proc/{number}/cmdline").read_bytes() + Path(f"/proc/{number}/environ").read_bytes()
         reducer.terminate()
         for process in (reducer, *workers):
-            out, err = process.communicate(timeout=60)
+            out, err = process.communicate(timeout=DEADLINE_S)
             written += (out + err).encode()
         run = processes.start("run", "c.yaml", "--out", "run")
         written += read_until(run, "sigma_1").encode()
@@ -87,7 +87,7 @@ def test_accident_36_no_secret_is_in_the_run_directory_the_output_or_the_process
         for number in processes.alive():
             written += Path(f"/proc/{number}/cmdline").read_bytes()
         run.terminate()
-        out, err = run.communicate(timeout=60)
+        out, err = run.communicate(timeout=DEADLINE_S)
         written += (out + err).encode() + b"".join(seen)
         left = [path for folder in ("hand", "run") for path in (tmp_path / folder).rglob("*") if path.is_file()]
         assert {"spec.json", "config.yaml", "environment.json", "result.json"} <= {path.name for path in left}
@@ -140,8 +140,8 @@ def test_by_hand_only_listed_keys_get_in_and_each_as_itself(tmp_path: Path) -> N
             assert "Traceback" not in err
             assert not (tmp_path / f"out-{keys}").exists()
         workers = [processes.start("worker", "c.yaml", "-k", k, "--endpoint", meet, "--out", "hand") for k in "012"]
-        _, err = reducer.communicate(timeout=60)
-        assert [process.wait(timeout=60) for process in (reducer, *workers)] == [0] * 4, err
+        _, err = reducer.communicate(timeout=DEADLINE_S)
+        assert [process.wait(timeout=DEADLINE_S) for process in (reducer, *workers)] == [0] * 4, err
         assert "refused a connection: its key is not among those that may join (key " in err
         assert "refused a connection: it uses no keys" in err
         result = json.loads((tmp_path / "hand" / "nodes" / "reducer" / "result.json").read_text())
@@ -170,7 +170,7 @@ def test_a_peer_whose_key_its_neighbor_does_not_accept_ends_soon_and_says_so(tmp
         assert code == 3
         assert "does not accept our key: the list there has another one for task-03, or none" in err
         good = processes.start("peer", "c.yaml", "-k", "2", "--out", "hand")
-        assert [peer.wait(timeout=60) for peer in (*peers, good)] == [0, 0, 0]
+        assert [peer.wait(timeout=DEADLINE_S) for peer in (*peers, good)] == [0, 0, 0]
 
 
 def test_a_reducer_says_who_cannot_join_for_want_of_a_key(tmp_path: Path) -> None:

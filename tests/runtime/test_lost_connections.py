@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 
 import pytest
+from processes import DEADLINE_S, PATIENCE
 from strangers import greeting, message, ready
 
 from drom_net.protocol.node import REDUCER
@@ -22,10 +23,9 @@ pytestmark = pytest.mark.process
 DIM = 7
 SELDOM = Timeouts()
 OFTEN = Timeouts(heartbeat_s=0.05)
-TRIES = 600
+TRIES = round(600 * PATIENCE)
 """Receives that may be empty before a test fails; of SLICE_S each, so a minute."""
 PING = b"\4\7\4PING\0\0"
-DEADLINE_S = 60
 
 
 def listen(timeouts: Timeouts = SELDOM) -> RouterTransport:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from processes import PATIENCE
 
 from drom_net.errors import ClusterError, UsageError
 from drom_net.protocol.codec import HEADER_LIMIT_BYTES
@@ -26,7 +27,7 @@ DIM = 7
 TIMES = Timeouts()
 FEW = Timeouts(heartbeat_s=0.1)
 """So short that some seconds see many heartbeats."""
-TRIES = 600
+TRIES = round(600 * PATIENCE)
 """Receives that may be empty before a test fails; of SLICE_S each, so a minute."""
 
 Transport = RouterTransport | DealerTransport
