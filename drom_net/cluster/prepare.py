@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from drom_net.cluster.plan import PeerGraph, Roster, peer_graph
@@ -12,6 +14,9 @@ from drom_net.data.files import resolved
 from drom_net.data.prepare import make_stream
 from drom_net.data.stream import TaskStream
 from drom_net.errors import UsageError
+
+_LONG = 50_000
+"""Rows of a task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +49,20 @@ def prepare(config: ClusterConfig, dataset: Dataset) -> Prepared:
     longest = config.data.passes * max(len(task.labels) for task in dataset.tasks)
     roster = Roster(tuple(task.name for task in dataset.tasks), dataset.dim, dataset.feature_digest, longest)
     spread_over = roster.spread_over(config)
-    streams = tuple(
-        make_stream(
-            *(task, config.data),
+
+    def stream_of(index: int) -> TaskStream:
+        return make_stream(
+            *(dataset.tasks[index], config.data),
             seed=config.seed,
             index=index,
             spread_over=spread_over,
             rounds=config.rounds,
             preprocessing=None if dataset.is_prepared else dataset.preprocessing,
         )
-        for index, task in enumerate(dataset.tasks)
-    )
+
+    # Long tables keep NumPy busy without Python: the sites are prepared side by side.
+    with ThreadPoolExecutor(min(2, os.cpu_count() or 1) if longest > _LONG else 1) as pool:
+        streams = tuple(pool.map(stream_of, range(len(dataset.tasks))))
     return Prepared(config, dataset, streams, roster, peer_graph(config, roster.tasks))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,20 @@ Rows = npt.NDArray[np.int64]
 _HINT = "data.columns says what kind each column is (`drom-net init` writes it), data.ignore leaves columns out"
 
 
+_AT_ONCE = 4096
+"""Rows."""
+
+
+class _Numbers(NamedTuple):
+    """A site's numbers of one column."""
+
+    column: int
+    values: Vector
+    rows: Rows | None
+    """Which of the values are the site's; None is all."""
+    place: Callable[[int], str]
+
+
 class Encoder:
     """Collects the rows of several sites, a column at a time, so that a column can be let go of once it is encoded."""
 
@@ -30,6 +45,7 @@ class Encoder:
         width = schema.num_numbers if schema.is_sparse else schema.width
         self._dense = [np.zeros((length, width)) for length in lengths]
         self._entries: list[list[tuple[Rows, Rows, Vector]]] = [[] for _ in lengths]
+        self._numbers: list[list[_Numbers]] = [[] for _ in lengths]
 
     def add(
         self, column: Column, site: int, cells: Cells, rows: Rows | None, place: Callable[[int], str], faults: Faults
@@ -41,7 +57,9 @@ class Encoder:
             place: Where the cell of a row of `cells` stands.
         """
         if column.kind == NUMBER and isinstance(cells, Numbers):
-            self._numbers(column, site, cells.values if rows is None else cells.values[rows], rows, place, faults)
+            self._numbers[site].append(_Numbers(self._schema.number_place(column), cells.values, rows, place))
+            if np.isnan(cells.values).any():
+                self._missing(column, site, cells.values if rows is None else cells.values[rows], rows, place, faults)
             return
         if isinstance(cells, Texts):
             codes = cells.codes if rows is None else cells.codes[rows]
@@ -73,15 +91,9 @@ class Encoder:
         assert isinstance(value, float)
         return self._schema.moment(column, value)
 
-    def _numbers(
+    def _missing(
         self, column: Column, site: int, values: Vector, rows: Rows | None, place: Callable[[int], str], faults: Faults
     ) -> None:
-        self._dense[site][:, self._schema.number_place(column)] = values
-        with np.errstate(invalid="ignore"):
-            bad = np.flatnonzero(np.abs(values) > LARGEST_NUMBER)
-        for row in bad[:3].tolist():
-            expected = "a finite number" if np.isinf(values[row]) else f"a number up to {LARGEST_NUMBER:g}"
-            faults.add(place(row if rows is None else int(rows[row])), expected, str(float(values[row])))
         missing = np.flatnonzero(np.isnan(values))
         if len(missing):
             try:
@@ -106,8 +118,32 @@ class Encoder:
         else:
             self._dense[site][row_of, places[at]] += values[at]
 
-    def rows(self) -> list[Matrix | SparseRows]:
+    def _fill(self, site: int, faults: Faults) -> None:
+        """Put the columns of numbers into the site's rows, some rows of all columns at a time: caches are small."""
+        dense = self._dense[site]
+        for start in range(0, len(dense), _AT_ONCE):
+            block = dense[start : start + _AT_ONCE]
+            for column, values, rows, _ in self._numbers[site]:
+                stop = start + len(block)
+                block[:, column] = values[start:stop] if rows is None else values[rows[start:stop]]
+            largest = np.abs(block)
+            if not (largest <= LARGEST_NUMBER).all():
+                self._tell_large(site, start, largest > LARGEST_NUMBER, faults)
+        self._numbers[site].clear()
+
+    def _tell_large(self, site: int, start: int, is_large: npt.NDArray[np.bool_], faults: Faults) -> None:
+        """Faults for numbers that are too large: NaN is none."""
+        for numbers in self._numbers[site]:
+            for row in (start + np.flatnonzero(is_large[:, numbers.column]))[:3].tolist():
+                at = row if numbers.rows is None else int(numbers.rows[row])
+                value = float(numbers.values[at])
+                expected = "a finite number" if np.isinf(value) else f"a number up to {LARGEST_NUMBER:g}"
+                faults.add(numbers.place(at), expected, str(value), kind=("large", site, numbers.column))
+
+    def rows(self, faults: Faults) -> list[Matrix | SparseRows]:
         """Each site's rows, shape (n, schema.width)."""
+        for site in range(len(self._dense)):
+            self._fill(site, faults)
         if not self._schema.is_sparse:
             return list(self._dense)
         return [self._sparse(site) for site in range(len(self._dense))]

@@ -146,11 +146,10 @@ def _load_tables(
     for place, numbers in (("data.center", settings.center), ("data.scale", settings.scale)):
         if numbers is not None and len(numbers) != width:
             faults.add(place, f"{width} numbers, one for each column of numbers", str(len(numbers)))
+    encoded = encoder.rows(faults)
     faults.raise_if_any()
     assert labels is not None
-    tasks = tuple(
-        TaskData(site.name, rows, sign) for site, rows, sign in zip(sites, encoder.rows(), signs, strict=True)
-    )
+    tasks = tuple(TaskData(site.name, rows, sign) for site, rows, sign in zip(sites, encoded, signs, strict=True))
     notes = [*found.notes, labels_in_words(labels, why, counts)]
     if settings.shuffle:
         notes.append("rows are learned in a random order (data.shuffle: true), not in that of the file")
@@ -308,8 +307,9 @@ def task_names(settings: FileData, base: Path) -> tuple[str, ...]:
             faults.add(f"{shown}:1", f"a task column {quoted(column)}", "none", did_you_mean(column, header))
         faults.raise_if_any()
         wanted = Wanted(
-            {column},
-            {*(header or ())} - {column},
+            texts={column},
+            names={column},
+            skip={*(header or ())} - {column},
             delimiter=settings.delimiter,
             decimal=settings.decimal,
             encoding=settings.encoding,

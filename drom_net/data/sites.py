@@ -97,7 +97,8 @@ def open_tables(
         left_out = {column.name for column in settings.columns or () if not column.is_used} - {settings.order}
         read = {*chosen, settings.label, settings.task_column, settings.order} - left_out
         skip = {name for name in header if name not in read}
-        own = dataclasses.replace(wanted, texts={*texts, settings.label, settings.task_column or ""}, skip=skip)
+        tasks = {settings.task_column or ""}
+        own = dataclasses.replace(wanted, texts={*texts, settings.label} | tasks, names=tasks, skip=skip)
         tables.append((name, shown, own))
     sites: list[Site] = []
     for name, shown, own in tables:

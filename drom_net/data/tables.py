@@ -122,12 +122,14 @@ class Wanted:
 
     Attributes:
         texts: Columns that are texts, whatever they look like.
+        names: Those of them whose texts are names: nothing but an empty one is missing. NA may be a continent.
         skip: Columns that are not read.
         missing: What means missing beside `columns.MISSING`.
         delimiter, decimal, encoding: Of CSV; None is found.
     """
 
     texts: Collection[str] = ()
+    names: Collection[str] = ()
     skip: Collection[str] = ()
     missing: tuple[str, ...] = ()
     delimiter: str | None = None
@@ -290,12 +292,12 @@ def _read_csv(path: Path, shown: str, wanted: Wanted, faults: Faults) -> FileTab
                 with _open_csv(path, dialect, kept, types, wanted, block) as reader:
                     types = _types_of(reader.schema, pa)
                 with _open_csv(path, dialect, kept, types, wanted, block) as reader:
-                    columns, num_rows = _gather(reader, kept, pa)
+                    columns, num_rows = _gather(reader, kept, wanted, pa)
                 break
             except pa.ArrowInvalid as error:
                 text = str(error)
                 if "straddl" in text and block < _LARGEST_BLOCK:  # a row that is longer than a block
-                    block *= 16
+                    block = min(16 * block, _LARGEST_BLOCK)
                 elif "UTF8" in text and dialect.encoding == "utf-8" and not wanted.encoding and _is_single_byte(path):
                     dialect = dialect._replace(encoding="cp1252")
                 elif "onversion error" in text and any(kind != pa.string() for kind in types.values()):
@@ -338,7 +340,6 @@ def _open_csv(
         column_types=dict(types),
         include_columns=list(kept),
         null_values=[*MISSING, *wanted.missing],
-        strings_can_be_null=True,
         decimal_point=dialect.decimal,
     )
     with (
@@ -454,7 +455,7 @@ def _read_parquet(path: Path, shown: str, wanted: Wanted, faults: Faults) -> Fil
         if faults.count > before:
             return None
         batches = file.iter_batches(batch_size=1 << 16, columns=[fields[name].name for name in kept])
-        columns, num_rows = _gather(batches, kept, pa, texts=wanted.texts)
+        columns, num_rows = _gather(batches, kept, wanted, pa)
     if faults.count > before:
         return None
     if not num_rows:
@@ -503,7 +504,8 @@ class _Growing:
 class _Column:
     """A column while its batches come."""
 
-    def __init__(self) -> None:
+    def __init__(self, missing: Collection[str]) -> None:
+        self._missing = missing
         self._numbers: _Growing | None = None
         self._is_days = self._has_time = False
         self._known: dict[str, int] = {}
@@ -522,7 +524,7 @@ class _Column:
         self._codes.extend(np.array([*codes, -1])[encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)])
 
     def _code(self, value: str) -> int:
-        if value.strip() in MISSING:
+        if value.strip() in self._missing:
             return -1
         return self._known.setdefault(value, len(self._known))
 
@@ -533,16 +535,14 @@ class _Column:
         return Days(self._numbers.values, self._has_time) if self._is_days else Numbers(self._numbers.values)
 
 
-def _gather(
-    batches: Iterable[Any], names: Sequence[str], pa: Any, *, texts: Collection[str] = ()
-) -> tuple[dict[str, Cells], int]:
+def _gather(batches: Iterable[Any], names: Sequence[str], wanted: Wanted, pa: Any) -> tuple[dict[str, Cells], int]:
     """The columns of all batches, and how many rows they have."""
-    columns = [_Column() for _ in names]
+    columns = [_Column({""} if name in wanted.names else MISSING) for name in names]
     num_rows = 0
     for batch in batches:
         num_rows += batch.num_rows
         for name, column, part in zip(names, columns, batch.columns, strict=True):
-            column.extend(_part(part, pa, as_text=name in texts))
+            column.extend(_part(part, pa, as_text=name in wanted.texts))
     pa.default_memory_pool().release_unused()
     return {name: column.cells for name, column in zip(names, columns, strict=True)}, num_rows
 

@@ -43,7 +43,7 @@ def write_table(folder: Path, names: list[str], rows: int = 20) -> None:
 
 
 def write_config(folder: Path, layout: str, names: list[str], more: str = "") -> str:
-    data = {"files": "all.csv", "task_column": "site", "tasks": names, "dim": 2}
+    data = {"files": "all.csv", "task_column": "site", "tasks": names, "columns": {"p": "number", "q": "number"}}
     text = f"{LAYOUTS[layout]}data: {json.dumps(data)}\n{more}"
     (folder / "c.yaml").write_text(text, encoding="utf-8")
     write_table(folder, names)
