@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import zmq
 
 from drom_net.algorithms.features import Features, SparseVector, dot
 from drom_net.data.incoming import RowReader
@@ -107,7 +108,7 @@ def served(spec: NodeSpec, model: FixedModel | None = None, *, incarnation: int 
             intake.open(model or FixedModel())
             ready.set()
             while not stop.is_set():
-                intake.waits_for.poll(10)  # type: ignore[union-attr]
+                zmq.zmq_poll([(intake.waits_for, zmq.POLLIN)], 10)
                 intake.serve()
             intake.close()
         except BaseException as error:
