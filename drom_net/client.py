@@ -32,8 +32,6 @@ import zmq
 
 from drom_net.algorithms.features import SparseVector
 from drom_net.errors import ClusterError, DromNetError
-from drom_net.runtime import curve
-from drom_net.runtime.keys import read_client_keyring
 
 WIRE_VERSION = 1
 """Of what is said between applications and nodes (docs/live.md)."""
@@ -85,6 +83,9 @@ class Site:
         Raises:
             ConfigError: A file of keys is missing or wrong.
         """
+        from drom_net.runtime import curve  # not before there is a site: to import the client is light
+        from drom_net.runtime.keys import read_client_keyring
+
         self.endpoint = endpoint
         self.timeout_s = timeout_s
         self._client = secrets.token_bytes(16)
