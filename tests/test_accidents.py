@@ -36,7 +36,6 @@ def test_accident_39_no_context_outlives_a_fork() -> None:
     makes = {path.name for path, source in text.items() if "zmq.Context()" in source}
     assert makes == {
         "zmq_transport.py",
-        "service.py",
         "client.py",
     }  # the last is the application's: a Site each process
     for path, source in text.items():
