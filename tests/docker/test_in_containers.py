@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 from containers import IMAGE, Docker, Project
 from processes import CONFIGS, wait_until
@@ -56,22 +57,20 @@ def test_the_image_is_small_and_runs_as_nobody_special(docker: Docker, checkout:
     print(f"\nimage {image['Size'] / 1e6:.0f} MB, {added / 1e6:.0f} MB of it above python:3.11-slim")
     assert added < 100e6
     assert image["Config"]["User"] == "1000:1000"
-    look = "id -u; find / -xdev -name '*.secret' -o -xdev -name 'star*.yaml'"
+    look = "id -u; find / -xdev -name '*.secret' -o -xdev -name 'star-*.yaml'"
     found = docker("run", "--rm", "--read-only", "--entrypoint", "sh", IMAGE, "-c", look)
     assert found.split() == ["1000"]
 
 
 def pumps(folder: Path) -> Path:
-    """Four sites' files, with names that no host may have."""
+    """Four sites' files, with names that no host may have; the image reads such without any extra."""
     draw = random.Random(6)
     for task in TASKS:
-        rows = ([draw.gauss(0, 1) for _ in range(5)] for _ in range(ROWS))
-        lines = [",".join([*(f"{x:.4f}" for x in row), str(int(sum(row) > 0))]) for row in rows]
-        (folder / f"pump-{task}.csv").write_text("\n".join(["a,b,c,d,e,label", *lines, ""]))
+        rows = np.array([[draw.gauss(0, 1) for _ in range(5)] for _ in range(ROWS)])
+        np.savez(folder / f"pump-{task}.npz", X=rows, y=np.where(rows.sum(axis=1) > 0, 1, 0))
     config = folder / "pumps.yaml"
     config.write_text(
-        f"algorithm: {{name: drom}}\ndata:\n  files: 'pump-{{task}}.csv'\n  tasks: {json.dumps(TASKS)}\n"
-        "  columns: {a: number, b: number, c: number, d: number, e: number}\n"
+        f"algorithm: {{name: drom}}\ndata:\n  files: 'pump-{{task}}.npz'\n  tasks: {json.dumps(TASKS)}\n  dim: 5\n"
     )
     return config
 
@@ -142,8 +141,8 @@ def test_a_star_of_sites_comes_through_it_all(docker: Docker, export: Callable[.
         project.wait_for_progress(service)
 
     assert project.inside(first, "ls /node/keys").stdout.split() == ["Pump_North.secret", "public.keys"]
-    assert project.inside(first, "ls /data").stdout.split() == ["pump-Pump_North.csv"]
-    for what in ("/x", "/data/pump-Pump_North.csv"):
+    assert project.inside(first, "ls /data").stdout.split() == ["pump-Pump_North.npz"]
+    for what in ("/x", "/data/pump-Pump_North.npz"):
         assert project.inside(first, f"touch {what}").returncode
     assert project.inside("reducer", "ls /data").returncode
     check = json.loads(project.compose("config", "--format", "json"))["services"][first]["healthcheck"]["test"][1]
