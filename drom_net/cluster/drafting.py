@@ -17,10 +17,10 @@ from drom_net.data import columns as kinds
 from drom_net.data.columns import LEVEL_PLACES, TEXT_PLACES, Column, places_for, plain_text
 from drom_net.data.describing import describe_columns
 from drom_net.data.faults import Faults, quoted
-from drom_net.data.file_settings import check_settings
+from drom_net.data.file_settings import check_settings, format_of
 from drom_net.data.files import load_files, resolved
 from drom_net.data.kinds import Part, find_schema
-from drom_net.data.labels import plain_label
+from drom_net.data.labels import NEGATIVE, plain_label
 from drom_net.data.readers import SUFFIXES
 from drom_net.data.settings import FileData
 from drom_net.data.sites import label_counts, open_tables
@@ -36,7 +36,6 @@ _SITE_NAMES = re.compile(
     r"([ _]?(id|nr|name))?"
 )
 _MOST_SITES, _MOST_NUMBERED_SITES = 1000, 100
-_LISTED = 12
 _CUT = re.compile(r"[^A-Za-z0-9]")
 _WIDTH = 46
 """Where comments begin."""
@@ -77,8 +76,7 @@ def read_tables(paths: Sequence[Path], *, missing: tuple[str, ...] = ()) -> Tabl
 
 def table_format(path: Path, faults: Faults) -> str:
     """The format of a table by its name; empty after a fault."""
-    plain = path.name.removesuffix(".gz").removesuffix(".zst")
-    format = SUFFIXES.get(PurePath(plain).suffix.lower(), "")
+    format = format_of(path.name)
     if format not in TABLE_FORMATS:
         known = ", ".join(suffix for suffix, kind in SUFFIXES.items() if kind in TABLE_FORMATS)
         hint = "svmlight and NPZ files need no columns: docs/data.md" if format else ""
@@ -195,7 +193,7 @@ def draft(
         if any("label" not in problem.expected for problem in error.problems):
             raise
         refused = str(error)
-        rest = FileData(**{**_fields(settings), "positive": _any_label(settings, folder), "rest": "negative"})
+        rest = dataclasses.replace(settings, positive=_any_label(settings, folder), rest=NEGATIVE)
         dataset = load_files(rest, base=folder)
     written = resolved(settings, dataset)
     assert isinstance(written, FileData)
@@ -203,10 +201,6 @@ def draft(
     described = describe_columns(found.tables, dataset.preprocessing.schema or find_schema((), {}, given={}).schema)
     text = _render(written, sizes, described, dataset.notes, refused, out, shown)
     return Draft(text, dataset.notes, described, written, refused)
-
-
-def _fields(settings: FileData) -> dict[str, Any]:
-    return {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings) if field.init}
 
 
 def _any_label(settings: FileData, folder: Path) -> tuple[str, ...]:

@@ -30,7 +30,6 @@ class _Numbers(NamedTuple):
     values: Vector
     rows: Rows | None
     """Which of the values are the site's; None is all."""
-    place: Callable[[int], str]
 
 
 class Encoder:
@@ -57,7 +56,9 @@ class Encoder:
             place: Where the cell of a row of `cells` stands.
         """
         if column.kind == NUMBER and isinstance(cells, Numbers):
-            self._numbers[site].append(_Numbers(self._schema.number_place(column), cells.values, rows, place))
+            self._numbers[site].append(_Numbers(self._schema.number_place(column), cells.values, rows))
+            if not (np.fmax.reduce(cells.values) <= LARGEST_NUMBER and np.fmin.reduce(cells.values) >= -LARGEST_NUMBER):
+                self._tell_large(cells.values if rows is None else cells.values[rows], rows, place, faults)
             if np.isnan(cells.values).any():
                 self._missing(column, site, cells.values if rows is None else cells.values[rows], rows, place, faults)
             return
@@ -118,32 +119,28 @@ class Encoder:
         else:
             self._dense[site][row_of, places[at]] += values[at]
 
-    def _fill(self, site: int, faults: Faults) -> None:
+    def _fill(self, site: int) -> None:
         """Put the columns of numbers into the site's rows, some rows of all columns at a time: caches are small."""
         dense = self._dense[site]
         for start in range(0, len(dense), _AT_ONCE):
             block = dense[start : start + _AT_ONCE]
-            for column, values, rows, _ in self._numbers[site]:
+            for column, values, rows in self._numbers[site]:
                 stop = start + len(block)
                 block[:, column] = values[start:stop] if rows is None else values[rows[start:stop]]
-            largest = np.abs(block)
-            if not (largest <= LARGEST_NUMBER).all():
-                self._tell_large(site, start, largest > LARGEST_NUMBER, faults)
         self._numbers[site].clear()
 
-    def _tell_large(self, site: int, start: int, is_large: npt.NDArray[np.bool_], faults: Faults) -> None:
+    def _tell_large(self, values: Vector, rows: Rows | None, place: Callable[[int], str], faults: Faults) -> None:
         """Faults for numbers that are too large: NaN is none."""
-        for numbers in self._numbers[site]:
-            for row in (start + np.flatnonzero(is_large[:, numbers.column]))[:3].tolist():
-                at = row if numbers.rows is None else int(numbers.rows[row])
-                value = float(numbers.values[at])
-                expected = "a finite number" if np.isinf(value) else f"a number up to {LARGEST_NUMBER:g}"
-                faults.add(numbers.place(at), expected, str(value), kind=("large", site, numbers.column))
+        with np.errstate(invalid="ignore"):
+            bad = np.flatnonzero(np.abs(values) > LARGEST_NUMBER)
+        for row in bad[:3].tolist():
+            expected = "a finite number" if np.isinf(values[row]) else f"a number up to {LARGEST_NUMBER:g}"
+            faults.add(place(row if rows is None else int(rows[row])), expected, str(float(values[row])))
 
-    def rows(self, faults: Faults) -> list[Matrix | SparseRows]:
+    def rows(self) -> list[Matrix | SparseRows]:
         """Each site's rows, shape (n, schema.width)."""
         for site in range(len(self._dense)):
-            self._fill(site, faults)
+            self._fill(site)
         if not self._schema.is_sparse:
             return list(self._dense)
         return [self._sparse(site) for site in range(len(self._dense))]

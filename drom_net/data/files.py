@@ -117,16 +117,7 @@ def _load_tables(
     counts: Counter[str] = Counter()
     for site in sites:
         counts += label_counts(site, settings.label)
-    labels, why = find_labels(
-        counts,
-        shown,
-        faults,
-        positive=settings.positive,
-        negative=settings.negative,
-        rest=settings.rest,
-        missing=settings.missing,
-        sees_all=sees_all,
-    )
+    labels, why = _find_labels(settings, counts, shown, faults, sees_all=sees_all)
     signs = [] if labels is None else [signs_of_site(site, settings.label, labels, faults) for site in sites]
     schema = found.schema
     encoder = Encoder(schema, [site.num_rows for site in sites])
@@ -146,10 +137,11 @@ def _load_tables(
     for place, numbers in (("data.center", settings.center), ("data.scale", settings.scale)):
         if numbers is not None and len(numbers) != width:
             faults.add(place, f"{width} numbers, one for each column of numbers", str(len(numbers)))
-    encoded = encoder.rows(faults)
     faults.raise_if_any()
     assert labels is not None
-    tasks = tuple(TaskData(site.name, rows, sign) for site, rows, sign in zip(sites, encoded, signs, strict=True))
+    tasks = tuple(
+        TaskData(site.name, rows, sign) for site, rows, sign in zip(sites, encoder.rows(), signs, strict=True)
+    )
     notes = [*found.notes, labels_in_words(labels, why, counts)]
     if settings.shuffle:
         notes.append("rows are learned in a random order (data.shuffle: true), not in that of the file")
@@ -159,6 +151,22 @@ def _load_tables(
         if site.table.dialect and (words := site.table.dialect.in_words)
     )
     return _dataset(settings, format, tasks, preprocessing_of(settings, schema.width, schema), labels, notes)
+
+
+def _find_labels(
+    settings: FileData, counts: Counter[str], place: str, faults: Faults, *, sees_all: bool
+) -> tuple[Labels | None, str]:
+    """What the labels mean by the settings, as `find_labels`."""
+    return find_labels(
+        counts,
+        place,
+        faults,
+        positive=settings.positive,
+        negative=settings.negative,
+        rest=settings.rest,
+        missing=settings.missing,
+        sees_all=sees_all,
+    )
 
 
 # --- files of numbers --------------------------------------------------------------------------------
@@ -196,16 +204,7 @@ def _load_numbers(
     labels: Labels | None = None
     why = ""
     if tables:
-        labels, why = find_labels(
-            counts,
-            f"{settings.files}, labels",
-            faults,
-            positive=settings.positive,
-            negative=settings.negative,
-            rest=settings.rest,
-            missing=settings.missing,
-            sees_all=sees_all,
-        )
+        labels, why = _find_labels(settings, counts, f"{settings.files}, labels", faults, sees_all=sees_all)
         _check_widths(tables, settings, features, faults)
     signs = {}
     if labels is not None:

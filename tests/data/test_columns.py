@@ -295,7 +295,7 @@ def test_a_row_and_a_block_are_encoded_to_the_same_bits(
         for site, part in enumerate(parts):
             encoder.add(column, site, cells, part, lambda row: f"row {row}", faults)
     faults.raise_if_any()
-    for part, block in zip(parts, encoder.rows(Faults()), strict=True):
+    for part, block in zip(parts, encoder.rows(), strict=True):
         for place, number in enumerate(part.tolist()):
             alone = schema.encode(rows[number])
             if isinstance(block, SparseRows):
