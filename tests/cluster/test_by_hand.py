@@ -392,8 +392,9 @@ def test_a_peer_that_others_connect_to_and_that_has_lost_what_it_had_ends_the_ru
     with family(tmp_path) as processes:
         peers = [processes.start("peer", config, "--task", str(k), "--out", "hand") for k in range(3)]
         read_until(peers[task], "error rate")
-        # So far that what is gone cannot be made up for: the others keep what it needs from its last but one on.
-        wait_until(lambda: any(int(path.stem[9:]) >= 10 for path in snapshots.glob("snapshot-*.drom")), "snapshots")
+        # So far that what is gone cannot be made up for: the others keep what it needs from its last snapshot but one
+        # on, and the name of a snapshot is its round.
+        wait_until(lambda: any(int(path.stem[9:]) >= 150 for path in snapshots.glob("snapshot-*.drom")), "snapshots")
         peers[task].kill()
         read_until(peers[task - 1], "lost the connection")
         code, _, err = processes.run("peer", config, "--task", str(task), "--out", "again")
