@@ -1090,7 +1090,7 @@ class Peer(Tray):
         return [task for task, entry in wanted.items() if not entry.joined]
 
     def _rejected(self, task: int, reason: str) -> None:
-        if self.state is PeerState.JOINING:
+        if self.state is PeerState.JOINING and not self._neighbors[task].joined:
             raise RejectedError(f"{self.names[task]} does not let this peer in: {reason}")
         if self.state is not PeerState.FINISHING:
             # Of a long way from peer to peer the first one is named.

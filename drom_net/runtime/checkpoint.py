@@ -365,6 +365,9 @@ class CheckpointFolder:
         self.path = path
         self.incarnation = 0
         self.run_id = ""
+        self.others_know = False
+        """Others have joined this start of the node and keep what they know of it: its id and its count of starts are
+        needed at the next one, even where nothing was learned."""
         self._node = node
         self._config_digest = config_digest
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -427,6 +430,11 @@ class CheckpointFolder:
         if run_id != self.run_id:
             self.run_id = run_id
             self._write_life()
+
+    def join(self, run_id: str) -> None:
+        """Note that others have met this node in the run."""
+        self.others_know = True
+        self.adopt(run_id)
 
     def save(self, number: int, header: Part, buffers: Sequence[Part]) -> None:
         """Write the snapshot of a round. Of the older ones only the last stays.

@@ -97,7 +97,7 @@ def run_node(spec: NodeSpec) -> int:
             finished = run(spec, reporter, stop, folder, _life(spec, folder, reporter))
     except DromNetError as error:
         reporter.fail(str(error), exit_code=error.exit_code)
-        if incarnation == 1:
+        if incarnation == 1 and not folder.others_know:
             _forget_if_nothing_was_learned(spec)
         return error.exit_code
     except OSError as error:
@@ -241,7 +241,7 @@ def _run_worker(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkpo
             reporter.note(f"looking for the reducer at {spec.endpoint}", "looking", endpoint=spec.endpoint)
         saved = _rows_of(spec, worker, life, files)
         teller = Teller(
-            reporter, saved, stop, lambda: _worker_figures(worker), on_first_joined=lambda: folder.adopt(worker.run_id)
+            reporter, saved, stop, lambda: _worker_figures(worker), on_first_joined=lambda: folder.join(worker.run_id)
         )
         finished, error = _drive(worker, transport, teller, folder, dim=spec.dim, intake=intake)
         seconds = time.monotonic() - started  # the goodbye is over; to close is no part of the run
@@ -293,6 +293,7 @@ def _run_peer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkpoin
             lambda: _worker_figures(peer),
             names=spec.tasks,
             expected=len(neighbors),
+            on_first_joined=lambda: folder.join(peer.run_id),
         )
         finished, error = _drive(peer, transport, teller, folder, dim=spec.dim, intake=intake)
         seconds = time.monotonic() - max(started, teller.first_joined_at)
@@ -431,6 +432,7 @@ def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkp
             lambda: {"round": reducer.closed_rounds, "sigma_1": reducer.last_sigma},
             names=spec.tasks,
             expected=len(spec.tasks),
+            on_first_joined=lambda: folder.join(run_id),
         )
         finished, error = _drive(reducer, transport, teller, folder, dim=spec.dim)
         seconds = time.monotonic() - teller.first_joined_at
@@ -562,7 +564,7 @@ def _warn_of_missing_keys(spec: NodeSpec, keys: Keyring | None, joining: Sequenc
 
 
 def _forget_if_nothing_was_learned(spec: NodeSpec) -> None:
-    """A node by hand that never got to learn leaves no folder that would be in the way of the next try."""
+    """A node by hand that has met nobody and learned nothing leaves no folder behind."""
     folder = Path(spec.out)
     learned = any(path.stat().st_size for path in folder.glob("*.bin")) or any(folder.glob("snapshot-*"))
     learned = learned or any(folder.glob(f"{SPOOL}/*"))

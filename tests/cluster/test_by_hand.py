@@ -8,7 +8,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from processes import CONFIGS, DEADLINE_S, Family, family, read_until, wait_until
+from processes import CONFIGS, DEADLINE_S, PATIENCE, Family, family, read_until, wait_until
 
 pytestmark = pytest.mark.process
 
@@ -202,6 +202,35 @@ def test_a_rejected_worker_leaves_no_folder_in_the_way(tmp_path: Path) -> None:
             assert code == 4, err
             code, _, err = processes.run("reducer", config, "--bind", meet, "--out", "hand")
             assert code == 4, err
+
+
+@pytest.mark.parametrize("layout", ["star", "ring"])
+def test_a_start_that_was_given_up_is_repeated_with_the_same_commands(layout: str, tmp_path: Path) -> None:
+    """First the node that others connect to is missing, then another one; at last all are there."""
+    if layout == "star":
+        config = short_join(tmp_path)
+        meet = endpoint()
+        names = ["task-01", "task-02", "task-03", "task-04"]
+        nodes = [["reducer", config, "--bind", meet], *(["worker", config, "-k", k, "--endpoint", meet] for k in names)]
+    else:
+        config = ring(tmp_path, 3, more="timeouts:\n  join_s: 1\n")
+        nodes = [["peer", config, "-k", str(k)] for k in range(3)]
+    short, long = f"join_s: {2 * PATIENCE}", f"join_s: {DEADLINE_S}"
+    Path(config).write_text(Path(config).read_text().replace("join_s: 1", short))
+    with family(tmp_path) as processes:
+        for missing in (0, len(nodes) - 1):
+            present = [node for k, node in enumerate(nodes) if k != missing]
+            started = [processes.start(*node, "--out", "hand") for node in present]
+            ends = [node.communicate(timeout=DEADLINE_S)[1] for node in started]
+            assert [node.returncode for node in started] == [4] * len(present), ends
+        Path(config).write_text(Path(config).read_text().replace(short, long))
+        started = [processes.start(*node, "--out", "hand") for node in nodes]
+        ends = [node.communicate(timeout=DEADLINE_S)[1] for node in started]
+        assert [node.returncode for node in started] == [0] * len(nodes), ends
+        if layout == "ring":
+            assert processes.run("merge", "hand")[0] == 0
+        digest = json.loads((tmp_path / "hand" / "summary.json").read_text())["digest"]
+        assert digest == digest_of(processes, config, "--out", "loop")
 
 
 def test_the_result_of_a_finished_run_is_not_overwritten(tmp_path: Path) -> None:

@@ -308,6 +308,14 @@ def test_a_reject_while_joining_is_not_to_be_let_in() -> None:
         started().receive(BEFORE, Reject("it is full"), 1.0)
 
 
+def test_a_neighbor_that_let_it_in_and_gives_up_while_it_waits_for_others_ends_the_run() -> None:
+    """It is let in once all are there: nothing is wrong with it, and the same command may be tried again."""
+    peer = started()
+    peer.receive(BEFORE, Welcome("run-1", 0), 1.0)
+    with pytest.raises(ClusterError, match="site-0 ended the run: site-7 did not join"):
+        peer.receive(BEFORE, Reject("site-7 did not join within 30 s (timeouts.join_s)"), 2.0)
+
+
 @pytest.mark.parametrize("state", [PeerState.STEPPING, PeerState.WAITING])
 def test_a_reject_later_ends_the_run_and_all_are_told(state: PeerState) -> None:
     peer = STATES[state]()
