@@ -80,7 +80,6 @@ _LEGEND_COLUMNS = 6
 _LEGEND_HANDLE_INCHES, _LETTER_INCHES = 0.68, 0.064  # of the legend: a handle with its gaps, a letter
 _FEW_TICKS, _FEW_DECADES, _FEW_DECADES_ACROSS = 6, 300.0, 60.0
 _FAULT_HATCH = "/////"
-_FAULT_NAMES = {"crash": "crash (and what it lost)"}
 
 Window = tuple[float | None, float | None]
 
@@ -92,6 +91,8 @@ class Timeline(NamedTuple):
     lanes: Sequence[Lane]
     faults: Sequence[Disturbance] = ()
     """By the lanes' clock. Those of other nodes than tasks, and of the network, get lanes of their own."""
+    lost: Sequence[Lane] = ()
+    """What tasks did before a crash, and did again after it: in their lanes, too."""
 
 
 def draw_graph(graph: Graph, names: Sequence[str], path: Path, title: str) -> None:
@@ -143,6 +144,7 @@ def draw_timeline(
     window: Window = (None, None),
     shown: int = _LANES_SHOWN,
     faults: Sequence[Disturbance] = (),
+    lost: Sequence[Lane] = (),
     virtual: bool = False,
 ) -> None:
     """Draw what each task did when, as Figure 2 of the paper: local work green, communication red, idle time grey.
@@ -152,13 +154,13 @@ def draw_timeline(
         window: (from_s, to_s), in seconds since all tasks had begun. By default from there on for so many sync
             rounds as can be seen side by side, and to the end of the last fault.
         shown: Of more than `LANES_LIMIT` tasks so many, from the slowest to the fastest, and those with faults.
-        faults: As in `Timeline`.
+        faults, lost: As in `Timeline`.
         virtual: The lanes' clock is a simulation's: window and axis are in its seconds.
 
     Raises:
         UsageError: matplotlib is missing, the suffix is another, or there is nothing in the window.
     """
-    draw_timelines([Timeline("", lanes, faults)], path, title, window=window, shown=shown, virtual=virtual)
+    draw_timelines([Timeline("", lanes, faults, lost)], path, title, window=window, shown=shown, virtual=virtual)
 
 
 def draw_timelines(
@@ -183,10 +185,10 @@ def draw_timelines(
     struck = {fault.where for panel in panels for fault in panel.faults}
     for panel in panels:
         chosen.setdefault(tuple(lane.name for lane in panel.lanes), _choose_lanes(panel.lanes, shown, struck))
-    picked = [[lanes[task] for task in chosen[tuple(lane.name for lane in lanes)]] for _, lanes, _ in panels]
+    picked = [[lanes[task] for task in chosen[tuple(lane.name for lane in lanes)]] for _, lanes, *_ in panels]
     others = [
         list(dict.fromkeys(fault.where for fault in faults if fault.where not in {lane.name for lane in lanes}))
-        for _, lanes, faults in panels
+        for _, lanes, faults, _ in panels
     ]
     names = [[lane.name for lane in lanes] + more for lanes, more in zip(picked, others, strict=True)]
     figure, all_axes = _stacked(
@@ -195,10 +197,11 @@ def draw_timelines(
         title=title,
         faults=sorted({fault.what for panel in panels for fault in panel.faults}),
     )
-    for axes, (head, lanes, faults), some, rows, zero in zip(all_axes, panels, picked, names, begun, strict=True):
+    for axes, (head, lanes, faults, lost), some, rows, zero in zip(all_axes, panels, picked, names, begun, strict=True):
         axes.set_xlim(scale * from_s, scale * to_s)
-        _draw_lanes(axes, some, zero, from_s, to_s, scale)
-        _draw_faults(axes, faults, {lane.name: lane for lane in some}, rows, (zero, from_s, to_s, scale))
+        for place, lane in [*enumerate(some), *((rows.index(own.name), own) for own in lost if own.name in rows)]:
+            _draw_lane(axes, place, lane, zero, from_s, to_s, scale)
+        _draw_faults(axes, faults, rows, (zero, from_s, to_s, scale))
         _name_lanes(axes, rows)
         if len(some) < len(lanes):
             head += f"{': ' if head else ''}{len(some)} of {len(lanes)} tasks, the slowest first"
@@ -474,7 +477,7 @@ def _all_begun(lanes: Sequence[Lane]) -> float:
 def _window(panels: Sequence[Timeline], begun: Sequence[float], window: Window) -> tuple[float, float]:
     """What is shown, in seconds since all tasks of a panel had begun."""
     starts, ends, lasting, over = [], [], [], [0.0]
-    for (_, lanes, faults), zero in zip(panels, begun, strict=True):
+    for (_, lanes, faults, _), zero in zip(panels, begun, strict=True):
         learned = [lane.stretches for lane in lanes if len(lane.stretches)]
         starts.append(min((float(rows["begun_s"][0]) - zero for rows in learned), default=0.0))
         ends.append(max((float(rows["closed_s"][-1]) - zero for rows in learned), default=0.0))
@@ -544,9 +547,8 @@ def _stacked(
     ]
     tick = Line2D([], [], color=_TEXT, linewidth=0.7, marker="|", markersize=8, linestyle="none", label="word said")
     if faults:
-        words = [_FAULT_NAMES.get(what, what) for what in faults]
         handles.append(
-            Patch(facecolor="white", edgecolor=_TEXT, hatch=_FAULT_HATCH, linewidth=0.3, label=", ".join(words))
+            Patch(facecolor="white", edgecolor=_TEXT, hatch=_FAULT_HATCH, linewidth=0.3, label=", ".join(faults))
         )
     figure.legend(
         handles=[*handles, tick],
@@ -562,44 +564,34 @@ def _stacked(
     return figure, all_axes
 
 
-def _draw_lanes(axes: Axes, lanes: Sequence[Lane], zero: float, from_s: float, to_s: float, scale: float) -> None:
-    """Bars of each lane within the window; `zero` is the time of the lanes' clock at which the axis begins."""
+def _draw_lane(axes: Axes, place: int, lane: Lane, zero: float, from_s: float, to_s: float, scale: float) -> None:
+    """Bars of a lane within the window; `zero` is the time of the lane's clock at which the axis begins."""
     bar, tick = _BAR_POINTS / _LANE_POINTS, _TICK_POINTS / _LANE_POINTS
-    for place, lane in enumerate(lanes):
-        for kind in KINDS:
-            pairs = scale * np.clip(lane.segments(kind) - zero, from_s, to_s)
-            spans = [(begin, end - begin) for begin, end in pairs.tolist() if end > begin]
-            axes.broken_barh(spans, (place - bar / 2.0, bar), facecolors=_TIME_COLORS[kind], linewidth=0.0)
-        said = lane.stretches["said_s"][:-1] - zero  # the last stretch ends with the run, not with a word
-        said = scale * said[(from_s <= said) & (said <= to_s)]
-        axes.vlines(said, place - tick / 2.0, place + tick / 2.0, colors=_TEXT, linewidths=0.6)
+    for kind in KINDS:
+        pairs = scale * np.clip(lane.segments(kind) - zero, from_s, to_s)
+        spans = [(begin, end - begin) for begin, end in pairs.tolist() if end > begin]
+        axes.broken_barh(spans, (place - bar / 2.0, bar), facecolors=_TIME_COLORS[kind], linewidth=0.0)
+    said = lane.stretches["said_s"][:-1] - zero  # the last stretch ends with the run, not with a word
+    said = scale * said[(from_s <= said) & (said <= to_s)]
+    axes.vlines(said, place - tick / 2.0, place + tick / 2.0, colors=_TEXT, linewidths=0.6)
 
 
 def _draw_faults(
     axes: Axes,
     faults: Sequence[Disturbance],
-    lanes: dict[str, Lane],
     rows: Sequence[str],
     shown: tuple[float, float, float, float],
 ) -> None:
     """Hatched, also over what a task did: a pause interrupts it.
 
-    A task that crashed goes on from a snapshot: what it did after that is lost, and in no row of its lane.
-
     Args:
         rows: What the axes' rows are called.
-        shown: zero, from_s, to_s and scale, as for `_draw_lanes`.
+        shown: zero, from_s, to_s and scale, as for `_draw_lane`.
     """
     bar = _BAR_POINTS / _LANE_POINTS
     zero, low, high, scale = shown
     for fault in faults:
-        begin, end = fault.from_s, fault.to_s
-        if fault.what == "crash" and fault.where in lanes:
-            stretches = lanes[fault.where].stretches
-            closed, begun = stretches["closed_s"], stretches["begun_s"]
-            begin = max(closed[closed <= begin], default=begin)
-            end = min(begun[begun >= end], default=end)
-        begin, end = (min(max(time - zero, low), high) for time in (begin, end))
+        begin, end = (min(max(time - zero, low), high) for time in (fault.from_s, fault.to_s))
         if end > begin and fault.where in rows:
             axes.broken_barh(
                 [(scale * begin, scale * (end - begin))],

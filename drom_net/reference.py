@@ -115,7 +115,7 @@ def run_reference(
                 absent = journal.absent_in(0, t)
                 present = {task: contribution for task, contribution in contributions.items() if task not in absent}
                 replies = centre.reduce(t, present, absent=absent)
-                sigma = centre.last_sigma
+                sigma = centre.last_sigma or None
                 for task, learner in live.items():
                     learner.end(t, journal.received(task, t, KEEP if task in absent else replies[task]))
             else:
@@ -220,7 +220,7 @@ def run_reference_peers(
             for task, said in enumerate(words):
                 for old in [s for s in said if s < t - 3 * longest and s != last_words[task]]:
                     del said[old]
-            sigma = max((centre.last_sigma for centre in centres), default=None)
+            sigma = max((centre.last_sigma for centre in centres), default=0.0) or None
             results.look(t)
             if after_round is not None and not after_round(t, learners, sigma):
                 break

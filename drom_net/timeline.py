@@ -89,7 +89,9 @@ def begun_anew(rows: Rows) -> npt.NDArray[np.bool_]:
     return anew
 
 
-def make_lanes(names: Sequence[str], rows: Sequence[Rows], words_used: WordsUsed) -> list[Lane]:
+def make_lanes(
+    names: Sequence[str], rows: Sequence[Rows], words_used: WordsUsed, lost: Sequence[tuple[str, Rows]] = ()
+) -> list[Lane]:
     """Each task's lane.
 
     A word that another host's clock puts behind the close of the round that used it counts as said at the close.
@@ -97,8 +99,12 @@ def make_lanes(names: Sequence[str], rows: Sequence[Rows], words_used: WordsUsed
     Args:
         rows: Each task's, by one clock.
         words_used: As `star_words` or `peer_words` gives it.
+        lost: (task, rows as for `lost_lane`) of each crash: its words were said then, and not when it did it again.
     """
-    said = [_Said(own) for own in rows]
+    before: dict[str, list[Rows]] = {name: [] for name in names}
+    for name, taken_back in reversed(lost):
+        before[name].append(taken_back[1:])
+    said = [_Said(own, before[name]) for name, own in zip(names, rows, strict=True)]
     lanes = []
     for task, (name, own) in enumerate(zip(names, rows, strict=True)):
         ends = own[1:]
@@ -113,6 +119,19 @@ def make_lanes(names: Sequence[str], rows: Sequence[Rows], words_used: WordsUsed
             stretches["under_way_s"][index] = min(max(idle_s, latest), closed_s)
         lanes.append(Lane(name, stretches))
     return lanes
+
+
+def lost_lane(name: str, rows: Rows) -> Lane:
+    """What a task did between its last snapshot and a crash, and did again later; all its waiting counts as idle.
+
+    Args:
+        rows: Its rows from the one before that snapshot to the crash.
+    """
+    stretches = np.zeros(len(rows) - 1, dtype=STRETCH_DTYPE)
+    for field in ("round", "said_s", "idle_s", "closed_s"):
+        stretches[field] = rows[field][1:]
+    stretches["begun_s"], stretches["under_way_s"] = rows["closed_s"][:-1], stretches["closed_s"]
+    return Lane(name, stretches)
 
 
 def star_words(rows: Sequence[Rows]) -> WordsUsed:
@@ -156,9 +175,15 @@ def peer_words(
 class _Said:
     """When a task said its word of which sync round."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: Rows, before: Sequence[Rows] = ()) -> None:
+        """
+        Args:
+            before: Rows that crashes took back, the last crash first.
+        """
         pairs: list[Any] = rows[["round", "said_s"]].tolist()
         self._at = dict(reversed(pairs))  # of a round with two rows the first: the other is the end of learning
+        for taken_back in before:
+            self._at.update(taken_back[["round", "said_s"]].tolist())
         self._last_s = pairs[-1][1] if pairs else -np.inf
 
     def at(self, t: int) -> float:

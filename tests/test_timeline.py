@@ -13,7 +13,7 @@ from drom_net.errors import UsageError
 from drom_net.neighborhood import Neighborhood, neighborhoods
 from drom_net.plots import Timeline, draw_timeline, draw_timelines
 from drom_net.protocol.node import TIMES_DTYPE
-from drom_net.timeline import KINDS, Disturbance, Lane, Rows, Spent, make_lanes, peer_words, star_words
+from drom_net.timeline import KINDS, Disturbance, Lane, Rows, Spent, lost_lane, make_lanes, peer_words, star_words
 from drom_net.topology import GraphSchedule
 
 
@@ -195,12 +195,30 @@ def test_faults_are_hatched_where_they_struck_and_named(tmp_path: Path) -> None:
     text = (tmp_path / "a.svg").read_text()
     assert [task for task in range(40) if f"<!-- site-{task} -->" in text] == [0, 7, 39]
     assert "<!-- network -->" in text
-    assert "crash (and what it lost), partition" in text
+    assert "crash, partition" in text
     assert "seconds of the virtual clock" in text
     assert "<!-- 150 -->" in text  # a tick of the axis
     assert text.count("url(#h") >= 3  # the legend's and two on the lanes
     draw_timeline(lanes, tmp_path / "b.svg", "", shown=2, virtual=True)
     assert "url(#h" not in (tmp_path / "b.svg").read_text()
+
+
+def test_what_was_done_before_a_crash_and_done_again_is_a_stretch_of_its_own() -> None:
+    rows = np.array([(2, 1.0, 1.0, 1.5), (3, 2.0, 2.5, 2.75), (4, 3.0, 3.5, 4.0)], dtype=TIMES_DTYPE)
+    lane = lost_lane("north", rows)
+    assert lane.segments("local").tolist() == [[1.5, 2.5], [2.75, 3.5]]
+    assert lane.segments("idle").tolist() == [[2.5, 2.75], [3.5, 4.0]]
+    assert lane.segments("communication").tolist() == []
+
+
+def test_others_waited_for_the_word_that_was_said_before_the_crash() -> None:
+    waits = np.array([(0, 0.0, 0.0, 0.0), (1, 1.0, 1.0, 3.0), (1, 3.0, 3.0, 3.0)], dtype=TIMES_DTYPE)
+    again = np.array([(0, 0.0, 0.0, 0.0), (1, 9.0, 9.0, 9.5), (1, 9.5, 9.5, 9.5)], dtype=TIMES_DTYPE)
+    taken_back = np.array([(0, 0.0, 0.0, 0.0), (1, 2.0, 2.0, 3.5)], dtype=TIMES_DTYPE)
+    rows, names = [waits, again], ["a", "b"]
+    for lost, idle in (([], [[1.0, 3.0]]), ([("b", taken_back)], [[1.0, 2.0]])):
+        lane, _ = make_lanes(names, rows, star_words(rows), lost)
+        assert lane.segments("idle").tolist() == idle
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import sys
@@ -16,7 +17,7 @@ from drom_net.cli.export import export
 from drom_net.cli.init import init
 from drom_net.cli.keys import keys
 from drom_net.cli.nodes import peer, reducer, worker
-from drom_net.cli.output import log_as, tell
+from drom_net.cli.output import log_as, print_json, tell
 from drom_net.cli.results import merge, predict, replay, show, verify
 from drom_net.cli.run import check, run
 from drom_net.cli.simulate import simulate
@@ -78,29 +79,51 @@ def main(arguments: Sequence[str] | None = None) -> int:
     log_as("text")
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # names may have letters that this terminal has not
+    words = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        result = group.main(args=arguments, prog_name="drom-net", standalone_mode=False)
+        result = group.main(args=words, prog_name="drom-net", standalone_mode=False)
         if sys.stdout is not None:
             sys.stdout.flush()
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        tell("interrupted", "interrupted", exit_code=130)
-        return 130
+        return _fail(words, "interrupted", 130, event="interrupted")
+    except click.ClickException as error:
+        if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):  # of a group without a command
+            error.show()
+            return error.exit_code
+        return _fail(words, _of_usage(error), error.exit_code)
     except DromNetError as error:
-        for line in str(error).splitlines():
-            tell(f"error: {line}", "failed", level="error", exit_code=error.exit_code)
-        return error.exit_code
+        return _fail(words, str(error), error.exit_code)
     except MemoryError as error:
-        tell(f"error: not enough memory{f': {error}' if str(error) else ''}", "failed", level="error", exit_code=1)
-        return 1
+        return _fail(words, f"not enough memory{f': {error}' if str(error) else ''}", 1)
     except BrokenPipeError:
         # Whoever read our output has gone; what is still in the buffer is nobody's.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        where = f": {error.filename}" if error.filename else ""
-        tell(f"error: {error.strerror or error}{where}", "failed", level="error", exit_code=1)
-        return 1
+        return _fail(words, f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}", 1)
     return result if isinstance(result, int) else 0
+
+
+def _fail(words: Sequence[str], text: str, exit_code: int, *, event: str = "failed") -> int:
+    """Tell why the command ends, on standard error; who asked for JSON has it on standard output, too.
+
+    Args:
+        words: The command line.
+    """
+    level = "error" if event == "failed" else "warning"
+    for line in text.splitlines():
+        tell(f"error: {line}" if event == "failed" else line, event, level=level, exit_code=exit_code)
+    if "--json" in words:
+        with contextlib.suppress(OSError, ValueError):
+            print_json({"error": text, "exit_code": exit_code})
+            sys.stdout.flush()
+    return exit_code
+
+
+def _of_usage(error: click.ClickException) -> str:
+    """Click's sentence, in the form of ours."""
+    text = error.format_message().removesuffix(".")
+    if text[1:2].islower():
+        text = text[0].lower() + text[1:]
+    context = getattr(error, "ctx", None)
+    return text if context is None else f"{text}; `{context.command_path} --help` tells more"

@@ -21,6 +21,7 @@ from drom_net.cluster.simulate import Conditions, forecast, node_names
 from drom_net.errors import UsageError
 from drom_net.plots import check_plot_file, draw_timeline
 from drom_net.simulation.network import Distribution, NetworkSettings, Stragglers
+from drom_net.timeline import lost_lane
 from drom_net.topology import tau_warnings
 
 
@@ -162,11 +163,12 @@ def simulate(
     if draw is not None:
         rows = [task.times for task in found.tasks if task.times is not None]
         draw_timeline(
-            lanes(prepared.config, prepared.graph, names, rows),
+            lanes(prepared.config, prepared.graph, names, rows, found.lost),
             draw,
             _title(prepared, latency),
             window=(from_s, to_s),
             faults=[fault for fault in faults if fault.from_s <= found.figures["seconds"]],
+            lost=[lost_lane(name, times) for name, times in found.lost],
             virtual=True,
         )
     hiding = hiding_table(prepared.config, latency.mean, round_mean_s) if prepared.graph and round_mean_s else []

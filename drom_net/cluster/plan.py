@@ -380,18 +380,26 @@ def cost(config: ClusterConfig, roster: Roster, graph: PeerGraph | None, *, last
     )
 
 
-def lanes(config: ClusterConfig, graph: PeerGraph | None, names: Sequence[str], rows: Sequence[Rows]) -> list[Lane]:
+def lanes(
+    config: ClusterConfig,
+    graph: PeerGraph | None,
+    names: Sequence[str],
+    rows: Sequence[Rows],
+    lost: Sequence[tuple[str, Rows]] = (),
+) -> list[Lane]:
     """What each task of a run did when, for a picture.
 
     Args:
         graph: The configuration's, over these tasks.
         names: All tasks', in order.
         rows: Each task's, as protocol.node.TIMES_DTYPE, by one clock.
+        lost: Of a simulation with crashes, as `timeline.make_lanes` takes it.
     """
     if graph is None:
-        return make_lanes(names, rows, star_words(rows))
+        return make_lanes(names, rows, star_words(rows), lost)
     delayed = config.algorithm.parameters.delayed
-    return make_lanes(names, rows, peer_words(graph.neighborhoods, rows, rounds=config.rounds, delayed=delayed))
+    words = peer_words(graph.neighborhoods, rows, rounds=config.rounds, delayed=delayed)
+    return make_lanes(names, rows, words, lost)
 
 
 def _sync_rounds(hood: Neighborhood, last: int) -> range:

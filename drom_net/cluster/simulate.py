@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from drom_net.cluster.plan import about_run, algorithm_of, node_specs, peer_specs
 from drom_net.cluster.prepare import Prepared
@@ -177,6 +178,8 @@ class Forecast:
     centrals: list[CentralOutcome]
     figures: dict[str, Any]
     """The summary, and what the network did, as plain JSON types."""
+    lost: list[tuple[str, npt.NDArray[np.void]]]
+    """(task, its times since the row before its last snapshot) of each crash: what it did before, and did again."""
 
 
 def forecast(prepared: Prepared, conditions: Conditions, progress: Progress) -> Forecast:
@@ -199,7 +202,13 @@ def forecast(prepared: Prepared, conditions: Conditions, progress: Progress) -> 
         "crashes": sum(node.crashes for node in nodes),
         "events": simulator.events,
     }
-    return Forecast(tasks, centrals, summary | network)
+    names = node_names(prepared)
+    lost = [
+        (names[index], np.frombuffer(rows, dtype=TIMES_DTYPE))
+        for index, rows in simulator.lost_times
+        if index < len(tasks)
+    ]
+    return Forecast(tasks, centrals, summary | network, lost)
 
 
 def look_at(progress: Progress, num_tasks: int, simulator: Simulator) -> bool:

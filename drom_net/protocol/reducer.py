@@ -194,7 +194,7 @@ class Reducer(Tray):
 
     @property
     def last_sigma(self) -> float:
-        """sigma_1 of the last central step."""
+        """sigma_1 of the last central step; 0 where the learner takes no singular pair."""
         return self._centre.last_sigma
 
     @property

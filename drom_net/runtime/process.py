@@ -429,7 +429,7 @@ def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkp
             reporter,
             _rows_of(spec, reducer, life, files),
             stop,
-            lambda: {"round": reducer.closed_rounds, "sigma_1": reducer.last_sigma},
+            lambda: {"round": reducer.closed_rounds} | ({"sigma_1": reducer.last_sigma} if reducer.last_sigma else {}),
             names=spec.tasks,
             expected=len(spec.tasks),
             on_first_joined=lambda: folder.join(run_id),

@@ -198,7 +198,8 @@ def progress_text(figures: dict[str, Any]) -> str:
         if rate is None or majority is None:
             return f"round {figures['round']}"
         return f"round {figures['round']}, error rate {100 * rate:.2f} % (majority {100 * majority:.2f} %)"
-    return f"round {figures['round']}, sigma_1 {figures['sigma_1']:.3g}"
+    sigma = figures.get("sigma_1")
+    return f"round {figures['round']}" + (f", sigma_1 {sigma:.3g}" if sigma else "")
 
 
 def printable(text: str) -> str:

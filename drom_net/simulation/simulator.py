@@ -160,6 +160,8 @@ class Simulator:
         """A peer's own central steps."""
         self.times = [bytearray() for _ in range(num_nodes)]
         """When it said its words and waited, as `take_times` gives it."""
+        self.lost_times: list[tuple[int, bytes]] = []
+        """(node, its times since the row before its last snapshot) of each crash: what it did, and does again."""
         self.on_crash: Callable[[int], None] | None = None
         """Called with the number of a node that crashes, before it is gone."""
         self._make = make
@@ -517,7 +519,10 @@ class Simulator:
         for name, types in slot.node.row_types.items():
             rows = kept[name][slot.index]
             t = -1 if slot.snapshot is None else slot.node.recorded[name]
-            del rows[size_until(rows, types, t) :]
+            kept_bytes = size_until(rows, types, t)
+            if name == "times" and 0 < kept_bytes < len(rows):
+                self.lost_times.append((slot.index, bytes(rows[kept_bytes - types.itemsize :])))
+            del rows[kept_bytes:]
 
     def _restart(self, slot: _Slot) -> None:
         self._place_again(slot)
