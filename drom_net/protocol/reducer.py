@@ -142,6 +142,8 @@ class Reducer(Tray):
         self._live = live
         self._members = [_Member() for _ in names]
         self._task_at: dict[str, int] = {}
+        self._former: dict[str, int] = {}
+        """Addresses of earlier starts, whose places others have taken."""
         self._round = _Round(self._sync.next(1), 0.0, set())
         self.central_steps = 0
         """How many it has made since it was started."""
@@ -225,6 +227,10 @@ class Reducer(Tray):
     def task_at(self, address: str) -> int | None:
         """Which task speaks from this address."""
         return self._task_at.get(address)
+
+    def has_spoken_from(self, address: str) -> int | None:
+        """Which task speaks from this address, or has spoken from it before it was started again."""
+        return self._task_at.get(address, self._former.get(address))
 
     def start(self, now: float) -> None:
         self._keeper.start(now)
@@ -405,7 +411,7 @@ class Reducer(Tray):
             member.incarnation = hello.incarnation
             return  # a Hello that was said twice
         if member.address:  # the connection of an earlier incarnation
-            del self._task_at[member.address]
+            self._former[member.address] = self._task_at.pop(member.address)
             self._lost.pop(hello.task, None)
         member.address, member.incarnation, member.down = sender, hello.incarnation, False
         self._task_at[sender] = hello.task

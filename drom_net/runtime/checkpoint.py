@@ -20,8 +20,8 @@ import sys
 import threading
 import time
 import zlib
-from collections.abc import Iterable, Sequence
-from dataclasses import fields, is_dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
@@ -345,6 +345,37 @@ class Loaded(NamedTuple):
     """A sentence for each later file that is damaged."""
 
 
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a node has spent in a run, whatever it was started anew."""
+
+    seconds: float = 0.0
+    """From when the first had joined, without the time in which it was down."""
+    moved: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    """By task, the bytes of messages that it has sent and received."""
+
+    def __add__(self, other: Spent) -> Spent:
+        moved = dict(self.moved)
+        for task, (sent, received) in other.moved.items():
+            before = moved.get(task, (0, 0))
+            moved[task] = before[0] + sent, before[1] + received
+        return Spent(self.seconds + other.seconds, moved)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"seconds": self.seconds, "moved": [[task, *sizes] for task, sizes in sorted(self.moved.items())]}
+
+    @staticmethod
+    def read(document: Any) -> Spent:
+        """What `to_json` wrote; nothing where it is something else, or of an earlier version."""
+        try:
+            seconds, moved = document["seconds"], {task: (sent, got) for task, sent, got in document["moved"]}
+        except (TypeError, KeyError, ValueError):
+            return Spent()
+        numbers = [seconds, *moved, *(size for sizes in moved.values() for size in sizes)]
+        fine = all(type(number) in (int, float) and 0 <= number < 2**63 for number in numbers)
+        return Spent(float(seconds), moved) if fine else Spent()
+
+
 class _DamagedError(CheckpointError):
     """A file that is not what was written."""
 
@@ -365,6 +396,10 @@ class CheckpointFolder:
         self.path = path
         self.incarnation = 0
         self.run_id = ""
+        self.before = Spent()
+        """What earlier starts had spent at the snapshot that this one goes on from."""
+        self.spent = Spent()
+        """What all starts have spent, for the next snapshot."""
         self.others_know = False
         """Others have joined this start of the node and keep what they know of it: its id and its count of starts are
         needed at the next one, even where nothing was learned."""
@@ -450,6 +485,7 @@ class CheckpointFolder:
                 "config_digest": self._config_digest,
                 "round": number,
                 "time": time.time(),
+                "spent": self.spent.to_json(),
             }
         ).encode()
         size = _PREAMBLE.size + len(about) + len(header) + sum(map(len, buffers)) + _CHECKSUM.size
@@ -483,7 +519,7 @@ class CheckpointFolder:
         for path in (path for file in files for path in (file, file.with_suffix(_COPY)) if path.exists()):
             number = int(path.stem.partition("-")[2])
             try:
-                body = self._read(path, number)
+                body, spent = self._read(path, number)
             except _DamagedError as error:
                 skipped.append(str(error))
                 continue
@@ -494,6 +530,7 @@ class CheckpointFolder:
             if path.suffix == _COPY:
                 _write_atomically(self._file(number), [path.read_bytes()])
             self._intact = sorted(kept for kept in self._numbers() if kept <= number)[-_KEPT:]
+            self.before = self.spent = spent
             return Loaded(number, snapshot, tuple(skipped))
         if skipped:
             raise CheckpointError(
@@ -501,8 +538,8 @@ class CheckpointFolder:
             )
         return None
 
-    def _read(self, path: Path, number: int) -> memoryview:
-        """The snapshot in a file, once all about it has been found right."""
+    def _read(self, path: Path, number: int) -> tuple[memoryview, Spent]:
+        """The snapshot in a file, once all about it has been found right, and what had been spent by then."""
         version, about, body = _read_intact(path)
         if version > FORMAT_VERSION:
             raise CheckpointError(
@@ -524,7 +561,7 @@ class CheckpointFolder:
                 )
         if its_round != number:
             raise _DamagedError(f"{path} is of round {its_round}, not of the one in its name: it is passed over")
-        return body
+        return body, Spent.read(document.get("spent"))
 
     def _file(self, number: int) -> Path:
         return self.path / f"snapshot-{number:016d}.drom"

@@ -25,7 +25,7 @@ from drom_net.protocol.reducer import Reducer
 from drom_net.protocol.worker import Worker, WorkerState
 from drom_net.records import run_digest
 from drom_net.runtime.build import Life, build_peer, build_reducer, build_worker
-from drom_net.runtime.checkpoint import CheckpointFolder, Writer, cut_back, encode_snapshot, snapshot_classes
+from drom_net.runtime.checkpoint import CheckpointFolder, Spent, Writer, cut_back, encode_snapshot, snapshot_classes
 from drom_net.runtime.curve import key_gate
 from drom_net.runtime.keys import PUBLIC_LIST, Keyring, read_keyring
 from drom_net.runtime.loop import drive, flush, let_all_pass
@@ -172,6 +172,7 @@ class _Disk:
         self, node: Worker | Reducer | Peer, folder: CheckpointFolder, teller: Teller, intake: Intake | None
     ) -> None:
         self._node = node
+        self._folder = folder
         self._intake = intake
         self._teller = teller
         self._writer = Writer(folder)
@@ -203,6 +204,7 @@ class _Disk:
                 header, *buffers = encode_snapshot(snapshot)
                 self._round, self._num_bytes = snapshot["round"], len(header) + sum(map(len, buffers))
                 self._began = time.monotonic()
+                self._folder.spent = self._folder.before + self._teller.spent()
                 self._writer.submit(self._round, header, buffers, self._teller.files)
                 if self._intake is not None:
                     self._intake.snapshot_taken(snapshot)
@@ -225,7 +227,6 @@ def _run_worker(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkpo
     out = Path(spec.out)
     stream, intake = _stream_of(spec, life, reporter)
     worker = build_worker(spec, stream, life)
-    started = time.monotonic()
     with (
         DealerTransport(
             spec.endpoint,
@@ -241,16 +242,20 @@ def _run_worker(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkpo
             reporter.note(f"looking for the reducer at {spec.endpoint}", "looking", endpoint=spec.endpoint)
         saved = _rows_of(spec, worker, life, files)
         teller = Teller(
-            reporter, saved, stop, lambda: _worker_figures(worker), on_first_joined=lambda: folder.join(worker.run_id)
+            reporter,
+            saved,
+            stop,
+            lambda: _worker_figures(worker),
+            on_first_joined=lambda: folder.join(worker.run_id),
+            moved=lambda: {spec.task: (transport.bytes_sent, transport.bytes_received)},
         )
         finished, error = _drive(worker, transport, teller, folder, dim=spec.dim, intake=intake)
-        seconds = time.monotonic() - started  # the goodbye is over; to close is no part of the run
+        spent = folder.before + teller.spent()  # the goodbye is over; to close is no part of the run
         teller.save()
-        sent, received = transport.bytes_sent, transport.bytes_received
     if error is not None and (worker.round == 0 or worker.result is None):
         raise error
     assert worker.result is not None
-    _write_task_result(spec, worker.result, finished, worker.round, (sent, received), seconds, run_id=worker.run_id)
+    _write_task_result(spec, worker.result, finished, worker.round, spent, run_id=worker.run_id)
     if error is not None:
         raise error
     reporter.progress(**_worker_figures(worker))
@@ -266,7 +271,6 @@ def _run_peer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkpoin
     neighbors = peer.neighborhood.neighbors
     keys = _read_keys(spec, [spec.nodes[task] for task in neighbors if task < spec.task])
     _warn_of_missing_keys(spec, keys, [task for task in neighbors if task > spec.task], reporter)
-    started = time.monotonic()
     with (
         RouterTransport(
             spec.endpoint,
@@ -294,11 +298,11 @@ def _run_peer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkpoin
             names=spec.tasks,
             expected=len(neighbors),
             on_first_joined=lambda: folder.join(peer.run_id),
+            moved=lambda: {spec.task: (transport.bytes_sent, transport.bytes_received)},
         )
         finished, error = _drive(peer, transport, teller, folder, dim=spec.dim, intake=intake)
-        seconds = time.monotonic() - max(started, teller.first_joined_at)
+        spent = folder.before + teller.spent()
         teller.save()
-        sent, received = transport.bytes_sent, transport.bytes_received
     if error is not None and (peer.round == 0 or peer.result is None):
         raise error
     assert peer.result is not None
@@ -307,8 +311,7 @@ def _run_peer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkpoin
         peer.result,
         finished,
         peer.round,
-        (sent, received),
-        seconds,
+        spent,
         refused=teller.refused,
         run_id=peer.run_id,
         central_chain=peer.central_chain.hex(),
@@ -347,8 +350,7 @@ def _write_task_result(
     result: TaskResult,
     finished: bool,
     rounds: int,
-    moved: tuple[int, int],
-    seconds: float,
+    spent: Spent,
     **more: object,
 ) -> None:
     """What a task leaves in its folder: its vectors, and all else in result.json."""
@@ -357,6 +359,7 @@ def _write_task_result(
         path = out / f"{name}.npy"
         with naming(path):
             np.save(path, vector, allow_pickle=False)
+    sent, received = spent.moved.get(spec.task, (0, 0))
     document = {
         "task": spec.task,
         "name": spec.name,
@@ -365,9 +368,9 @@ def _write_task_result(
         "chain": result.chain.hex(),
         "totals": result.totals.to_list(),
         "vectors": list(result.model),
-        "bytes_sent": moved[0],
-        "bytes_received": moved[1],
-        "seconds": seconds,
+        "bytes_sent": sent,
+        "bytes_received": received,
+        "seconds": spent.seconds,
         "peak_bytes": _peak_memory(),
         "keep_records": spec.keep_records,
     }
@@ -401,7 +404,7 @@ def write_result_of_lost(spec: NodeSpec) -> None:
     more: dict[str, object] = {"run_id": spec.run_id, "lost": True}
     if isinstance(node, Peer):
         more |= {"central_chain": node.central_chain.hex(), "members": node.neighborhood.everybody}
-    _write_task_result(spec, node.result, False, node.round, (0, 0), 0.0, **more)
+    _write_task_result(spec, node.result, False, node.round, folder.before, **more)
 
 
 def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: CheckpointFolder, life: Life) -> bool:
@@ -433,17 +436,17 @@ def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkp
             names=spec.tasks,
             expected=len(spec.tasks),
             on_first_joined=lambda: folder.join(run_id),
+            moved=lambda: transport.bytes_by_peer(reducer.has_spoken_from),
         )
         finished, error = _drive(reducer, transport, teller, folder, dim=spec.dim)
-        seconds = time.monotonic() - teller.first_joined_at
+        spent = folder.before + teller.spent()
         teller.save()
-        bytes_by_task = transport.bytes_by_peer(reducer.task_at)
     if error is not None and reducer.closed_rounds == 0 and not any(reducer.ended):
         raise error
     summary = None
     if finished and error is None and spec.summary and all(reducer.ended):
         ended = [task for task in reducer.ended if task is not None]
-        summary = summarize_star(spec.about, spec.tasks, ended, reducer.central_chain, seconds, bytes_by_task)
+        summary = summarize_star(spec.about, spec.tasks, ended, reducer.central_chain, spent)
         write_json(Path(spec.summary), summary)  # first: a node that says in result.json that it has finished, has
     write_json(
         out / "result.json",
@@ -451,7 +454,7 @@ def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkp
             "finished": finished,
             "rounds": reducer.closed_rounds,
             "chain": reducer.central_chain.hex(),
-            "seconds": seconds,
+            "seconds": spent.seconds,
             "refused": teller.refused,
             "refused_handshakes": transport.refused_handshakes,
             "closed_strangers": transport.closed_strangers,
@@ -581,12 +584,11 @@ def summarize_star(
     names: tuple[str, ...],
     ended: list[Ended],
     central_chain: bytes,
-    seconds: float,
-    bytes_by_task: dict[int, tuple[int, int]],
+    spent: Spent,
 ) -> dict[str, Any]:
     """The summary as the reducer can write it: from the workers' goodbyes and its own chain."""
     figures = [
-        TaskFigures(name, end.rounds, end.totals, False, *bytes_by_task.get(task, (0, 0)))
+        TaskFigures(name, end.rounds, end.totals, False, *spent.moved.get(task, (0, 0)))
         for task, (name, end) in enumerate(zip(names, ended, strict=True))
     ]
     return summarize(
@@ -594,7 +596,7 @@ def summarize_star(
         about=about,
         driver="processes",
         rounds=max(end.rounds for end in ended),
-        seconds=seconds,
+        seconds=spent.seconds,
         digest=run_digest([end.chain for end in ended], central_chain),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from drom_net.errors import naming
@@ -24,6 +24,7 @@ from drom_net.protocol.node import (
 from drom_net.protocol.peer import Peer
 from drom_net.protocol.reducer import Reducer
 from drom_net.protocol.worker import Worker
+from drom_net.runtime.checkpoint import Spent
 from drom_net.runtime.loop import Transport
 from drom_net.runtime.reports import Counts, Reporter
 from drom_net.sharing import sharing_figures
@@ -56,6 +57,7 @@ class Teller:
         names: tuple[str, ...] = (),
         expected: int = 0,
         on_first_joined: Callable[[], None] = lambda: None,
+        moved: Callable[[], Mapping[int, tuple[int, int]]] = dict,
     ) -> None:
         """
         Args:
@@ -64,6 +66,7 @@ class Teller:
             names: All tasks' names in order; none for a worker, which meets only the reducer.
             expected: How many are to join.
             on_first_joined: Called when the first has joined; for a worker, when it is in.
+            moved: By task, the bytes of messages sent and received so far.
         """
         self.refused = 0
         self.first_joined_at = time.monotonic()
@@ -74,6 +77,7 @@ class Teller:
         self._names = names
         self._expected = expected
         self._on_first_joined = on_first_joined
+        self._moved = moved
         self._joined: set[int] = set()
         self._late = 0
         self._next_late = 0.0
@@ -93,6 +97,10 @@ class Teller:
     def files(self) -> list[IO[bytes]]:
         """Those that `save` writes."""
         return [file for file, _ in self._saved if file is not None]
+
+    def spent(self) -> Spent:
+        """In this start of the node so far."""
+        return Spent(time.monotonic() - self.first_joined_at, self._moved())
 
     def save(self) -> bool:
         """Write what has been recorded; whether there was anything."""

@@ -560,9 +560,13 @@ class RouterTransport(_Transport):
         return _Message(routing_id, frames, self._taken, self._address_at.get(routing_id.bytes))
 
     def bytes_by_peer(self, task_at: Callable[[str], int | None]) -> dict[int, tuple[int, int]]:
-        """For each task, the bytes that came from it and the bytes that went to it."""
-        found = ((task_at(address), sizes) for address, sizes in self._bytes.items())
-        return {task: (sizes[0], sizes[1]) for task, sizes in found if task is not None}
+        """For each task, the bytes that came from it and the bytes that went to it, from all of its addresses."""
+        found: dict[int, tuple[int, int]] = {}
+        for address, (came, went) in self._bytes.items():
+            if (task := task_at(address)) is not None:
+                before = found.get(task, (0, 0))
+                found[task] = before[0] + came, before[1] + went
+        return found
 
     def connection_changes(self) -> list[tuple[str, bool]]:
         """(address, whether it is up now) for what changed since the last call."""

@@ -37,6 +37,7 @@ from drom_net.runtime import checkpoint
 from drom_net.runtime.checkpoint import (
     CheckpointFolder,
     Loaded,
+    Spent,
     Writer,
     cut_back,
     decode_snapshot,
@@ -334,6 +335,30 @@ def test_what_was_saved_is_loaded_by_the_next_incarnation(tmp_path: Path) -> Non
     assert loaded is not None
     assert (loaded.round, loaded.skipped, loaded.snapshot[0]) == (200, (), 200)
     assert loaded.snapshot[1].tobytes() == (array * 200).tobytes()
+
+
+def test_what_was_spent_goes_on_from_the_snapshot(tmp_path: Path) -> None:
+    with folder_of(tmp_path) as folder:
+        folder.begin("run-1")
+        assert folder.before == Spent()
+        folder.spent = folder.before + Spent(2.5, {0: (100, 7), 1: (5, 5)})
+        save(folder, 40)
+    with folder_of(tmp_path) as folder:
+        folder.begin("run-1")
+        assert folder.load(()) is not None
+        assert folder.before == Spent(2.5, {0: (100, 7), 1: (5, 5)})
+        assert folder.before + Spent(1.0, {1: (1, 2), 3: (9, 9)}) == Spent(3.5, {0: (100, 7), 1: (6, 7), 3: (9, 9)})
+
+
+@pytest.mark.parametrize(
+    "document",
+    [None, [], {"seconds": 1.0}, {"seconds": "1", "moved": []}, {"seconds": float("nan"), "moved": []}]
+    + [{"seconds": 1.0, "moved": moved} for moved in (3, [3], [[0, 1]], [[0, -1, 2]], [["a", 1, 2]], [[[], 1, 2]])],
+    ids=str,
+)
+def test_what_does_not_say_what_was_spent_counts_for_nothing(document: Any) -> None:
+    """A file of an earlier version, for instance."""
+    assert Spent.read(document) == Spent()
 
 
 def test_a_round_may_be_saved_again(tmp_path: Path) -> None:
