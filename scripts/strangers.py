@@ -1,11 +1,14 @@
 """Real runs whose ports strangers attack: each must end with the bits of the plain loop, its processes as they were.
 
-    scripts/strangers                      a million bad messages to the reducer of a star, and to a peer of a ring
-    scripts/strangers --layout star --messages 20000
+    scripts/strangers                      a million bad messages to each target: the reducer of a star, a peer of a
+                                           ring, a site's socket for applications, a page of metrics
+    scripts/strangers --target star --messages 20000
 
 Strangers know all but the keys: the address, the configuration, the run's id and what its members say. They send bytes
 that are no ZMTP, handshakes that are none, frames that no message has, messages that are nearly right, and what was
-really said, from other connections and in another order; as fast as it goes, and they read no answers.
+really said, from other connections and in another order; as fast as it goes, and they read no answers. Whoever reaches
+a socket for applications that has no keys may teach its site: there they ask for predictions, small and large, and send
+requests that are none. To a page of metrics they send bad HTTP, and good, a connection each.
 """
 
 from __future__ import annotations
@@ -21,18 +24,22 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Self
 
 import click
 import msgpack
-from siege import RAW, Drawn, Frames, another_life, damaged
+import numpy as np
+from siege import EDGES, RAW, Drawn, Frames, another_life, damaged
 
+from drom_net.client import WIRE_VERSION, Site
 from drom_net.cluster.prepare import Prepared, prepare
 from drom_net.cluster.run import run_loop
 from drom_net.cluster.simulate import Conditions, build_simulator
@@ -40,6 +47,7 @@ from drom_net.config import load_config
 from drom_net.data.datasets import load_dataset
 from drom_net.protocol.codec import HEADER_LIMIT_BYTES
 from drom_net.rundir import node_folder
+from drom_net.runtime.spool import FOLDER, Spool
 
 CONFIG = """
 name: strangers-{layout}
@@ -49,8 +57,18 @@ data: {{dataset: synthetic, tasks: 4, examples: {examples}, dim: 64, flip: 0.1, 
 timeouts: {{join_s: 60.0, lost_s: 60.0, linger_s: 20.0}}
 """
 LAYOUTS = {"star": "{name: drom}", "ring": "{name: drom-d, tau: 1}\ntopology: {graph: ring}"}
+LIVE_CONFIG = """
+name: strangers-application
+algorithm: {{name: drom}}
+reducer: {{endpoint: '{reducer}'}}
+data: {{dataset: live, tasks: [site], dim: 64, normalize: false}}
+source: {{bind: '{application}', keep: all}}
+checkpoint: {{every_s: 2}}
+timeouts: {{join_s: 60.0, lost_s: 60.0, linger_s: 20.0}}
+"""
+TARGETS = (*LAYOUTS, "application", "metrics")
 _PACE_S = 0.01
-_MESSAGES_PER_S = 2500
+_MESSAGES_PER_S = {"star": 2500, "ring": 2500, "metrics": 150}
 """A run lasts as long as this rate needs, and half as long again."""
 _SHORT = [frame for frame in RAW if len(frame) <= HEADER_LIMIT_BYTES]
 _LINES = 6
@@ -254,9 +272,87 @@ class Stranger:
         return True
 
 
-def _attack(port: int, recorded: list[Frames], names: list[bytes], seed: int, messages: int, told: Any) -> None:
+class Application(Stranger):
+    """An application that nobody has asked for."""
+
+    def __init__(self, port: int, recorded: list[Frames], names: list[bytes], seed: int) -> None:
+        super().__init__(port, recorded, names, seed)
+        self._messages = {
+            "requests that are nearly right": lambda: message(damaged(self._any(), self._draw) or [b""]),
+            "requests that are right, again and in another order": lambda: message(self._any()),
+            "requests with a field that is wrong": self._wrong_field,
+            "random frames": self._random_frames,
+            "many frames, or empty ones": self._many_frames,
+            "pings": self._ping,
+            "no request": lambda: message([self._random.choice(RAW)]),
+        }
+
+    def _wrong_field(self) -> bytes:
+        request = msgpack.unpackb(self._any()[0])
+        request[self._random.choice(list(request))] = EDGES[self._pick(len(EDGES))]
+        return message([msgpack.packb(request)])
+
+
+def _requests() -> list[Frames]:
+    """What applications say that changes nothing: predictions, labels of no prediction, rows of nobody, questions."""
+    rows = [[float(place == number) for place in range(64)] for number in range(3)]
+    nobody = {"client": bytes(16), "number": 1, "labels": [1]}
+    said: list[dict[str, Any]] = [
+        *({"do": "predict", "rows": rows[:count]} for count in (1, 2, 3)),
+        {"do": "predict", "rows": bytes(64 * 8 * 200)},
+        {"do": "label", "tickets": [2**62]} | nobody,
+        {"do": "learn", "rows": rows[:1], "labels": [1]},
+        {"do": "status"},
+    ]
+    return [[msgpack.packb(request | {"version": WIRE_VERSION, "id": number})] for number, request in enumerate(said)]
+
+
+class Visitor(Stranger):
+    """Of a page of metrics."""
+
+    def attack(self, messages: int) -> None:
+        kinds = {
+            "the page, which is read": self._read,
+            "the page, which is not read": lambda: self._once(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"),
+            "other pages, methods and versions": self._other,
+            "no HTTP": lambda: self._once(self._random.choice(RAW) + self._random.randbytes(self._pick(200))),
+            "headers without an end": self._endless_headers,
+            "connections opened and closed": lambda: self._once(b""),
+            "a byte of a request that is never done": lambda: self._go_on(self._slow, self._open, b"G"),
+        }
+        with contextlib.suppress(ConnectionRefusedError):
+            for name in itertools.cycle(kinds):
+                with contextlib.suppress(ConnectionResetError, BrokenPipeError):
+                    kinds[name]()
+                self.sent[name] += 1
+                if self.sent.total() >= messages:
+                    break
+
+    def _read(self) -> None:
+        with self._open() as line:
+            line.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+            while line.recv(65536):
+                pass
+
+    def _other(self) -> None:
+        words = (b"GET", b"POST", b"PUT", b"x" * 500, b""), (b"/", b"/metrics?name[]=x", b"/" + b"a" * 3000, b"*", b"")
+        method, page = (self._random.choice(some) for some in words)
+        version = self._random.choice((b"HTTP/1.1", b"HTTP/0.9", b"HTTP/9.9", b"HTTP/x", b""))
+        self._once(method + b" " + page + b" " + version + b"\r\nContent-Length: 99999999999\r\n\r\n")
+
+    def _endless_headers(self) -> None:
+        line = self._random.choice((b"x: y\r\n" * 1000, b"x" * 100_000))
+        self._once(b"GET /metrics HTTP/1.1\r\n" + line)
+
+
+_STRANGERS = {"application": Application, "metrics": Visitor}
+
+
+def _attack(
+    target: str, port: int, recorded: list[Frames], names: list[bytes], seed: int, messages: int, told: Any
+) -> None:
     os.nice(10)
-    stranger = Stranger(port, recorded, names, seed)
+    stranger = _STRANGERS.get(target, Stranger)(port, recorded, names, seed)
     stranger.attack(messages)
     told.send(dict(stranger.sent))
 
@@ -296,7 +392,8 @@ class Attacked:
     rounds: int
     digest: str
     expected: str
-    refused: int
+    refused: int | None
+    """Messages that the node counted as such; None where it counts none."""
     own_mib: tuple[float, float, float, float]
     """Memory of the process: before, after the first fifth of the attack, in its last fifth (medians), and at most."""
     descriptors: tuple[int, int]
@@ -314,8 +411,8 @@ class Attacked:
         _, early, late, most = self.own_mib
         long = self.messages >= _LONG  # a short attack only warms up
         rules = {
-            "the digest is not that of the plain loop": self.digest != self.expected,
-            "no message was refused": not self.refused,
+            "the digest is not that of a run without strangers": self.digest != self.expected,
+            "no message was refused": self.refused == 0,
             f"memory grew by more than {_GROWTH_MIB} MiB during the attack": long and late > early + _GROWTH_MIB,
             f"memory was above {_MOST_MIB} MiB": most > _MOST_MIB,
             "descriptors are still open": self.descriptors[1] > self.descriptors[0],
@@ -325,21 +422,25 @@ class Attacked:
         return [rule for rule, broken in rules.items() if broken]
 
 
-def attack_run(layout: str, messages: int, folder: Path, *, attackers: int = 2, seed: int = 0) -> Attacked:
-    """Start a cluster, send bad messages to its reducer, or to the first peer, while it learns, and see how it ends.
+def attack_run(target: str, messages: int, folder: Path, *, attackers: int = 2, seed: int = 0) -> Attacked:
+    """Start a cluster, send bad messages to one of its ports while it learns, and see how it ends.
 
     Args:
-        layout: One of LAYOUTS.
+        target: One of TARGETS: the reducer, or the first peer of a ring, the socket for applications of the only site,
+            or the reducer's page of metrics.
         folder: An empty one.
 
     Raises:
         AssertionError: It ended with an error, or before all was sent.
     """
-    ports = _free_ports(4)
+    if target == "application":
+        return _attack_application(messages, folder, attackers, seed)
+    layout = "ring" if target == "ring" else "star"
+    *ports, page = _free_ports(5)
     path = folder / "strangers.yaml"
     endpoints = [f"tcp://127.0.0.1:{port}" for port in ports]
     where = f"reducer: {{endpoint: '{endpoints[0]}'}}" if layout == "star" else f"peers: {{endpoints: {endpoints}}}"
-    examples = round(max(4.0, 1.5 * messages / _MESSAGES_PER_S) / _PACE_S)
+    examples = round(max(4.0, 1.5 * messages / _MESSAGES_PER_S[target]) / _PACE_S)
     path.write_text(
         CONFIG.format(layout=layout, algorithm=LAYOUTS[layout], where=where, examples=examples, pace_s=_PACE_S)
     )
@@ -347,46 +448,129 @@ def attack_run(layout: str, messages: int, folder: Path, *, attackers: int = 2, 
     prepared = prepare(config, load_dataset(config.data, base=config.base))
     expected = run_loop(prepared).digest
     victim = "reducer" if layout == "star" else prepared.roster.tasks[1]
-    port = ports[0] if layout == "star" else ports[1]
-    out = folder / "run"
-    home = node_folder(out, victim)
     nodes = {name: ["peer", "--task", name] for name in prepared.roster.tasks}
     if layout == "star":
         nodes = {"reducer": ["reducer"]} | {name: ["worker", "--task", name] for name in prepared.roster.tasks}
-    with contextlib.ExitStack() as cleanup:
-        running = {name: _start(path, out, name, how, folder, cleanup) for name, how in nodes.items()}
-        watched = Watched(running[victim].pid)
-        _wait_until_it_learns(home, list(running.values()))
-        run_id = json.loads((home / "life.json").read_text())["run_id"]
-        watched.look()
-        descriptors = watched.descriptors
-        began = time.monotonic()
-        sent = _send(_recorded(prepared, run_id), port, messages, attackers, seed, watched)
-        attack_s = time.monotonic() - began
-        while watched.descriptors > descriptors and watched.look():
-            time.sleep(_SAMPLE_S)
-        codes = {name: node.wait(_DEADLINE_S + examples * _PACE_S) for name, node in running.items()}
-    logs = {name: (folder / f"{name}.log").read_text(errors="replace") for name in running}
-    failed = [f"{name} ended with exit code {code}: {logs[name][-1000:]}" for name, code in codes.items() if code]
-    assert not failed, "\n".join(failed)
-    assert sum(sent.values()) >= messages, f"the run ended when {sum(sent.values())} messages were sent"
-    merge = [sys.executable, "-P", "-m", "drom_net", "merge", str(out), "--json"]
+    port = {"star": ports[0], "ring": ports[1], "metrics": page}[target]
+    if target == "metrics":
+        nodes["reducer"] += ["--metrics", f"127.0.0.1:{page}"]
+    with _Run(path, nodes, victim, folder) as run:
+        run.wait_until_it_learns()
+        run_id = json.loads((run.home / "life.json").read_text())["run_id"]
+        run.attack(target, port, _recorded(prepared, run_id), messages, attackers, seed)
+        run.wait(_DEADLINE_S + examples * _PACE_S)
+    merge = [sys.executable, "-P", "-m", "drom_net", "merge", str(run.out), "--json"]
     summary = json.loads(subprocess.run(merge, check=True, capture_output=True).stdout)
-    during = [own for at, own in zip(watched.at_s, watched.own_kib, strict=True) if at <= began + attack_s]
-    fifth = max(1, len(during) // 5)
-    early, late = statistics.median(during[fifth : 2 * fifth] or during), statistics.median(during[-fifth:])
-    return Attacked(
-        sent=sent,
-        attack_s=attack_s,
-        rounds=summary["rounds"],
-        digest=summary["digest"],
-        expected=expected,
-        refused=json.loads((home / "result.json").read_text())["refused"],
-        own_mib=(watched.own_kib[0] / 1024, early / 1024, late / 1024, max(watched.own_kib) / 1024),
-        descriptors=(descriptors, watched.descriptors),
-        log_bytes=len(logs[victim]),
-        tracebacks=sum("Traceback" in log for log in logs.values()),
-    )
+    refused = json.loads((run.home / "result.json").read_text())["refused"]
+    return run.attacked(summary, expected, refused if target != "metrics" else None)
+
+
+def _attack_application(messages: int, folder: Path, attackers: int, seed: int) -> Attacked:
+    """Its own application goes on teaching the site meanwhile: of all that comes only its examples may be learned."""
+    port, reducer = _free_ports(2)
+    bind = f"tcp://127.0.0.1:{port}"
+    path = folder / "strangers.yaml"
+    path.write_text(LIVE_CONFIG.format(reducer=f"tcp://127.0.0.1:{reducer}", application=bind))
+    nodes = {"reducer": ["reducer"], "site": ["worker", "--task", "site"]}
+    rng = np.random.default_rng(seed)
+    taught: list[np.ndarray] = []
+    over = threading.Event()
+
+    def teach() -> None:
+        with Site(bind, timeout_s=_DEADLINE_S) as site:
+            while not over.wait(_PACE_S):
+                taught.append(rng.standard_normal(64))
+                site.learn([taught[-1]], [1 if taught[-1].sum() > 0.0 else -1])
+            told.append(site.status()["bad"])
+            site.finish()
+
+    told: list[int] = []
+    with _Run(path, nodes, "site", folder) as run, ThreadPoolExecutor(1) as pool:
+        teaching = pool.submit(teach)
+        try:
+            run.wait_until_it_learns()
+            run.attack("application", port, _requests(), messages, attackers, seed)
+        finally:
+            over.set()
+        teaching.result(_DEADLINE_S)
+        run.wait(_DEADLINE_S)
+    merge = [sys.executable, "-P", "-m", "drom_net", "merge", str(run.out), "--json"]
+    summary = json.loads(subprocess.run(merge, check=True, capture_output=True).stdout)
+    examples = Spool(run.home / FOLDER).load().examples
+    assert len(examples) == len(taught), f"{len(examples)} examples were learned, and {len(taught)} were taught"
+    assert all(np.array_equal(x, own) for (x, _), own in zip(examples, taught, strict=True)), "other rows were learned"
+    replay = [sys.executable, "-P", "-m", "drom_net", "replay", str(run.out), "--json"]
+    again = json.loads(subprocess.run(replay, capture_output=True, check=False).stdout)
+    return run.attacked(summary, summary["digest"] if again["same"] else "of its replay", told[0])
+
+
+class _Run:
+    """A cluster whose nodes are started by hand; one of them is attacked, and watched."""
+
+    def __init__(self, path: Path, nodes: dict[str, list[str]], victim: str, folder: Path) -> None:
+        self.out = folder / "run"
+        self.home = node_folder(self.out, victim)
+        self._path, self._nodes, self._victim, self._folder = path, nodes, victim, folder
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._logs: dict[str, str] = {}
+
+    def __enter__(self) -> Self:
+        for name, how in self._nodes.items():
+            command = [sys.executable, "-P", "-m", "drom_net", *how, str(self._path), "--out", str(self.out)]
+            with (self._folder / f"{name}.log").open("wb") as log:
+                node = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self._running[name] = node
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for node in self._running.values():
+            node.kill()
+            node.wait()
+
+    def wait_until_it_learns(self) -> None:
+        """Until the node has kept a first snapshot: all have joined."""
+        while not any(self.home.glob("snapshot-*")):
+            assert all(node.poll() is None for node in self._running.values()), "a node ended before all had joined"
+            time.sleep(_SAMPLE_S)
+
+    def attack(self, target: str, port: int, recorded: list[Frames], messages: int, attackers: int, seed: int) -> None:
+        self.watched = watched = Watched(self._running[self._victim].pid)
+        watched.look()
+        self.descriptors = watched.descriptors
+        self.began = time.monotonic()
+        self.sent = _send(target, recorded, port, messages, attackers, seed, watched)
+        self.attack_s = time.monotonic() - self.began
+        until = time.monotonic() + _DEADLINE_S
+        while watched.descriptors > self.descriptors and watched.look() and time.monotonic() < until:
+            time.sleep(_SAMPLE_S)
+        assert sum(self.sent.values()) >= messages, f"the run ended when {sum(self.sent.values())} messages were sent"
+
+    def wait(self, within_s: float) -> None:
+        codes = {name: node.wait(within_s) for name, node in self._running.items()}
+        self._logs = {name: (self._folder / f"{name}.log").read_text(errors="replace") for name in codes}
+        failed = [
+            f"{name} ended with exit code {code}: {self._logs[name][-1000:]}" for name, code in codes.items() if code
+        ]
+        assert not failed, "\n".join(failed)
+
+    def attacked(self, summary: dict[str, Any], expected: str, refused: int | None) -> Attacked:
+        own = self.watched.own_kib
+        within = self.began + self.attack_s
+        during = [size for at, size in zip(self.watched.at_s, own, strict=True) if at <= within]
+        fifth = max(1, len(during) // 5)
+        early, late = statistics.median(during[fifth : 2 * fifth] or during), statistics.median(during[-fifth:])
+        return Attacked(
+            sent=self.sent,
+            attack_s=self.attack_s,
+            rounds=summary["rounds"],
+            digest=summary["digest"],
+            expected=expected,
+            refused=refused,
+            own_mib=(own[0] / 1024, early / 1024, late / 1024, max(own) / 1024),
+            descriptors=(self.descriptors, self.watched.descriptors),
+            log_bytes=len(self._logs[self._victim]),
+            tracebacks=sum("Traceback" in log for log in self._logs.values()),
+        )
 
 
 def _free_ports(count: int) -> list[int]:
@@ -395,24 +579,6 @@ def _free_ports(count: int) -> list[int]:
         for one in bound:
             one.bind(("127.0.0.1", 0))
         return [one.getsockname()[1] for one in bound]
-
-
-def _start(
-    path: Path, out: Path, name: str, how: list[str], folder: Path, cleanup: contextlib.ExitStack
-) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-P", "-m", "drom_net", *how, str(path), "--out", str(out)]
-    with (folder / f"{name}.log").open("wb") as log:
-        node = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-    cleanup.callback(node.wait)
-    cleanup.callback(node.kill)
-    return node
-
-
-def _wait_until_it_learns(home: Path, running: list[subprocess.Popen[bytes]]) -> None:
-    """Until a node has kept a first snapshot: all have joined."""
-    while not any(home.glob("snapshot-*")):
-        assert all(node.poll() is None for node in running), "a node ended before all had joined"
-        time.sleep(_SAMPLE_S)
 
 
 def _recorded(prepared: Prepared, run_id: str) -> list[Frames]:
@@ -432,7 +598,13 @@ def _recorded(prepared: Prepared, run_id: str) -> list[Frames]:
 
 
 def _send(
-    recorded: list[Frames], port: int, messages: int, attackers: int, seed: int, watched: Watched
+    target: str,
+    recorded: list[Frames],
+    port: int,
+    messages: int,
+    attackers: int,
+    seed: int,
+    watched: Watched,
 ) -> dict[str, int]:
     """How many of each kind were sent, by processes of a low priority."""
     names = [b"peer-0", b"peer-2", b"reducer", b"task-01"]
@@ -441,7 +613,7 @@ def _send(
     for number in range(attackers):
         ours, theirs = context.Pipe(duplex=False)
         share = -(-messages // attackers)
-        arguments = (port, recorded, names, seed + number, share, theirs)
+        arguments = (target, port, recorded, names, seed + number, share, theirs)
         process = context.Process(target=_attack, args=arguments, daemon=True)
         process.start()
         theirs.close()
@@ -457,10 +629,11 @@ def _send(
     return dict(sent)
 
 
-def _tell(layout: str, done: Attacked) -> None:
+def _tell(target: str, done: Attacked) -> None:
+    refused = "" if done.refused is None else f"{done.refused} refused by the node; "
     click.echo(
-        f"{layout}: {done.messages} messages in {done.attack_s:.0f} s ({done.messages / done.attack_s:.0f} a second), "
-        f"{done.refused} refused by the node; {done.rounds} rounds"
+        f"{target}: {done.messages} messages in {done.attack_s:.0f} s ({done.messages / done.attack_s:.0f} a second), "
+        f"{refused}{done.rounds} rounds"
     )
     for name, count in sorted(done.sent.items(), key=lambda item: -item[1]):
         click.echo(f"  {100 * count / done.messages:5.1f} %  {name}")
@@ -468,18 +641,18 @@ def _tell(layout: str, done: Attacked) -> None:
     click.echo(f"  memory: {before:.1f} MiB before, {early:.1f} early, {late:.1f} late, at most {most:.1f}")
     first, last = done.descriptors
     click.echo(f"  descriptors: {first} before, {last} after; log: {done.log_bytes} bytes")
-    same = "the digest of the plain loop" if done.digest == done.expected else f"NOT the digest {done.expected}"
+    same = "as without strangers" if done.digest == done.expected else f"NOT the digest {done.expected}"
     click.echo(f"  digest {done.digest}, {same}")
 
 
 @click.command()
-@click.option("--layout", type=click.Choice(tuple(LAYOUTS)), multiple=True, help="Only this one.  [default: both]")
+@click.option("--target", type=click.Choice(TARGETS), multiple=True, help="Only this one.  [default: all]")
 @click.option("--messages", type=click.IntRange(1), default=1_000_000, show_default=True, help="How many to each.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
-def main(layout: tuple[str, ...], messages: int, seed: int) -> None:
-    """Attack the reducer of a star, and a peer of a ring, while they learn."""
+def main(target: tuple[str, ...], messages: int, seed: int) -> None:
+    """Attack a reducer, a peer, a socket for applications and a page of metrics while they learn."""
     failed = False
-    for name in layout or LAYOUTS:
+    for name in target or TARGETS:
         with tempfile.TemporaryDirectory(prefix="drom-net-") as folder:
             done = attack_run(name, messages, Path(folder), seed=seed)
         _tell(name, done)
