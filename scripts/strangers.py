@@ -68,8 +68,9 @@ timeouts: {{join_s: 60.0, lost_s: 60.0, linger_s: 20.0}}
 """
 TARGETS = (*LAYOUTS, "application", "metrics")
 _PACE_S = 0.01
-_MESSAGES_PER_S = {"star": 2500, "ring": 2500, "metrics": 150}
+_MESSAGES_PER_S = {"star": 2500, "ring": 2500, "metrics": 100}
 """A run lasts as long as this rate needs, and half as long again."""
+_AT_LEAST_S = {"star": 4.0, "ring": 4.0, "metrics": 30.0}
 _SHORT = [frame for frame in RAW if len(frame) <= HEADER_LIMIT_BYTES]
 _LINES = 6
 _SLOW = 20
@@ -440,7 +441,7 @@ def attack_run(target: str, messages: int, folder: Path, *, attackers: int = 2, 
     path = folder / "strangers.yaml"
     endpoints = [f"tcp://127.0.0.1:{port}" for port in ports]
     where = f"reducer: {{endpoint: '{endpoints[0]}'}}" if layout == "star" else f"peers: {{endpoints: {endpoints}}}"
-    examples = round(max(4.0, 1.5 * messages / _MESSAGES_PER_S[target]) / _PACE_S)
+    examples = round(max(_AT_LEAST_S[target], 1.5 * messages / _MESSAGES_PER_S[target]) / _PACE_S)
     path.write_text(
         CONFIG.format(layout=layout, algorithm=LAYOUTS[layout], where=where, examples=examples, pace_s=_PACE_S)
     )

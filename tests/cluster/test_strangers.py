@@ -12,7 +12,12 @@ pytestmark = pytest.mark.process
 
 @pytest.mark.parametrize(
     ("target", "messages", "kinds"),
-    [("star", 3000, 16), ("ring", 3000, 16), ("application", 3000, 16), ("metrics", 300, 7)],
+    [
+        ("star", 3000, 16),
+        ("ring", 3000, 16),
+        ("application", 3000, 16),
+        pytest.param("metrics", 300, 7, marks=pytest.mark.large),
+    ],
 )
 def test_accident_30_what_strangers_send_to_a_port_changes_no_bit(
     target: str, messages: int, kinds: int, tmp_path: Path
