@@ -19,7 +19,9 @@ CONTESTANTS = {
 }
 
 
-@pytest.mark.parametrize("name", CONTESTANTS)
+@pytest.mark.parametrize(
+    "name", ["star", *(pytest.param(name, marks=pytest.mark.large) for name in ("ring", "learners"))]
+)
 def test_a_cluster_is_measured_beside_bare_ones(name: str, tmp_path: Path) -> None:
     script = Path(__file__).parents[1] / "benchmarks" / f"{name}.py"
     arguments = ["--tasks", "3", "--dims", "200", "--passes", "1", "--seconds", "0.001", "--json"]

@@ -139,6 +139,7 @@ def test_a_hangup_that_is_ignored_stays_ignored(handler: signal.Handlers) -> Non
         (b"PK\x03\x04 sheet", "export the sheet as CSV"),
         (b"PAR1", ".parquet"),
     ],
+    ids=["gzip", "zip", "Parquet"],
 )
 def test_a_file_that_is_no_text_is_called_what_it_is(
     content: bytes, what: str, capsys: pytest.CaptureFixture[str]

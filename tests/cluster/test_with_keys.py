@@ -65,7 +65,7 @@ def test_a_run_with_keys_has_the_same_digest(text: str, where: str, tmp_path: Pa
 def test_accident_36_no_secret_is_in_the_run_directory_the_output_or_the_process_list(tmp_path: Path) -> None:
     """Also not in what a run by hand leaves, which keeps each node's spec.json."""
     meet = endpoint()
-    write(tmp_path, "c.yaml", STAR.replace("100", "300000"), KEYS)
+    write(tmp_path, "c.yaml", STAR.replace("100", "30000"), KEYS)
     create_keys(tmp_path / "k", ["reducer", "task-01", "task-02", "task-03"])
     (tmp_path / "k").rename(tmp_path / "keys")
     secrets = [secret.encode() for secret in secrets_in(tmp_path / "keys")]

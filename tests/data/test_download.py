@@ -321,7 +321,14 @@ def test_names_that_cannot_be_had(publisher: Publisher, capsys: pytest.CaptureFi
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in PUBLIC_SETS if name not in ("movielens", "eachmovie")])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.large if name == "spam-enron" else ())
+        for name in PUBLIC_SETS
+        if name not in ("movielens", "eachmovie")
+    ],
+)
 def test_each_set_as_its_publisher_has_it(
     name: str, publisher: Publisher, shared_set: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -351,7 +351,9 @@ def make_eachmovie(folder: Path, ratings: list[tuple[int, int, int, int]]) -> No
     (folder / "eachmovie" / "Vote.txt").write_text("\n".join(lines) + "\n")
 
 
-@pytest.mark.parametrize(("settings", "make"), [(MovieLens(), make_movielens), (EachMovie(), make_eachmovie)], ids=repr)
+@pytest.mark.parametrize(
+    ("settings", "make"), [(MovieLens(), make_movielens), (EachMovie(), make_eachmovie)], ids=["movielens", "eachmovie"]
+)
 def test_tastes_by_hand(settings: StreamSettings, make: Callable[..., None], tmp_path: Path) -> None:
     ratings = some_ratings()
     make(tmp_path, ratings)
