@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from processes import DEADLINE_S
 
 from drom_net.cli import main
 from drom_net.cluster.compose import checkout_files, render
@@ -50,8 +54,11 @@ def test_a_service_for_each_node(file: str, tasks: int) -> None:
         assert node["read_only"] and node["cap_drop"] == ["ALL"] and node["restart"] == "on-failure:10"
         assert node["depends_on"] == {"init": {"condition": "service_completed_successfully"}}
         assert f"{name}:/node" in node["volumes"], "its own volume"
-        assert sum(isinstance(volume, str) for volume in node["volumes"]) == 1, "and no other node's"
+        log = f"./runs/logs/{Path(file).stem}/{name}:/logs"
+        own = [volume for volume in node["volumes"] if isinstance(volume, str)]
+        assert own == [f"{name}:/node", log], "and no other node's"
         assert name in compose["volumes"]
+    assert {service["pull_policy"] for service in services.values()} == {"never"}, "no registry is asked"
     assert compose["networks"] == {"cluster": {"internal": True}}
 
 
@@ -188,3 +195,39 @@ def test_what_a_node_alone_cannot_know_is_asked_for(tmp_path: Path, capsys: pyte
         assert main(["export", "compose", str(config), "-o", str(tmp_path / "out")]) == 2
         assert told in capsys.readouterr().err
         assert not (tmp_path / "out").exists()
+
+
+def test_the_image_is_built_once_for_both_profiles() -> None:
+    services = load_compose((ROOT / "docker-compose.yml").read_text())["services"]
+    assert [name for name, service in services.items() if "build" in service] == ["image"]
+    assert "profiles" not in services["image"]
+    assert {service["pull_policy"] for service in services.values()} == {"never"}, "no registry is asked"
+    for init in ("init", "peers-init"):
+        assert services[init]["depends_on"] == {"image": {"condition": "service_completed_successfully"}}
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("ends", ["by itself", "when told to"])
+def test_what_a_node_says_is_kept_and_its_end_is_its_own(ends: str, tmp_path: Path) -> None:
+    """The entrypoint of a container, with a node that says what it is told, waits, and has an exit code."""
+    node = load_compose((ROOT / "docker-compose.yml").read_text())["services"]["task-01"]
+    entrypoint = [word.replace("$$", "$").replace("/tmp/", f"{tmp_path}/") for word in node["entrypoint"]]
+    entrypoint = [word.replace("/logs/", f"{tmp_path}/") for word in entrypoint]
+    fake = tmp_path / "drom-net"
+    last = "while :; do sleep 0.01; done" if ends == "when told to" else "exit 3"
+    fake.write_text(f"#!/bin/sh\ntrap 'echo closed its round; exit 143' TERM\necho \"$@\" >&2\n{last}\n")
+    fake.chmod(0o755)
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    (tmp_path / "log.txt").write_text("of an earlier start\n")
+    process = subprocess.Popen([*entrypoint, *node["command"]], env=environment, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        told = process.stdout.readline()
+        if ends == "when told to":
+            process.send_signal(signal.SIGTERM)
+        told += process.communicate(timeout=DEADLINE_S)[0]
+    finally:
+        process.kill()
+    said = "worker --task task-01\n"
+    assert (told, process.returncode) == ((said, 3) if ends == "by itself" else (said + "closed its round\n", 143))
+    assert (tmp_path / "log.txt").read_text() == "of an earlier start\n" + told

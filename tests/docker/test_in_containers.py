@@ -44,7 +44,16 @@ def test_a_fresh_clone_comes_up_and_ends_with_its_result(docker: Docker, checkou
         assert ("reducer: finished" in told) == (file == "star-4.yaml")
         assert checkout.digest(name) == reference[file]
     assert owners(checkout.folder / "runs") == {1000}
-    assert sorted(path.name for path in (checkout.folder / "runs").iterdir()) == ["ring-4", "star-4", "star-4-2"]
+    assert sorted(path.name for path in (checkout.folder / "runs").iterdir()) == [
+        "logs",
+        "ring-4",
+        "star-4",
+        "star-4-2",
+    ]
+    for name in ("star-4", "star-4-2"):
+        logs = {path.name: path.read_text() for path in (checkout.folder / "runs" / name / "logs").iterdir()}
+        assert sorted(logs) == ["reducer.log", *(f"task-0{number}.log" for number in range(1, 5))]
+        assert logs["reducer.log"].count("reducer: finished") == 1
     checkout.compose("--profile", "drom", "--profile", "drom-d", "down", "-v")
     assert not docker("ps", "-aq") and not docker("volume", "ls", "-q")
 
