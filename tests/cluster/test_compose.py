@@ -7,11 +7,15 @@ import os
 import re
 import signal
 import subprocess
+import tomllib
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from containers import base_image
+from packaging.requirements import Requirement
 from processes import DEADLINE_S
 
 from drom_net.cli import main
@@ -231,3 +235,44 @@ def test_what_a_node_says_is_kept_and_its_end_is_its_own(ends: str, tmp_path: Pa
     said = "worker --task task-01\n"
     assert (told, process.returncode) == ((said, 3) if ends == "by itself" else (said + "closed its round\n", 143))
     assert (tmp_path / "log.txt").read_text() == "of an earlier start\n" + told
+
+
+def test_all_that_an_image_may_have_is_of_one_version() -> None:
+    pinned: dict[str, str] = {}
+    for line in (ROOT / "constraints.txt").read_text().splitlines():
+        if not line.startswith("#"):
+            found = re.fullmatch(r"([a-z0-9-]+)==([0-9.]+)", line)
+            assert found is not None, line
+            pinned[found[1]] = found[2]
+
+    def requirements(name: str, extras: tuple[str, ...]) -> set[str]:
+        """What it needs, as installed here, itself included."""
+        needed = {name}
+        for line in metadata.requires(name) or ():
+            one = Requirement(line)
+            if one.name not in needed and (
+                one.marker is None or any(one.marker.evaluate({"extra": extra}) for extra in ("", *extras))
+            ):
+                needed |= requirements(re.sub("[-_.]+", "-", one.name).lower(), tuple(one.extras))
+        return needed
+
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    needed = requirements("drom-net", tuple(extra for extra in extras if extra not in ("all", "dev")))
+    assert needed - {"drom-net"} <= pinned.keys()
+    direct = [Requirement(line) for line in metadata.requires("drom-net") or () if "dev" not in line]
+    too_old = [str(one) for one in direct if one.name != "drom-net" and pinned[one.name.lower()] not in one.specifier]
+    assert not too_old
+
+
+def test_the_image_says_what_it_is() -> None:
+    text = (ROOT / "Dockerfile").read_text()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    labels = dict(re.findall(r'org\.opencontainers\.image\.(\w+)="(.*?)"', text))
+    assert labels == {
+        "title": project["name"],
+        "description": project["description"],
+        "version": project["version"],
+        "licenses": project["license"],
+    }
+    assert re.fullmatch(r"python:3\.\d+\.\d+-slim-\w+", base_image()), "one patch version, on one Debian"
+    assert re.findall(r"^FROM (\S+)", text, re.MULTILINE) == ["$BASE", "$BASE"]

@@ -14,8 +14,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from containers import IMAGE, Docker, Project
+from containers import IMAGE, Docker, Project, base_image
 from processes import CONFIGS, wait_until
+
+from drom_net import __version__
 
 pytestmark = pytest.mark.docker
 
@@ -61,11 +63,12 @@ def test_a_fresh_clone_comes_up_and_ends_with_its_result(docker: Docker, checkou
 def test_the_image_is_small_and_runs_as_nobody_special(docker: Docker, checkout: Project) -> None:
     docker.try_to("compose", "build", "-q", cwd=checkout.folder)
     image = json.loads(docker("image", "inspect", IMAGE))[0]
-    base = json.loads(docker("image", "inspect", "python:3.11-slim"))[0]
+    base = json.loads(docker("image", "inspect", base_image()))[0]
     added = image["Size"] - base["Size"]
-    print(f"\nimage {image['Size'] / 1e6:.0f} MB, {added / 1e6:.0f} MB of it above python:3.11-slim")
+    print(f"\nimage {image['Size'] / 1e6:.0f} MB, {added / 1e6:.0f} MB of it above {base_image()}")
     assert added < 100e6
     assert image["Config"]["User"] == "1000:1000"
+    assert image["Config"]["Labels"]["org.opencontainers.image.version"] == __version__
     look = "id -u; find / -xdev -name '*.secret' -o -xdev -name 'star-*.yaml'"
     found = docker("run", "--rm", "--read-only", "--entrypoint", "sh", IMAGE, "-c", look)
     assert found.split() == ["1000"]
