@@ -13,12 +13,11 @@ from functools import cached_property
 from pathlib import Path, PurePath
 
 from drom_net import __version__
-from drom_net.cluster.deployment import PORT, Deployment, host_names, plan_deployment
+from drom_net.cluster.deployment import PORT, Deployment, host_names, memory_mib, plan_deployment
 from drom_net.cluster.portable import CLUSTER, WEIGHTS, at_places, portable_files
 from drom_net.config import ClusterConfig, PeerSettings, ReducerSettings, load_config
-from drom_net.data.datasets import known_dim
 from drom_net.data.public.catalog import PUBLIC_SETS
-from drom_net.data.settings import FileData, Synthetic
+from drom_net.data.settings import FileData
 from drom_net.protocol.node import REDUCER
 
 FILE = "docker-compose.yml"
@@ -28,7 +27,6 @@ _YAML_WORDS = ("yes", "no", "on", "off", "true", "false", "null", "y", "n")
 """Nor these, which YAML reads as no text."""
 _CHECKS_A_SECOND = 4
 """Health checks of all nodes together, at the most: each starts two processes in its container."""
-_MIB = 2**20
 _APPLICATIONS = "ipc:///node/app.sock"
 """Where a live task serves applications: other containers that have its volume."""
 
@@ -224,7 +222,7 @@ def _services(cluster: _Cluster, *, after_image: bool) -> list[str]:
         command = ["reducer"] if task < 0 else [deployment.role, "--task", node]
         own = [] if task < 0 else _own_files(deployment.config, deployment.tasks[task], node)
         mounts = [*files, f"{service}:/node", f"./runs/logs/{deployment.config.name}/{node}:/logs", *own]
-        memory = _memory_mib(deployment, task)
+        memory = memory_mib(deployment, task)
         lines += [
             *(f"  {service}:", "    <<: *node", f"    command: {json.dumps(command)}"),
             f"    volumes: [{', '.join(mounts)}]",
@@ -318,42 +316,6 @@ def _mount(source: str, target: str) -> str:
 def _text(text: str) -> str:
     plain = text.isascii() and not set(text) & set(" :#{}[],&*?|<>=!%@`'\"\\$")
     return text if plain else json.dumps(text, ensure_ascii=False)
-
-
-# Memory -------------------------------------------------------------------------------------------
-
-
-def _memory_mib(deployment: Deployment, task: int) -> int:
-    """How much memory a node may use, with room to spare; 0 where nobody knows how much data it reads.
-
-    Measured: 52 MiB of a node without much data, 6 times the vectors of a reducer's tasks (10 of 800 kB each), and 3
-    times the examples of a task.
-
-    Args:
-        task: Its number; -1 for the reducer.
-    """
-    config = deployment.config
-    dim = known_dim(config.data, config.base) or 0
-    num_tasks = len(deployment.tasks)
-    need = 10 * 8 * dim * num_tasks
-    if task >= 0:
-        neighbors = 1 if deployment.graph is None else deployment.graph.union.degrees[task]
-        examples = _examples_bytes(config, deployment.tasks[task])
-        if examples is None:
-            return 0
-        need = 10 * 8 * dim * (neighbors + 2) + examples
-    return 32 * (5 + -(-need // (32 * _MIB)))
-
-
-def _examples_bytes(config: ClusterConfig, task: str) -> int | None:
-    """What reading a task's examples takes, generously; None where that is not known here."""
-    if isinstance(config.data, Synthetic):
-        return 5 * 8 * config.data.dim * config.data.examples
-    if isinstance(config.data, FileData):
-        path = config.base / config.data.files.replace("{task}", task)
-        packed = 10 if path.suffix in (".gz", ".npz", ".parquet") else 1
-        return 20 * packed * path.stat().st_size if path.is_file() else None
-    return None
 
 
 def main() -> None:
