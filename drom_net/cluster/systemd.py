@@ -208,7 +208,7 @@ systemctl daemon-reload
 systemctl enable --quiet "$unit"
 order=restart
 [ "$is" != "$(cat "$started" 2>/dev/null)" ] || order=start
-state=failed
+state=failed since=$(date +%s)
 if systemctl "$order" "$unit"; then
     for second in 1 2 3 4 5 6 7 8 9 10; do # a node that something is wrong with ends within seconds
         state=$(systemctl is-active "$unit") || true
@@ -221,7 +221,7 @@ active) echo "$unit runs; what it says: journalctl -u $unit" ;;
 inactive) echo "$unit has come to its end; what it said: journalctl -u $unit" ;;
 *)
     rm -f "$started"
-    journalctl --no-pager -o cat -n 5 -u "$unit" >&2 || true
+    journalctl --no-pager -o cat -n 5 --since="@$since" -u "$unit" >&2 || true
     code=$(systemctl show --property=ExecMainStatus --value "$unit") || code=unknown
     echo "error: $unit: expected it to run, got $state, exit code $code; all that it said: journalctl -u $unit" >&2
     exit 1
