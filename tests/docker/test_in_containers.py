@@ -208,3 +208,15 @@ def test_compose_takes_a_thousand_tasks(docker: Docker, export: Callable[..., Pr
     project = export("thousand", str(CONFIGS / "star-4.yaml"), "--set", "data.tasks=1000")
     services = project.compose("config", "--services").split()
     assert len(services) == len(set(services)) == 1003
+
+
+def test_without_an_image_there_is_one_error_and_no_registry_is_asked(
+    docker: Docker, export: Callable[..., Project]
+) -> None:
+    project = export("missing", str(CONFIGS / "star-4.yaml"))
+    (project.folder / ".env").write_text("DROM_NET_IMAGE=drom-net:missing\n")
+    done = docker.try_to("compose", "up", cwd=project.folder)
+    assert done.returncode
+    told = re.findall("^Error response from daemon: (.+)$", done.stdout, re.MULTILINE)
+    assert told == ["No such image: drom-net:missing"]
+    assert "pull" not in done.stdout.lower()
