@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import subprocess
 from collections.abc import Mapping
@@ -15,7 +16,14 @@ from processes import PATIENCE, wait_until
 from drom_net import __version__
 
 IMAGE = f"drom-net:{__version__}"
+DOCKERFILE = Path(__file__).parents[1] / "Dockerfile"
 DEADLINE_S = 240 * PATIENCE
+
+
+def base_image() -> str:
+    """What the image is built on."""
+    (found,) = re.findall(r"^ARG BASE=(.+)$", DOCKERFILE.read_text(), re.MULTILINE)
+    return str(found)
 
 
 @dataclass(frozen=True)

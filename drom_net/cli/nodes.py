@@ -40,7 +40,7 @@ Command = Callable[..., Any]
 _ENVIRONMENT = """\b
 Environment variables, in place of the options:
   DROM_NET_CONFIG (FILE), DROM_NET_TASK, DROM_NET_BIND, DROM_NET_ENDPOINT, DROM_NET_OUT,
-  DROM_NET_KEYS, DROM_NET_INSECURE, DROM_NET_LOG_FORMAT, DROM_NET_METRICS;
+  DROM_NET_KEYS, DROM_NET_INSECURE, DROM_NET_LOG_FORMAT, DROM_NET_METRICS, DROM_NET_METRICS_INSECURE;
   DROM_NET_DATA: where data files are that are not beside FILE
 """
 
@@ -68,7 +68,7 @@ def _place_options(bind: str = "") -> Callable[[Command], Command]:
     listen = click.option(
         "--bind", metavar="ENDPOINT", envvar="DROM_NET_BIND", help=f"Where to listen, instead of {bind}."
     )
-    chosen = (options.keys, options.insecure, options.log_format, options.metrics, _out)
+    chosen = (options.keys, options.insecure, options.log_format, options.metrics, options.metrics_insecure, _out)
 
     def decorate(command: Command) -> Command:
         for option in reversed((listen, *chosen) if bind else chosen):
@@ -82,7 +82,14 @@ def _place_options(bind: str = "") -> Callable[[Command], Command]:
 @options.config_file_of_node
 @_place_options("reducer.bind or reducer.endpoint")
 def reducer(
-    file: Path, bind: str | None, keys: Path | None, insecure: bool, log_format: str, metrics: str, out: Path | None
+    file: Path,
+    bind: str | None,
+    keys: Path | None,
+    insecure: bool,
+    log_format: str,
+    metrics: str,
+    metrics_insecure: bool,
+    out: Path | None,
 ) -> None:
     """Run the reducer of the cluster that FILE describes; its workers may come before or after it.
 
@@ -91,7 +98,7 @@ def reducer(
       drom-net reducer star/star.yaml --out runs/star
     """
     log_as(log_format, "reducer")
-    options.require_metrics(metrics, insecure=insecure)
+    options.require_metrics(metrics, insecure=metrics_insecure)
     config = _load_star(file, keys)
     warn_of_paper_parameters(config)
     listens = _endpoint("--bind", bind, listens=True) or config.reducer.listens_at
@@ -126,6 +133,7 @@ def worker(
     insecure: bool,
     log_format: str,
     metrics: str,
+    metrics_insecure: bool,
     out: Path | None,
 ) -> None:
     """Run the worker of one task of the cluster that FILE describes; it reads that task's data only.
@@ -135,7 +143,7 @@ def worker(
       drom-net worker star/star.yaml --task York --out runs/star
     """
     log_as(log_format, task)
-    options.require_metrics(metrics, insecure=insecure)
+    options.require_metrics(metrics, insecure=metrics_insecure)
     config = _load_star(file, keys)
     endpoint = _endpoint("--endpoint", endpoint, listens=False) or config.reducer.endpoint
     if endpoint is None:
@@ -163,6 +171,7 @@ def peer(
     insecure: bool,
     log_format: str,
     metrics: str,
+    metrics_insecure: bool,
     out: Path | None,
 ) -> None:
     """Run the peer of one task of the graph that FILE describes; it reads that task's data only.
@@ -172,7 +181,7 @@ def peer(
       drom-net peer ring.yaml --task north --out runs/ring
     """
     log_as(log_format, task)
-    options.require_metrics(metrics, insecure=insecure)
+    options.require_metrics(metrics, insecure=metrics_insecure)
     config = _load(file, keys)
     warn_of_paper_parameters(config)
     names = roster_names(config)

@@ -9,6 +9,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from drom_net.cli.output import tell
 from drom_net.cluster.plan import node_names
 from drom_net.config import ClusterConfig, is_loopback
 from drom_net.data.faults import quoted
@@ -81,6 +82,12 @@ insecure = click.option(
     envvar="DROM_NET_INSECURE",
     help="Listen beyond this machine without keys: nothing is encrypted or authenticated.",
 )
+metrics_insecure = click.option(
+    "--metrics-insecure",
+    is_flag=True,
+    envvar="DROM_NET_METRICS_INSECURE",
+    help="Let other machines read the page of --metrics, which has no password.",
+)
 log_format = click.option(
     "--log-format",
     type=click.Choice(LOG_FORMATS),
@@ -114,7 +121,10 @@ def require_loopback(listens: str | None, config: ClusterConfig, *, insecure: bo
         UsageError: The endpoint is not of this machine alone, or the socket would replace a file.
     """
     require_no_file_at(listens or "")
-    if listens is None or insecure or config.security.keys is not None or is_loopback(listens):
+    if listens is None or config.security.keys is not None or is_loopback(listens):
+        return
+    if insecure:
+        _warn_of_open(listens, "nothing is encrypted or authenticated: whoever reaches it can take part in the run")
         return
     raise UsageError(
         f"{listens} can be reached from other machines, and without keys nothing is encrypted or authenticated; "
@@ -131,11 +141,17 @@ def require_local_source(endpoint: str | None, config: ClusterConfig, node: str,
         UsageError: The endpoint is beyond this machine, and there are no keys; or the socket would replace a file.
     """
     require_no_file_at(endpoint or "")
-    if endpoint is None or insecure or is_loopback(endpoint):
+    if endpoint is None or is_loopback(endpoint):
         return
     if config.security.keys is not None:
         folder = Path(config.security.keys)
-        require_listed(folder, read_public_keys(folder), [client_of(node)])
+        listed = read_public_keys(folder)
+        if not insecure:
+            require_listed(folder, listed, [client_of(node)])
+        if client_of(node) in listed:
+            return
+    if insecure:
+        _warn_of_open(endpoint, f"whoever reaches it can teach {node} and ask its model")
         return
     raise UsageError(
         f"source.bind: whoever reaches {endpoint} could teach this site and ask its model; "
@@ -154,18 +170,31 @@ def require_keys(config: ClusterConfig, names: Sequence[str]) -> None:
             read_keyring(Path(config.security.keys), name)
 
 
+def _warn_of_open(endpoint: str, so: str) -> None:
+    text = f"warning: {endpoint} can be reached from other machines without keys (--insecure); {so}"
+    tell(text, "insecure", endpoint=endpoint)
+
+
 def require_metrics(metrics: str, *, insecure: bool) -> None:
     """Refuse metrics that cannot be served, or that other machines could read unless that was asked for.
+
+    Args:
+        insecure: Of --metrics-insecure, not of --insecure, which is for the ports of the cluster and of applications.
 
     Raises:
         UsageError: prometheus-client is missing, or the address is not of this machine alone.
     """
     if metrics:
         require_prometheus()
-        if not insecure and not is_loopback(metrics):
+        if is_loopback(metrics):
+            return
+        if not insecure:
             raise UsageError(
-                f"--metrics {metrics} can be read from other machines, with or without keys; --insecure allows it"
+                f"--metrics {metrics} can be read from other machines, with or without keys; --metrics-insecure "
+                "(DROM_NET_METRICS_INSECURE=1) allows it"
             )
+        text = f"warning: other machines can read the metrics at {metrics} (--metrics-insecure)"
+        tell(text, "insecure", endpoint=metrics)
 
 
 def _host_and_port(value: str) -> str:

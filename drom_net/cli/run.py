@@ -96,6 +96,7 @@ def require_current(config_file: Path) -> None:
 @options.insecure
 @options.log_format
 @options.metrics
+@options.metrics_insecure
 @options.overrides
 @options.as_json
 @click.option("-q", "--quiet", is_flag=True, help="No progress and no table; errors are still told.")
@@ -108,6 +109,7 @@ def run(
     insecure: bool,
     log_format: str,
     metrics: str,
+    metrics_insecure: bool,
     overrides: tuple[str, ...],
     as_json: bool,
     quiet: bool,
@@ -133,7 +135,7 @@ def run(
         require_current(file)
     if file is None:
         raise UsageError("missing argument FILE (or --resume RUN_DIR)")
-    options.require_metrics(metrics, insecure=insecure)
+    options.require_metrics(metrics, insecure=metrics_insecure)
     if metrics and driver != "processes":
         raise UsageError(f"--metrics: expected the driver processes, got {driver}, which runs no node that serves any")
     prepared = load_and_prepare(file, overrides)

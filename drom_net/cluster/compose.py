@@ -13,28 +13,27 @@ from functools import cached_property
 from pathlib import Path, PurePath
 
 from drom_net import __version__
-from drom_net.cluster.deployment import PORT, Deployment, host_names, plan_deployment
+from drom_net.cluster.deployment import PORT, Deployment, host_names, memory_mib, plan_deployment
 from drom_net.cluster.portable import CLUSTER, WEIGHTS, at_places, portable_files
 from drom_net.config import ClusterConfig, PeerSettings, ReducerSettings, load_config
-from drom_net.data.datasets import known_dim
 from drom_net.data.public.catalog import PUBLIC_SETS
-from drom_net.data.settings import FileData, Synthetic
+from drom_net.data.settings import FileData
 from drom_net.protocol.node import REDUCER
 
 FILE = "docker-compose.yml"
-_OWN_SERVICES = ("init", "collect", "keys", REDUCER)
+_OWN_SERVICES = ("image", "init", "collect", "keys", REDUCER)
 """What no task's service may be called."""
 _YAML_WORDS = ("yes", "no", "on", "off", "true", "false", "null", "y", "n")
 """Nor these, which YAML reads as no text."""
 _CHECKS_A_SECOND = 4
 """Health checks of all nodes together, at the most: each starts two processes in its container."""
-_MIB = 2**20
 _APPLICATIONS = "ipc:///node/app.sock"
 """Where a live task serves applications: other containers that have its volume."""
 
 _SHARED = """\
 x-service: &service
-  image: &image ${DROM_NET_IMAGE:-drom-net:@VERSION@}
+  image: ${DROM_NET_IMAGE:-drom-net:@VERSION@}
+  pull_policy: never # it is built, or was pulled before: no registry is asked for it
   read_only: true
   tmpfs: [/tmp]
   cap_drop: [ALL]
@@ -51,6 +50,18 @@ x-node: &node
     DROM_NET_OUT: /node
     DROM_NET_KEYS: /node/keys
     DROM_NET_DATA: /data
+  entrypoint: # what the node says goes to `docker compose logs` and to ./runs/logs; a signal goes on to the node
+    - /bin/sh
+    - -c
+    - |
+      mkfifo /tmp/said
+      tee -a /logs/log.txt </tmp/said & tee=$$!
+      trap 'kill -TERM $$node' TERM INT
+      drom-net "$$@" >/tmp/said 2>&1 & node=$$!
+      while kill -0 $$node 2>/dev/null; do wait $$node; code=$$?; done
+      wait $$tee
+      exit $$code
+    - node
   networks: [cluster]
   restart: "on-failure:10"
   stop_grace_period: 30s
@@ -65,10 +76,13 @@ x-first: &first # makes the keys and gives each node its own; root, for it gives
   user: "0:0"
   cap_add: [CHOWN, DAC_OVERRIDE, FOWNER]
   network_mode: none
-  environment: {OWNER: *owner}
   entrypoint: [/bin/sh, -euc]
   command:
     - |
+      for node in /nodes/*; do
+        mkdir -p "/runs/logs/$$RUN/$${node##*/}"
+      done
+      chown -R "$$OWNER" /runs/logs
       umask 077
       drom-net keys create /cluster.yaml
       for node in /nodes/*; do
@@ -89,6 +103,10 @@ x-last: &last # the nodes' folders become a run directory; then the next `up` is
       out=runs/$$RUN number=1
       while [ -e "$$out" ]; do number=$$((number + 1)) out=runs/$$RUN-$$number; done
       drom-net merge /nodes/* --out "$$out" || { code=$$?; rm -rf "$$out"; exit $$code; }
+      mkdir "$$out/logs"
+      for node in /nodes/*; do
+        mv "runs/logs/$$RUN/$${node##*/}/log.txt" "$$out/logs/$${node##*/}.log" || true
+      done
       rm -rf /nodes/*/nodes /nodes/*/summary.json
 
 x-ready: &ready {condition: service_completed_successfully}
@@ -148,7 +166,7 @@ def render_checkout(star: Deployment, peers: Deployment) -> Mapping[str, str]:
     ]
     head = (
         f"{_about(star)}; or, with the profile drom-d, {_about(peers)}.\n\n"
-        "docker compose up --build                     DROM: a reducer and four workers; the result is in ./runs\n"
+        "docker compose up --build                     DROM: a reducer, four workers; result and logs are in ./runs\n"
         "docker compose --profile drom-d up --build    DROM-D instead: four peers\n"
         "docker compose down -v                        forget it all, but for ./runs (with the same --profile)\n\n"
         "Which profile is meant where none is named is said in .env. Written by `python -m drom_net.cluster.compose`."
@@ -168,8 +186,11 @@ def _compose_file(head: str, clusters: Sequence[_Cluster], *, build: str = "") -
     shared = shared.replace("@INTERVAL@", str(max(10, most // _CHECKS_A_SECOND)))
     comment = "".join(f"# {line}".rstrip() + "\n" for line in head.splitlines())
     lines = [comment, shared, *(_volumes_of_all(cluster) for cluster in clusters), "services:"]
+    if build:
+        lines += ["  image: # built once, whatever the profile; it says its version, and ends", "    <<: *service"]
+        lines += [f"    build: {build}", "    network_mode: none", '    command: ["--version"]', ""]
     for cluster in clusters:
-        lines += _services(cluster, build)
+        lines += _services(cluster, after_image=bool(build))
     lines += ["networks:", "  cluster: {internal: true} # no way out, and none in", "", "volumes:"]
     for cluster in clusters:
         lines += [f"  {name}:" for name in (f"{cluster.prefix}keys", *cluster.services)]
@@ -185,12 +206,13 @@ def _volumes_of_all(cluster: _Cluster) -> str:
     return "\n".join([*lines, *(f"  - {service}:/nodes/{name}" for service, name in nodes), ""])
 
 
-def _services(cluster: _Cluster, build: str) -> list[str]:
+def _services(cluster: _Cluster, *, after_image: bool) -> list[str]:
     deployment = cluster.deployment
     profile = [f"    profiles: [{cluster.profile}]"] if cluster.profile else []
+    name = json.dumps(deployment.config.name)
     lines = [
-        *(f"  {cluster.prefix}init:", "    <<: *first"),
-        *([f"    build: {build}"] if build else []),
+        *(f"  {cluster.prefix}init:", "    <<: *first", f"    environment: {{RUN: {name}, OWNER: *owner}}"),
+        *(["    depends_on: {image: *ready}"] if after_image else []),
         *(*profile, f"    volumes: *{cluster.anchor}", ""),
     ]
     first = f"    depends_on: {{{cluster.prefix}init: *ready}}"
@@ -199,8 +221,8 @@ def _services(cluster: _Cluster, build: str) -> list[str]:
     for task, (service, node) in enumerate(zip(cluster.services, deployment.nodes, strict=True), start=first_task):
         command = ["reducer"] if task < 0 else [deployment.role, "--task", node]
         own = [] if task < 0 else _own_files(deployment.config, deployment.tasks[task], node)
-        mounts = [*files, f"{service}:/node", *own]
-        memory = _memory_mib(deployment, task)
+        mounts = [*files, f"{service}:/node", f"./runs/logs/{deployment.config.name}/{node}:/logs", *own]
+        memory = memory_mib(deployment, task)
         lines += [
             *(f"  {service}:", "    <<: *node", f"    command: {json.dumps(command)}"),
             f"    volumes: [{', '.join(mounts)}]",
@@ -209,7 +231,7 @@ def _services(cluster: _Cluster, build: str) -> list[str]:
         ]
     lines += [
         *(f"  {cluster.prefix}collect:", "    <<: *last"),
-        *(f"    environment: {{RUN: {json.dumps(deployment.config.name)}}}", f"    volumes: *{cluster.anchor}"),
+        *(f"    environment: {{RUN: {name}}}", f"    volumes: *{cluster.anchor}"),
         *(*profile, "    depends_on:", *(f"      {service}: *ready" for service in cluster.services), ""),
     ]
     return lines
@@ -294,42 +316,6 @@ def _mount(source: str, target: str) -> str:
 def _text(text: str) -> str:
     plain = text.isascii() and not set(text) & set(" :#{}[],&*?|<>=!%@`'\"\\$")
     return text if plain else json.dumps(text, ensure_ascii=False)
-
-
-# Memory -------------------------------------------------------------------------------------------
-
-
-def _memory_mib(deployment: Deployment, task: int) -> int:
-    """How much memory a node may use, with room to spare; 0 where nobody knows how much data it reads.
-
-    Measured: 52 MiB of a node without much data, 6 times the vectors of a reducer's tasks (10 of 800 kB each), and 3
-    times the examples of a task.
-
-    Args:
-        task: Its number; -1 for the reducer.
-    """
-    config = deployment.config
-    dim = known_dim(config.data, config.base) or 0
-    num_tasks = len(deployment.tasks)
-    need = 10 * 8 * dim * num_tasks
-    if task >= 0:
-        neighbors = 1 if deployment.graph is None else deployment.graph.union.degrees[task]
-        examples = _examples_bytes(config, deployment.tasks[task])
-        if examples is None:
-            return 0
-        need = 10 * 8 * dim * (neighbors + 2) + examples
-    return 32 * (5 + -(-need // (32 * _MIB)))
-
-
-def _examples_bytes(config: ClusterConfig, task: str) -> int | None:
-    """What reading a task's examples takes, generously; None where that is not known here."""
-    if isinstance(config.data, Synthetic):
-        return 5 * 8 * config.data.dim * config.data.examples
-    if isinstance(config.data, FileData):
-        path = config.base / config.data.files.replace("{task}", task)
-        packed = 10 if path.suffix in (".gz", ".npz", ".parquet") else 1
-        return 20 * packed * path.stat().st_size if path.is_file() else None
-    return None
 
 
 def main() -> None:

@@ -12,12 +12,13 @@ from drom_net.data.datasets import known_dim, task_names
 from drom_net.data.faults import Faults
 from drom_net.data.file_settings import check_settings
 from drom_net.data.public.catalog import PUBLIC_SETS
-from drom_net.data.settings import DigitsSites, FileData
+from drom_net.data.settings import DigitsSites, FileData, Synthetic
 from drom_net.data.tables import TABLE_FORMATS
 from drom_net.errors import ConfigError, Problem
 
 PORT = 5571
 """Where whoever listens does so, on a host of its own."""
+_MIB = 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,3 +127,36 @@ def host_names(names: Sequence[str], *, taken: Collection[str] = ()) -> tuple[st
         used.add(host)
         found.append(host)
     return tuple(found)
+
+
+def memory_mib(deployment: Deployment, task: int) -> int:
+    """How much memory a node may use, with room to spare; 0 where nobody knows how much data it reads.
+
+    Measured: 52 MiB of a node without much data, 6 times the vectors of a reducer's tasks (10 of 800 kB each), and 3
+    times the examples of a task.
+
+    Args:
+        task: Its number; -1 for the reducer.
+    """
+    config = deployment.config
+    dim = known_dim(config.data, config.base) or 0
+    num_tasks = len(deployment.tasks)
+    need = 10 * 8 * dim * num_tasks
+    if task >= 0:
+        neighbors = 1 if deployment.graph is None else deployment.graph.union.degrees[task]
+        examples = _examples_bytes(config, deployment.tasks[task])
+        if examples is None:
+            return 0
+        need = 10 * 8 * dim * (neighbors + 2) + examples
+    return 32 * (5 + -(-need // (32 * _MIB)))
+
+
+def _examples_bytes(config: ClusterConfig, task: str) -> int | None:
+    """What reading a task's examples takes, generously; None where that is not known here."""
+    if isinstance(config.data, Synthetic):
+        return 5 * 8 * config.data.dim * config.data.examples
+    if isinstance(config.data, FileData):
+        path = config.base / config.data.files.replace("{task}", task)
+        packed = 10 if path.suffix in (".gz", ".npz", ".parquet") else 1
+        return 20 * packed * path.stat().st_size if path.is_file() else None
+    return None

@@ -338,3 +338,76 @@ def test_applications_that_connect_by_tcp_have_a_key(tmp_path: Path, capsys: pyt
     assert list(read_public_keys(tmp_path / "keys")) == ["a", "a+client"]
     assert drom_net(capsys, "keys", "create", str(file))[0] == 0
     assert list(read_public_keys(tmp_path / "keys")) == ["a", "a+client", "reducer", "b"]
+
+
+OPEN = {
+    "reducer": ("star", ["reducer", "--bind", "tcp://0.0.0.0:1"]),
+    "peer": ("ring", ["peer", "--task", "0"]),
+    "worker": ("live", ["worker", "--task", "a"]),
+    "run": ("star", ["run", "--set", "reducer.endpoint=tcp://a:1", "--set", "reducer.bind=tcp://0.0.0.0:1"]),
+    "run of peers": ("ring", ["run"]),
+    "run of live sites": ("live", ["run"]),
+}
+"""Each listens at 0.0.0.0 without keys, and would then fail, for its run directory is a file."""
+
+
+def opened(folder: Path, of: str) -> list[str]:
+    """The command line of one of OPEN."""
+    data = "data: {dataset: synthetic, tasks: 3, examples: 20}\n"
+    ring = "topology: {graph: ring}\npeers:\n"
+    for key, host in (("endpoints", "127.0.0.1"), ("bind", "0.0.0.0")):
+        ring += f"  {key}: {[f'tcp://{host}:{port}' for port in (1, 2, 3)]}\n"
+    texts = {
+        "star": f"algorithm: {{name: drom}}\nreducer: {{endpoint: 'tcp://127.0.0.1:1'}}\n{data}",
+        "ring": f"algorithm: {{name: drom-d}}\n{ring}{data}",
+        "live": "algorithm: {name: drom}\nreducer: {endpoint: 'tcp://127.0.0.1:1'}\n"
+        "data: {dataset: live, tasks: [a, b], dim: 2}\nsource: {bind: ['tcp://0.0.0.0:5601', 'ipc://b.sock']}\n",
+    }
+    layout, (command, *arguments) = OPEN[of]
+    (folder / "cluster.yaml").write_text(texts[layout])
+    (folder / "file").touch()
+    return [command, str(folder / "cluster.yaml"), *arguments, "--out", str(folder / "file" / "out")]
+
+
+@pytest.mark.parametrize("of", OPEN)
+def test_who_listens_beyond_the_machine_without_keys_says_so(
+    of: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only if asked; what is asked for the page of metrics opens no port."""
+    command = opened(tmp_path, of)
+    monkeypatch.setenv("DROM_NET_METRICS_INSECURE", "1")
+    code, _, err = drom_net(capsys, *command, "--metrics", "0.0.0.0:9100")
+    assert code == 2 and "--insecure does without" in err and "can be reached from other machines without" not in err
+    monkeypatch.setenv("DROM_NET_INSECURE", "1")
+    code, _, err = drom_net(capsys, *command)
+    assert code == 2 and f"{tmp_path}/file" in err, "it came as far as its folder"
+    port = 5601 if "live" in of or of == "worker" else 1
+    assert f"warning: tcp://0.0.0.0:{port} can be reached from other machines without keys (--insecure)" in err
+    _, _, err = drom_net(capsys, *command, "--log-format", "json")
+    lines = [json.loads(line) for line in err.splitlines()]
+    (first, *_) = [line for line in lines if line["event"] == "insecure"]
+    assert (first["level"], first["endpoint"]) == ("warning", f"tcp://0.0.0.0:{port}")
+
+
+@pytest.mark.parametrize("of", OPEN)
+def test_insecure_is_for_ports_and_not_for_the_page_of_metrics(
+    of: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = [*opened(tmp_path, of), "--insecure", "--metrics", "0.0.0.0:9100"]
+    code, _, err = drom_net(capsys, *command)
+    assert code == 2 and "--metrics 0.0.0.0:9100 can be read from other machines" in err and "--metrics-insecure" in err
+    code, _, err = drom_net(capsys, *command, "--metrics-insecure")
+    assert code == 2 and f"{tmp_path}/file" in err, "it came as far as its folder"
+    assert "warning: other machines can read the metrics at 0.0.0.0:9100 (--metrics-insecure)" in err
+
+
+def test_an_application_socket_with_a_key_is_not_called_open(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = [*opened(tmp_path, "worker"), "--insecure", "--keys", str(tmp_path / "keys")]
+    create_keys(tmp_path / "keys", ["reducer", "a", "b"])
+    code, _, err = drom_net(capsys, *command)
+    assert code == 2 and "whoever reaches it can teach a and ask its model" in err, "its list has no a+client"
+    create_keys(tmp_path / "keys", ["a+client"])
+    code, _, err = drom_net(capsys, *command)
+    assert code == 2 and "warning" not in err

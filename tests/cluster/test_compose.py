@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
+import subprocess
+import tomllib
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from containers import base_image
+from packaging.requirements import Requirement
+from processes import DEADLINE_S
 
 from drom_net.cli import main
 from drom_net.cluster.compose import checkout_files, render
@@ -50,8 +58,11 @@ def test_a_service_for_each_node(file: str, tasks: int) -> None:
         assert node["read_only"] and node["cap_drop"] == ["ALL"] and node["restart"] == "on-failure:10"
         assert node["depends_on"] == {"init": {"condition": "service_completed_successfully"}}
         assert f"{name}:/node" in node["volumes"], "its own volume"
-        assert sum(isinstance(volume, str) for volume in node["volumes"]) == 1, "and no other node's"
+        log = f"./runs/logs/{Path(file).stem}/{name}:/logs"
+        own = [volume for volume in node["volumes"] if isinstance(volume, str)]
+        assert own == [f"{name}:/node", log], "and no other node's"
         assert name in compose["volumes"]
+    assert {service["pull_policy"] for service in services.values()} == {"never"}, "no registry is asked"
     assert compose["networks"] == {"cluster": {"internal": True}}
 
 
@@ -188,3 +199,80 @@ def test_what_a_node_alone_cannot_know_is_asked_for(tmp_path: Path, capsys: pyte
         assert main(["export", "compose", str(config), "-o", str(tmp_path / "out")]) == 2
         assert told in capsys.readouterr().err
         assert not (tmp_path / "out").exists()
+
+
+def test_the_image_is_built_once_for_both_profiles() -> None:
+    services = load_compose((ROOT / "docker-compose.yml").read_text())["services"]
+    assert [name for name, service in services.items() if "build" in service] == ["image"]
+    assert "profiles" not in services["image"]
+    assert {service["pull_policy"] for service in services.values()} == {"never"}, "no registry is asked"
+    for init in ("init", "peers-init"):
+        assert services[init]["depends_on"] == {"image": {"condition": "service_completed_successfully"}}
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("ends", ["by itself", "when told to"])
+def test_what_a_node_says_is_kept_and_its_end_is_its_own(ends: str, tmp_path: Path) -> None:
+    """The entrypoint of a container, with a node that says what it is told, waits, and has an exit code."""
+    node = load_compose((ROOT / "docker-compose.yml").read_text())["services"]["task-01"]
+    entrypoint = [word.replace("$$", "$").replace("/tmp/", f"{tmp_path}/") for word in node["entrypoint"]]
+    entrypoint = [word.replace("/logs/", f"{tmp_path}/") for word in entrypoint]
+    fake = tmp_path / "drom-net"
+    last = "while :; do sleep 0.01; done" if ends == "when told to" else "exit 3"
+    fake.write_text(f"#!/bin/sh\ntrap 'echo closed its round; exit 143' TERM\necho \"$@\" >&2\n{last}\n")
+    fake.chmod(0o755)
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    (tmp_path / "log.txt").write_text("of an earlier start\n")
+    process = subprocess.Popen([*entrypoint, *node["command"]], env=environment, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        told = process.stdout.readline()
+        if ends == "when told to":
+            process.send_signal(signal.SIGTERM)
+        told += process.communicate(timeout=DEADLINE_S)[0]
+    finally:
+        process.kill()
+    said = "worker --task task-01\n"
+    assert (told, process.returncode) == ((said, 3) if ends == "by itself" else (said + "closed its round\n", 143))
+    assert (tmp_path / "log.txt").read_text() == "of an earlier start\n" + told
+
+
+def test_all_that_an_image_may_have_is_of_one_version() -> None:
+    pinned: dict[str, str] = {}
+    for line in (ROOT / "constraints.txt").read_text().splitlines():
+        if not line.startswith("#"):
+            found = re.fullmatch(r"([a-z0-9-]+)==([0-9.]+)", line)
+            assert found is not None, line
+            pinned[found[1]] = found[2]
+
+    def requirements(name: str, extras: tuple[str, ...]) -> set[str]:
+        """What it needs, as installed here, itself included."""
+        needed = {name}
+        for line in metadata.requires(name) or ():
+            one = Requirement(line)
+            if one.name not in needed and (
+                one.marker is None or any(one.marker.evaluate({"extra": extra}) for extra in ("", *extras))
+            ):
+                needed |= requirements(re.sub("[-_.]+", "-", one.name).lower(), tuple(one.extras))
+        return needed
+
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    needed = requirements("drom-net", tuple(extra for extra in extras if extra not in ("all", "dev")))
+    assert needed - {"drom-net"} <= pinned.keys()
+    direct = [Requirement(line) for line in metadata.requires("drom-net") or () if "dev" not in line]
+    too_old = [str(one) for one in direct if one.name != "drom-net" and pinned[one.name.lower()] not in one.specifier]
+    assert not too_old
+
+
+def test_the_image_says_what_it_is() -> None:
+    text = (ROOT / "Dockerfile").read_text()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    labels = dict(re.findall(r'org\.opencontainers\.image\.(\w+)="(.*?)"', text))
+    assert labels == {
+        "title": project["name"],
+        "description": project["description"],
+        "version": project["version"],
+        "licenses": project["license"],
+    }
+    assert re.fullmatch(r"python:3\.\d+\.\d+-slim-\w+", base_image()), "one patch version, on one Debian"
+    assert re.findall(r"^FROM (\S+)", text, re.MULTILINE) == ["$BASE", "$BASE"]

@@ -12,16 +12,25 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from containers import DEADLINE_S, IMAGE, Docker, Project
+from containers import DEADLINE_S, IMAGE, Docker, Project, base_image
 
 ROOT = Path(__file__).parents[2]
-CONTEXT = ("Dockerfile", ".dockerignore", "docker-compose.yml", ".env", "pyproject.toml", "README.md", "LICENSE")
+CONTEXT = (
+    "Dockerfile",
+    ".dockerignore",
+    "docker-compose.yml",
+    ".env",
+    "pyproject.toml",
+    "README.md",
+    "LICENSE",
+    "constraints.txt",
+)
 REPLACED = ("UID", "GID", "DROM_NET_DATA", "DROM_NET_IMAGE", "COMPOSE_PROFILES", "COMPOSE_PROJECT_NAME")
 
 
 @pytest.fixture(scope="session")
 def docker(shared_labs: Path) -> Iterator[Docker]:
-    """The engine, with the stand-in for python:3.11-slim and the wheels that the image is built of."""
+    """The engine, with the stand-in for the base image and the wheels that the image is built of."""
     _require(os.geteuid() == 0 and shutil.which("ip") is not None, "an engine of their own needs root and iproute2")
     _require(shutil.which("dockerd") is not None, "there is no Docker engine here: Debian's package docker.io has it")
     lab = Path(tempfile.mkdtemp(prefix="drom-docker-"))
@@ -51,7 +60,8 @@ def docker(shared_labs: Path) -> Iterator[Docker]:
         needs = project["project"]["dependencies"] + project["project"]["optional-dependencies"]["metrics"]
         searched = environment["PATH"]
         environment["PATH"] = f"{_folder_of_a_whole_python(searched)}:{searched}"
-        script("base", *project["build-system"]["requires"], *needs)
+        script("base", "-c", str(ROOT / "constraints.txt"), *project["build-system"]["requires"], *needs)
+        engine("tag", "python:3.11-slim", base_image())
         environment["PATH"] = searched
         yield engine
     finally:

@@ -14,8 +14,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from containers import IMAGE, Docker, Project
+from containers import IMAGE, Docker, Project, base_image
 from processes import CONFIGS, wait_until
+
+from drom_net import __version__
 
 pytestmark = pytest.mark.docker
 
@@ -44,7 +46,16 @@ def test_a_fresh_clone_comes_up_and_ends_with_its_result(docker: Docker, checkou
         assert ("reducer: finished" in told) == (file == "star-4.yaml")
         assert checkout.digest(name) == reference[file]
     assert owners(checkout.folder / "runs") == {1000}
-    assert sorted(path.name for path in (checkout.folder / "runs").iterdir()) == ["ring-4", "star-4", "star-4-2"]
+    assert sorted(path.name for path in (checkout.folder / "runs").iterdir()) == [
+        "logs",
+        "ring-4",
+        "star-4",
+        "star-4-2",
+    ]
+    for name in ("star-4", "star-4-2"):
+        logs = {path.name: path.read_text() for path in (checkout.folder / "runs" / name / "logs").iterdir()}
+        assert sorted(logs) == ["reducer.log", *(f"task-0{number}.log" for number in range(1, 5))]
+        assert logs["reducer.log"].count("reducer: finished") == 1
     checkout.compose("--profile", "drom", "--profile", "drom-d", "down", "-v")
     assert not docker("ps", "-aq") and not docker("volume", "ls", "-q")
 
@@ -52,11 +63,12 @@ def test_a_fresh_clone_comes_up_and_ends_with_its_result(docker: Docker, checkou
 def test_the_image_is_small_and_runs_as_nobody_special(docker: Docker, checkout: Project) -> None:
     docker.try_to("compose", "build", "-q", cwd=checkout.folder)
     image = json.loads(docker("image", "inspect", IMAGE))[0]
-    base = json.loads(docker("image", "inspect", "python:3.11-slim"))[0]
+    base = json.loads(docker("image", "inspect", base_image()))[0]
     added = image["Size"] - base["Size"]
-    print(f"\nimage {image['Size'] / 1e6:.0f} MB, {added / 1e6:.0f} MB of it above python:3.11-slim")
+    print(f"\nimage {image['Size'] / 1e6:.0f} MB, {added / 1e6:.0f} MB of it above {base_image()}")
     assert added < 100e6
     assert image["Config"]["User"] == "1000:1000"
+    assert image["Config"]["Labels"]["org.opencontainers.image.version"] == __version__
     look = "id -u; find / -xdev -name '*.secret' -o -xdev -name 'star-*.yaml'"
     found = docker("run", "--rm", "--read-only", "--entrypoint", "sh", IMAGE, "-c", look)
     assert found.split() == ["1000"]
@@ -196,3 +208,15 @@ def test_compose_takes_a_thousand_tasks(docker: Docker, export: Callable[..., Pr
     project = export("thousand", str(CONFIGS / "star-4.yaml"), "--set", "data.tasks=1000")
     services = project.compose("config", "--services").split()
     assert len(services) == len(set(services)) == 1003
+
+
+def test_without_an_image_there_is_one_error_and_no_registry_is_asked(
+    docker: Docker, export: Callable[..., Project]
+) -> None:
+    project = export("missing", str(CONFIGS / "star-4.yaml"))
+    (project.folder / ".env").write_text("DROM_NET_IMAGE=drom-net:missing\n")
+    done = docker.try_to("compose", "up", cwd=project.folder)
+    assert done.returncode
+    told = re.findall("^Error response from daemon: (.+)$", done.stdout, re.MULTILINE)
+    assert told == ["No such image: drom-net:missing"]
+    assert "pull" not in done.stdout.lower()
