@@ -96,13 +96,15 @@ def init(
         raise UsageError(f"--site and --label: expected two columns, got {label} for both")
     made = draft(found, target, site=site or "", label=label, positive=positive or None, missing=missing)
     write_text(target, made.text)
+    error = UsageError(f"{target} is written, and cannot run yet:\n{made.refused}") if made.refused else None
     if as_json:
-        print_json(_told(target, made))
+        more = {} if error is None else {"error": str(error), "exit_code": error.exit_code}
+        print_json(_told(target, made) | more)
     else:
         _print(target, made)
-    if made.refused:
-        raise UsageError(f"{target} is written, and cannot run yet:\n{made.refused}")
-    return 0
+    if error is not None and not as_json:
+        raise error
+    return 0 if error is None else error.exit_code
 
 
 def _told(target: Path, made: Draft) -> dict[str, Any]:

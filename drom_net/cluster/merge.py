@@ -50,6 +50,8 @@ def merge_nodes(folders: Sequence[Path], out: Path, *, file_format: str) -> dict
                 f"{folder} is not of the same cluster as {first}: its spec.json has other tasks or is another"
             )
     missing = [name for name, node in zip(spec.tasks, nodes, strict=True) if node not in found]
+    if missing or (spec.role == "worker" and REDUCER not in found):
+        raise UsageError(f"no folder of {', '.join(missing or ['the reducer'])} in {', '.join(map(str, folders))}")
     if spec.build_policy().proceeds:
         for node in set(nodes) & found.keys():
             folder = found[node]
@@ -58,8 +60,6 @@ def merge_nodes(folders: Sequence[Path], out: Path, *, file_format: str) -> dict
                     NodeSpec.read(folder / "spec.json"), out=str(folder), examples=str(folder / "examples")
                 )
                 write_result_of_lost(lost)
-    if missing or (spec.role == "worker" and REDUCER not in found):
-        raise UsageError(f"no folder of {', '.join(missing or ['the reducer'])} in {', '.join(map(str, folders))}")
     try:
         tasks = [read_task_outcome(found[node]) for node in nodes]
         if spec.role == "peer":

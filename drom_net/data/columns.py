@@ -172,6 +172,11 @@ class Column:
         missing, format = fields.pop("missing", False), fields.pop("format", "")
         if not isinstance(missing, bool) or not isinstance(format, str) or (format and kind not in (DATE, TIME)):
             raise ValueError("true or false as `missing`, and as `format` of a date a text such as %d.%m.%Y")
+        if format:
+            try:
+                datetime.datetime.strptime(_EPOCH.strftime(format), format)
+            except (ValueError, re.error) as error:
+                raise ValueError(f"as `format` what a date is written and read by: {error}") from None
         if fields:
             raise ValueError(f"the keys kind, levels, missing and format, not {quoted(str(next(iter(fields))))}")
         return cls(name, kind, tuple(levels), missing, format)
@@ -195,6 +200,8 @@ class ColumnKinds(Spec):
                 columns.append(Column.of(name, plain))
             except ValueError as error:
                 raise ValueError(f"of column {quoted(name)}: expected {error}") from None
+        if not any(column.is_used for column in columns):
+            raise ValueError("at least one column of a kind that is learned from: all of these are left out")
         return tuple(columns)
 
     def schema(self) -> dict[str, object]:
@@ -438,7 +445,7 @@ def places_for(columns: Sequence[Column], unlisted: int | None = None) -> int:
 def hashed(what: str, places: int) -> tuple[int, float]:
     """(place, sign) of a word or level: z mod places, z being splitmix64's output for its CRC-32; minus where the
     highest bit of z is set."""
-    z = (zlib.crc32(what.encode()) + 1) * 0x9E3779B97F4A7C15 % 2**64
+    z = (zlib.crc32(what.encode("utf-8", "surrogatepass")) + 1) * 0x9E3779B97F4A7C15 % 2**64
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
     z = (z ^ (z >> 27)) * 0x94D049BB133111EB % 2**64
     z ^= z >> 31
@@ -472,21 +479,22 @@ def days_of(cell: object, format: str = "") -> float:
         CellError: It is none.
     """
     moment: datetime.datetime | datetime.date | None = None
-    if isinstance(cell, datetime.date):  # a datetime is one, too
-        moment = cell
-    elif isinstance(cell, str):
-        try:
+    try:
+        if isinstance(cell, datetime.date):  # a datetime is one, too
+            moment = cell
+        elif isinstance(cell, str):
             text = cell.strip()
             moment = datetime.datetime.strptime(text, format) if format else datetime.datetime.fromisoformat(text)
-        except ValueError:
-            moment = None
+        if isinstance(moment, datetime.datetime) and moment.tzinfo is not None:
+            past = moment - _EPOCH.replace(tzinfo=datetime.UTC)  # no date of the calendar is made: it may have none
+        elif isinstance(moment, datetime.datetime):
+            past = moment - _EPOCH
+        elif moment is not None:
+            past = datetime.datetime(moment.year, moment.month, moment.day) - _EPOCH
+    except (ValueError, OverflowError):
+        moment = None
     if moment is None:
         raise CellError(f"a date as {format}" if format else "a date (2024-12-31, 2024-12-31T23:59)", shown(cell))
-    if not isinstance(moment, datetime.datetime):
-        moment = datetime.datetime(moment.year, moment.month, moment.day)
-    if moment.tzinfo is not None:
-        moment = moment.astimezone(datetime.UTC).replace(tzinfo=None)
-    past = moment - _EPOCH
     return past.days + (past.seconds + past.microseconds / 1e6) / _DAY_S
 
 

@@ -82,5 +82,8 @@ def _examples(parts: Sequence[Cells], texts: Sequence[Texts]) -> list[str]:
 
 
 def _date(days: float) -> str:
-    moment = _EPOCH + datetime.timedelta(days=days)
+    try:
+        moment = _EPOCH + datetime.timedelta(days=days)
+    except OverflowError:  # by its zone it is a little before or after the calendar
+        return f"{days:.6g} days"
     return moment.isoformat(timespec="seconds") if days % 1.0 else moment.date().isoformat()

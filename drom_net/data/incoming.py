@@ -12,9 +12,10 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from drom_net.algorithms.features import Features, Matrix, SparseVector
-from drom_net.data.columns import NUMBER, CellError, shown
+from drom_net.data.columns import LARGEST_NUMBER, NUMBER, CellError, shown
 from drom_net.data.faults import quoted
 from drom_net.data.labels import NUMERIC, Labels
 from drom_net.data.preprocessing import NO_SCALING, Preprocessing
@@ -152,8 +153,7 @@ class RowReader:
         filled = np.array(values, dtype=np.float64)
         chosen = np.flatnonzero(filled)
         picked, filled = np.array(indices, dtype=np.int32)[chosen], filled[chosen]
-        if not np.isfinite(filled).all():
-            raise RowError("values", "finite numbers", "others")
+        _require_numbers("values", filled)
         return self._small_enough(SparseVector(picked, filled))
 
     def csv_columns(self, header: Sequence[str], *, labelled: bool = True) -> list[int]:
@@ -217,8 +217,7 @@ class RowReader:
 
     def _dense(self, numbers: Matrix | list[list[float]]) -> list[Features]:
         rows = np.asarray(numbers, dtype=np.float64)
-        if not np.isfinite(rows).all():
-            raise RowError("row", "finite numbers", "others")
+        _require_numbers("row", rows)
         return [self._small_enough(row.copy()) for row in rows]  # one that is remembered does not keep the others
 
     def _named(self, row: Mapping[Any, object]) -> Features:
@@ -527,6 +526,13 @@ def _unlabelled_csv(lines: Iterable[str], rows: RowReader, tell: Callable[[int, 
             return
         except RowError as error:
             tell(line, error)
+
+
+def _require_numbers(where: str, numbers: npt.NDArray[np.float64]) -> None:
+    if not np.isfinite(numbers).all():
+        raise RowError(where, "finite numbers", "others")
+    if (np.abs(numbers) > LARGEST_NUMBER).any():
+        raise RowError(where, f"numbers up to {LARGEST_NUMBER:g}", f"{np.abs(numbers).max():.4g}")
 
 
 def _number(value: object, where: str) -> float:

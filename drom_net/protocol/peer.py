@@ -667,7 +667,7 @@ class Peer(Tray):
         if self.state is PeerState.JOINING and not self._not_joined():
             self._give_up_at = self._asking.due = math.inf
             self.state = PeerState.STEPPING
-            self._note_times(self.round, self._now, self._now, self._now)
+            self._note_times(self._sync.last(self.round), self._now, self._now, self._now)
             if not self._predicted:
                 self._await_example()
 

@@ -206,7 +206,7 @@ class Worker(Tray):
                 down = self._down_since
                 self._give_up_at = math.inf if down is None else down + self._timeouts.lost_s
                 self._events.append(Joined(self._hello.task))
-                self._note_times(self.round, now, now, now)
+                self._note_times(self._learner.algorithm.sync.last(self.round), now, now, now)
                 self._opened_until = max(self._opened_until, self._learner.algorithm.sync.last(t - 1))
                 self._go_on(now)
             case Welcome(round=t) if self.round < t and self.state in (WorkerState.WAITING, WorkerState.FINISHING):

@@ -30,6 +30,8 @@ import numpy as np
 import numpy.typing as npt
 
 from drom_net.errors import CheckpointError, UsageError, naming
+from drom_net.records import TASK_DTYPE
+from drom_net.runtime.spool import FOLDER as SPOOL
 
 Part = bytes | memoryview
 """A piece of a file; a memoryview is of bytes."""
@@ -380,6 +382,17 @@ class _DamagedError(CheckpointError):
     """A file that is not what was written."""
 
 
+def has_learned(folder: Path) -> bool:
+    """Whether a node has left there what another start of it, in another run, must not replace.
+
+    It has not where it only met others: it may have predicted its first example, and has closed no round.
+    """
+    if any(_SNAPSHOT_NAME.fullmatch(entry.name) for entry in folder.iterdir()) or any(folder.glob(f"{SPOOL}/*")):
+        return True
+    sizes = {path.name: path.stat().st_size for path in folder.glob("*.bin")}
+    return sizes.pop("records.bin", 0) > TASK_DTYPE.itemsize or sizes.pop("central.bin", 0) > 0
+
+
 class CheckpointFolder:
     """The folder of one node, which one process at a time may have.
 
@@ -445,7 +458,7 @@ class CheckpointFolder:
             CheckpointError: The folder is of another run, or how often the node was started is lost.
         """
         incarnation, kept = self._read_life()
-        if run_id and kept and run_id != kept:
+        if run_id and kept and run_id != kept and has_learned(self.path):
             raise CheckpointError(
                 f"{self.path} is of run {kept}, and this node is started for run {run_id}: remove the folder, or "
                 "give the node another one"
@@ -457,7 +470,7 @@ class CheckpointFolder:
     def adopt(self, run_id: str) -> None:
         """Keep the id of the run, which was not known when the node began."""
         assert self.incarnation, "begin() comes first"
-        if self.run_id not in ("", run_id):
+        if self.run_id not in ("", run_id) and has_learned(self.path):
             raise CheckpointError(
                 f"{self.path} is of run {self.run_id}, and this is run {run_id}: remove the folder, or give the node "
                 "another one"

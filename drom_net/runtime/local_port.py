@@ -192,11 +192,11 @@ class LocalPort:
             except OSError:  # short of descriptors
                 self._close_the_quietest()
                 return
-            if len(self._connections) >= self._limit:
-                self._close_the_quietest()
             if self._path.startswith("@") and not _is_ours(found):  # such a name has no mode
                 found.close()
                 continue
+            if len(self._connections) >= self._limit:
+                self._close_the_quietest()
             found.setblocking(False)
             self._count += 1
             connection = _Connection(found, str(self._count))

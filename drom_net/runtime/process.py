@@ -25,14 +25,21 @@ from drom_net.protocol.reducer import Reducer
 from drom_net.protocol.worker import Worker, WorkerState
 from drom_net.records import run_digest
 from drom_net.runtime.build import Life, build_peer, build_reducer, build_worker
-from drom_net.runtime.checkpoint import CheckpointFolder, Spent, Writer, cut_back, encode_snapshot, snapshot_classes
+from drom_net.runtime.checkpoint import (
+    CheckpointFolder,
+    Spent,
+    Writer,
+    cut_back,
+    encode_snapshot,
+    has_learned,
+    snapshot_classes,
+)
 from drom_net.runtime.curve import key_gate
 from drom_net.runtime.keys import PUBLIC_LIST, Keyring, read_keyring
 from drom_net.runtime.loop import drive, flush, let_all_pass
 from drom_net.runtime.metrics_page import serve_counts
 from drom_net.runtime.reports import Reporter, reporter_of
 from drom_net.runtime.spec import NodeSpec
-from drom_net.runtime.spool import FOLDER as SPOOL
 from drom_net.runtime.teller import Teller
 from drom_net.runtime.zmq_transport import DealerTransport, RouterTransport
 from drom_net.summary import TaskFigures, remove_folder, summarize, write_json
@@ -401,7 +408,7 @@ def write_result_of_lost(spec: NodeSpec) -> None:
         _rows_of(spec, node, life, files)
     node.stop()
     assert node.result is not None
-    more: dict[str, object] = {"run_id": spec.run_id, "lost": True}
+    more: dict[str, object] = {"run_id": node.run_id, "lost": True}
     if isinstance(node, Peer):
         more |= {"central_chain": node.central_chain.hex(), "members": node.neighborhood.everybody}
     _write_task_result(spec, node.result, False, node.round, folder.before, **more)
@@ -426,6 +433,7 @@ def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkp
         contextlib.ExitStack() as files,
     ):
         transport.is_member = lambda address: reducer.task_at(address) is not None
+        transport.was_member = lambda address: reducer.has_spoken_from(address) is not None
         text = f"listening on {transport.endpoint} for {len(spec.tasks)} workers"
         reporter.note(text, "listening", endpoint=transport.endpoint)
         teller = Teller(
@@ -569,9 +577,7 @@ def _warn_of_missing_keys(spec: NodeSpec, keys: Keyring | None, joining: Sequenc
 def _forget_if_nothing_was_learned(spec: NodeSpec) -> None:
     """A node by hand that has met nobody and learned nothing leaves no folder behind."""
     folder = Path(spec.out)
-    learned = any(path.stat().st_size for path in folder.glob("*.bin")) or any(folder.glob("snapshot-*"))
-    learned = learned or any(folder.glob(f"{SPOOL}/*"))
-    if spec.parent or learned or (folder / "result.json").exists():
+    if spec.parent or has_learned(folder) or (folder / "result.json").exists():
         return
     remove_folder(folder)
     with contextlib.suppress(OSError):  # others may have theirs beside it

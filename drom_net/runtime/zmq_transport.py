@@ -424,6 +424,8 @@ class RouterTransport(_Transport):
         self._bytes: dict[str, list[int]] = {}
         self.is_member: Callable[[str], bool] = lambda _: True
         """Who is no stranger: those come and go without end, so little is kept of them and they get few answers."""
+        self.was_member: Callable[[str], bool] = lambda _: False
+        """Whose bytes count, though others have taken its place."""
         try:
             refuse_ipc_in_use(bind)
             if keys is not None:
@@ -610,7 +612,7 @@ class RouterTransport(_Transport):
         """Let go of what is kept only as long as it has a connection."""
         if address not in self._endpoint_of:
             self._wire_of.pop(address, None)
-        if not self.is_member(address):
+        if not (self.is_member(address) or self.was_member(address)):
             self._bytes.pop(address, None)
 
     def _follow_connections(self) -> None:

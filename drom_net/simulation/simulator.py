@@ -520,8 +520,8 @@ class Simulator:
             rows = kept[name][slot.index]
             t = -1 if slot.snapshot is None else slot.node.recorded[name]
             kept_bytes = size_until(rows, types, t)
-            if name == "times" and 0 < kept_bytes < len(rows):
-                self.lost_times.append((slot.index, bytes(rows[kept_bytes - types.itemsize :])))
+            if name == "times" and (taken_back := bytes(rows[max(0, kept_bytes - types.itemsize) :])):
+                self.lost_times.append((slot.index, taken_back))
             del rows[kept_bytes:]
 
     def _restart(self, slot: _Slot) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import socket
 from pathlib import Path
 
@@ -299,6 +300,30 @@ def test_merge_wants_one_whole_run(tmp_path: Path) -> None:
         assert code == 2
         assert "one/nodes/task-03 belongs to run" in err
         assert not (tmp_path / "both").exists()
+
+
+def test_merge_completes_a_worker_that_was_killed_and_that_the_others_did_without(tmp_path: Path) -> None:
+    config = tmp_path / "proceed.yaml"
+    config.write_text(
+        "algorithm: {name: drom}\ndata: {dataset: synthetic, tasks: 3, examples: 600, pace_s: 0.005}\n"
+        f"reducer: {{endpoint: '{endpoint()}'}}\npolicy: {{absent: proceed}}\n"
+        "checkpoint: {every_rounds: 5}\ntimeouts: {lost_s: 1}\n"
+    )
+    with family(tmp_path) as processes:
+        reducer = processes.start("reducer", str(config), "--out", "hand")
+        workers = [processes.start("worker", str(config), "-k", str(k), "--out", "hand") for k in range(3)]
+        folder = tmp_path / "hand" / "nodes" / "task-03"
+        wait_until(lambda: any(folder.glob("snapshot-*")), "a snapshot")
+        workers[2].kill()
+        assert [node.wait(timeout=DEADLINE_S) for node in (reducer, *workers[:2])] == [0, 0, 0]
+        partly = tmp_path / "partly"
+        shutil.copytree(tmp_path / "hand", partly)
+        shutil.rmtree(partly / "nodes" / "task-02")
+        assert processes.run("merge", "partly")[0] == 2
+        assert not (partly / "nodes" / "task-03" / "result.json").exists(), "nothing is done for what cannot be merged"
+        code, _, err = processes.run("merge", "hand", "--out", "merged")
+        assert code == 0, err
+        assert processes.run("verify", "merged")[0] == 0
 
 
 def test_merge_believes_no_folder_of_another_site(tmp_path: Path) -> None:

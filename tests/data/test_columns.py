@@ -116,16 +116,34 @@ def test_a_level_that_is_not_listed_has_two_hashed_places() -> None:
         ("1970-01-02T00:00Z", "", 1.0),
         ("31.12.1969", "%d.%m.%Y", -1.0),
         ("01/02/1970 12:00 PM", "%m/%d/%Y %I:%M %p", 1.5),
+        ("0001-01-01T00:00:00+05:00", "", -719162 - 5 / 24),
+        ("9999-12-31T23:59:59-05:00", "", 2932897 + (5 - 1 / 3600) / 24),
         (datetime.date(1970, 1, 3), "", 2.0),
         (datetime.datetime(1970, 1, 3, 12), "", 2.5),
     ],
 )
 def test_dates_are_days_since_1970(cell: object, format: str, days: float) -> None:
-    assert days_of(cell, format) == days
-    assert encoded(Column("x", "date", format=format), cell, places=0) == [days]
+    assert days_of(cell, format) == pytest.approx(days, rel=1e-15)
+    assert encoded(Column("x", "date", format=format), cell, places=0) == [days_of(cell, format)]
     number, sine, cosine = encoded(Column("x", "time", format=format), cell, places=0)
-    assert number == days
+    assert number == days_of(cell, format)
     assert (sine, cosine) == pytest.approx((math.sin(math.tau * days), math.cos(math.tau * days)), abs=1e-9)
+
+
+@pytest.mark.parametrize("format", ["%d.%m.%d", "%Q", "%"])
+def test_a_format_that_reads_no_date_is_refused(format: str) -> None:
+    with pytest.raises(ValueError, match="as `format` what a date is written and read by"):
+        Column.of("seen", {"kind": "date", "format": format})
+
+
+def test_a_level_of_half_a_character_has_a_place() -> None:
+    """JSON has them; no file that is text does."""
+    assert hashed("town=\ud800", 8) != hashed("town=\ud801", 2**20)
+
+
+def test_columns_that_are_all_left_out_are_refused() -> None:
+    with pytest.raises(ValueError, match="at least one column of a kind that is learned from"):
+        ColumnKinds().parse({"id": "identifier"})
 
 
 def test_a_missing_time_has_no_time_of_day() -> None:

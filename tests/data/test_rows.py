@@ -107,8 +107,11 @@ def test_json_lines() -> None:
             "csv",
             "standard input:3: expected a row of separated fields, got a csv error (unexpected end of data)",
         ),
+        ("1e101,2\n", PLAIN, "csv", "standard input:1, row: expected numbers up to 1e+100, got 1e+101"),
         ("1 3:1\n", PLAIN, "svmlight", "standard input:1: expected feature numbers up to 2, got 3"),
         ("1:1\n1:x\n", PLAIN, "svmlight", 'standard input:2: expected a number after "1:", got "x"'),
+        ("1:-1.8e308\n", PLAIN, "svmlight", "standard input:1, values: expected finite numbers, got others"),
+        ("1:-1.7e308\n", PLAIN, "svmlight", "standard input:1, values: expected numbers up to 1e+100, got 1.7e+308"),
         ("\n1:inf\n", PLAIN, "svmlight", "standard input:2, values: expected finite numbers, got others"),
         (
             "{}\n[]\n",

@@ -337,6 +337,18 @@ def test_what_was_saved_is_loaded_by_the_next_incarnation(tmp_path: Path) -> Non
     assert loaded.snapshot[1].tobytes() == (array * 200).tobytes()
 
 
+def test_a_folder_in_which_nothing_was_learned_is_of_any_run_and_counts_its_starts_on(tmp_path: Path) -> None:
+    """Of a start that was given up the configuration may be corrected before the next one."""
+    with folder_of(tmp_path) as folder:
+        assert folder.begin("run-1") == (1, "run-1")
+        (folder.path / "records.bin").write_bytes(bytes(TASK_DTYPE.itemsize))  # the first example, predicted
+    with folder_of(tmp_path, config_digest="another") as folder:
+        assert folder.begin("run-2") == (2, "run-2")
+        (folder.path / "records.bin").write_bytes(bytes(2 * TASK_DTYPE.itemsize))
+    with folder_of(tmp_path) as folder, pytest.raises(CheckpointError, match="is of run run-2"):
+        folder.begin("run-3")
+
+
 def test_what_was_spent_goes_on_from_the_snapshot(tmp_path: Path) -> None:
     with folder_of(tmp_path) as folder:
         folder.begin("run-1")
@@ -422,6 +434,7 @@ def test_accident_23_every_start_counts_and_a_folder_of_another_run_is_refused(t
         assert folder.begin("") == (2, "run-7")
     with folder_of(tmp_path) as folder:
         assert folder.begin("run-7") == (3, "run-7")
+        save(folder, 5)
     with folder_of(tmp_path) as folder, pytest.raises(CheckpointError, match=r"is of run run-7, .* for run run-8"):
         folder.begin("run-8")
 
