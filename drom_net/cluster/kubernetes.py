@@ -133,7 +133,7 @@ def render_site(deployment: Deployment, name: str) -> Mapping[str, str]:
     if None in endpoints:
         raise no_meeting_place(config)
     ports = [int(str(endpoint).rpartition(":")[2]) for endpoint in endpoints]
-    site = _Site(f"{host_name(config.name, longest=_LONGEST_NAME)}-{node.host}", deployment, alone=True)
+    site = _Site(site_name(config.name, name), deployment, alone=True)
     places = at_places(config, reducer=config.reducer, peers=config.peers, bind=_APPLICATIONS)
     mounted = portable_files(deployment, _patient(places), head=_HEAD)
     graph = deployment.graph
@@ -150,6 +150,11 @@ def render_site(deployment: Deployment, name: str) -> Mapping[str, str]:
     if node.role != "worker":
         manifests["service.yaml"] = _OUTSIDE + _yaml([_outside_service(site.name, node.role, ports[max(node.task, 0)])])
     return _with_kustomizations(site, [node], mounted, manifests, _collect(site, []))
+
+
+def site_name(cluster: str, node: str) -> str:
+    """What the Job and all else of `render_site` are called."""
+    return f"{host_name(cluster, longest=_LONGEST_NAME)}-{host_name(node, longest=_LONGEST_HOST)}"
 
 
 def _patient(config: ClusterConfig) -> ClusterConfig:
