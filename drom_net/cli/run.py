@@ -25,8 +25,9 @@ from drom_net.cli.output import (
     size,
     tell,
 )
+from drom_net.cluster.deployment import plan_deployment
 from drom_net.cluster.machine import lacks, raise_file_descriptors, require_room, this_machine
-from drom_net.cluster.plan import ALMOST, Cost, check_sharing, cost, hiding_table, source_endpoint, source_of
+from drom_net.cluster.plan import ALMOST, Cost, Roster, check_sharing, cost, hiding_table, source_endpoint, source_of
 from drom_net.cluster.prepare import Prepared, prepare, require_stored
 from drom_net.cluster.run import require_resumable
 from drom_net.cluster.run import run as run_prepared
@@ -34,10 +35,12 @@ from drom_net.config import ClusterConfig, config_digest, load_config, peer_endp
 from drom_net.data.advice import advice
 from drom_net.data.dataset import Dataset
 from drom_net.data.datasets import load_dataset
+from drom_net.data.prepare import make_stream
 from drom_net.errors import UsageError
 from drom_net.names import safe_names
-from drom_net.protocol.node import named
+from drom_net.protocol.node import REDUCER, named
 from drom_net.rundir import free_run_directory, require_format
+from drom_net.runtime.keys import read_keyring
 from drom_net.runtime.zmq_transport import require_no_file_at
 from drom_net.yamlfile import Problems, read_yaml
 
@@ -181,18 +184,32 @@ def run(
 @click.option(
     "--round", "round_s", type=FIXED_TIME, help="How long a local round takes; by default FILE's data.pace_s."
 )
+@click.option("--task", "-k", help="Only this task (or reducer), with the data and the key that its own host has.")
 @options.overrides
 @options.as_json
-def check(file: Path, latency: float | None, round_s: float | None, overrides: tuple[str, ...], as_json: bool) -> None:
+def check(
+    file: Path,
+    latency: float | None,
+    round_s: float | None,
+    task: str | None,
+    overrides: tuple[str, ...],
+    as_json: bool,
+) -> None:
     """Check FILE and its data, print the plan, start nothing.
 
     \b
     Examples:
       drom-net check pumps/pumps.yaml
+      drom-net check pumps/pumps.yaml --task north
       drom-net check ring.yaml --latency 20ms --round 5ms
     """
     if round_s is not None and latency is None:
         raise UsageError("--round tells with --latency which tau hides it, and that is not given")
+    if task is not None:
+        if latency is not None:
+            raise UsageError("--latency is of the whole cluster, --task of one host: give one of them")
+        _check_one(load_config(file, overrides), task, as_json=as_json)
+        return
     prepared = load_and_prepare(file, overrides)
     warn_of_data(prepared)
     warn_of_paper_parameters(prepared.config)
@@ -279,6 +296,45 @@ def check(file: Path, latency: float | None, round_s: float | None, overrides: t
     if latency is not None and not hiding:
         click.echo("sync rounds grow apart, so no one tau hides a latency: drom-net simulate tells what is waited")
     click.echo("nothing was started")
+
+
+def _check_one(config: ClusterConfig, wanted: str, *, as_json: bool) -> None:
+    """What can be known on the host of one node: the file, its own rows and its own key."""
+    deployment = plan_deployment(config)
+    names, nodes = deployment.tasks, safe_names(deployment.tasks)
+    index = -1 if wanted == REDUCER and deployment.graph is None else options.task_index(names, wanted)
+    node = REDUCER if index < 0 else nodes[index]
+    endpoint = config.reducer.endpoint
+    if deployment.graph is not None:
+        endpoints = peer_endpoints(config, names)
+        endpoint = endpoints[index] if endpoints else None
+    if config.security.keys is not None:
+        read_keyring(Path(config.security.keys), node)
+    facts: dict[str, object] = {"node": node, "role": REDUCER if index < 0 else deployment.role, "endpoint": endpoint}
+    facts["config_digest"] = config_digest(config, names)
+    rows = ""
+    if index >= 0 and config.source is None:
+        dataset = load_dataset(config.data, base=config.base, only=index)
+        stream = make_stream(
+            *(dataset.tasks[0], config.data),
+            seed=config.seed,
+            index=index,
+            spread_over=Roster(names, dataset.dim, dataset.feature_digest).spread_over(config),
+            rounds=config.rounds,
+            preprocessing=None if dataset.is_prepared else dataset.preprocessing,
+        )
+        facts |= {"examples": stream.num_examples, "dim": dataset.dim, "warnings": advice(dataset, [stream])}
+        for line in advice(dataset, [stream]):
+            tell(f"warning: {line}", "warned")
+        rows = f": {count_of(stream.num_examples, 'example')}, d = {dataset.dim}"
+    if as_json:
+        print_json(facts)
+        return
+    what = "connects to the reducer" if facts["role"] == "worker" else "is reached"
+    keys = "no keys" if config.security.keys is None else f"its key is in {config.security.keys}"
+    named_so = REDUCER if index < 0 else f"{facts['role']} {node}"
+    click.echo(f"{named_so}{rows}; it {what} at {endpoint or _PRIVATE}; {keys}")
+    click.echo(f"configuration digest {facts['config_digest']}\nnothing was started")
 
 
 def columns_of(dataset: Dataset) -> dict[str, object] | None:

@@ -18,6 +18,7 @@ from containers import IMAGE, Docker, Project, base_image
 from processes import CONFIGS, wait_until
 
 from drom_net import __version__
+from drom_net.cli import main
 
 pytestmark = pytest.mark.docker
 
@@ -220,3 +221,35 @@ def test_without_an_image_there_is_one_error_and_no_registry_is_asked(
     told = re.findall("^Error response from daemon: (.+)$", done.stdout, re.MULTILINE)
     assert told == ["No such image: drom-net:missing"]
     assert "pull" not in done.stdout.lower()
+
+
+def test_sites_with_a_folder_each_run_one_container_each(
+    docker: Docker, checkout: Project, export: Callable[..., Project], tmp_path: Path
+) -> None:
+    """By the files of `--per-site`; the reducer is reached at a port of the host, as from another one."""
+    host = "10.99.0.1"
+    docker("network", "create", "--subnet", f"{host}/24", "--gateway", host, "of-the-host")
+    config = tmp_path / "cluster.yaml"
+    config.write_text(
+        f"algorithm: {{name: drom}}\nreducer: {{endpoint: 'tcp://{host}:5600'}}\nsecurity: {{keys: keys}}\n"
+        "data: {dataset: synthetic, tasks: 2, examples: 60, dim: 8}\n"
+    )
+    assert main(["keys", "create", str(config)]) == 0
+    folder = export("sites", str(config), "--per-site").folder
+    for path in (folder, *folder.rglob("*")):
+        os.chown(path, 1000, 1000)
+    sites = [Project(docker, site) for site in sorted(folder.iterdir())]
+    try:
+        for site in sites:
+            site.compose("up", "-d")
+        for site in sites:
+            role = "reducer" if site.folder.name == "reducer" else "worker"
+            assert docker("wait", site.container(role)).strip() == "0", site.compose("logs")
+    finally:
+        for site in sites:
+            site.compose("down", "-t", "1")
+        docker("network", "rm", "of-the-host")
+    merged = tmp_path / "merged"
+    assert main(["merge", *(str(site.folder / "run") for site in sites), "--out", str(merged)]) == 0
+    digest = json.loads((merged / "summary.json").read_text())["digest"]
+    assert digest == docker.reference(tmp_path, "cluster.yaml")

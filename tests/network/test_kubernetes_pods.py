@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from by_hand import digest_of_loop
 from processes import DEADLINE_S, Family, Told, family, wait_until
-from schedulers.test_kubernetes import allowed_connections, of_kind, pods
+from schedulers.test_kubernetes import allowed_connections, node_of, of_kind, pods
 
 pytestmark = [pytest.mark.network, pytest.mark.process, pytest.mark.slow, pytest.mark.usefixtures("may_make_networks")]
 
@@ -56,20 +56,20 @@ class Pods:
         self.path = f"{command.parent}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 
     def start(self, host: str) -> tuple[subprocess.Popen[str], Told]:
-        """A pod of its index, with a memory of its own and the folder that its predecessor had."""
+        """A node's pod, with a memory of its own and the folder that its predecessor had."""
         pod = self.pods[host]
         # Seen in this command's own mounts only.
         steps = [f"mount --bind {self.folder}/hosts /etc/hosts", "mount -t tmpfs pod /srv"]
         (init,), (node,) = pod["spec"]["initContainers"], pod["spec"]["containers"]
-        variables = {"INDEX": str(pod["index"]), "PATH": self.path}
-        steps += [*self.mounts(pod["spec"], init, variables), self.command(init, variables)]
-        steps += [*self.mounts(pod["spec"], node, variables), f"exec {self.command(node, variables)}"]
+        variables = {"PATH": self.path}
+        steps += [*self.mounts(pod, init), self.command(init, variables)]
+        steps += [*self.mounts(pod, node), f"exec {self.command(node, variables)}"]
         before = ("ip", "netns", "exec", self.lab.ns(host), "sh", "-euc", "\n".join(steps), "sh")
         process = self.processes.start(before=before)
         return process, self.processes.watch(process)
 
-    def mounts(self, spec: dict[str, Any], container: dict[str, Any], variables: dict[str, str]) -> list[str]:
-        volumes = {volume["name"]: volume for volume in spec["volumes"]}
+    def mounts(self, pod: dict[str, Any], container: dict[str, Any]) -> list[str]:
+        volumes = {volume["name"]: volume for volume in pod["spec"]["volumes"]}
         steps = []
         for mount in container["volumeMounts"]:
             at, volume = mount["mountPath"], volumes[mount["name"]]
@@ -78,10 +78,10 @@ class Pods:
             if "configMap" in volume:
                 source = self.deploy
             elif "secret" in volume:
-                source = self.folder / "secret"
+                source = self.folder / "secrets" / node_of(pod)
             elif "persistentVolumeClaim" in volume:
                 source = self.folder / volume["persistentVolumeClaim"]["claimName"]
-                source /= mount.get("subPathExpr", "").replace("$(INDEX)", variables["INDEX"])
+                source /= mount.get("subPath", "")
                 source.mkdir(parents=True, exist_ok=True)
             else:
                 steps.append(f"[ -d {at} ] || {{ mkdir -p {at} && mount -t tmpfs memory {at} && chmod 2777 {at}; }}")
@@ -110,15 +110,18 @@ def test_pods_by_the_manifests(layout: str, netlab: ModuleType, tmp_path: Path) 
         ):
             code, _, err = setup.run(*arguments)
             assert code == 0, err
-        shutil.move(tmp_path / "deploy" / "keys", tmp_path / "secret")
-        for file in (tmp_path / "secret").iterdir():
-            file.chmod(0o440)  # as a Secret is mounted beside an fsGroup
+        for pod in pods(tmp_path / "deploy"):
+            secret = tmp_path / "secrets" / node_of(pod)
+            secret.mkdir(parents=True)
+            for name in ("public.keys", f"{node_of(pod)}.secret"):
+                shutil.copy(tmp_path / "deploy" / "keys" / name, secret)
+                (secret / name).chmod(0o440)  # as a Secret is mounted beside an fsGroup
         cluster = Pods(netlab, tmp_path, tmp_path / "deploy", stack)
         started = {host: cluster.start(host) for host in cluster.pods}
         victim = "p1"
-        role = cluster.pods[victim]["labels"]["app.kubernetes.io/component"]
         (volume,) = [each["metadata"]["name"] for each in of_kind(tmp_path / "deploy", "PersistentVolumeClaim")]
-        folder = tmp_path / volume / f"{role}-{cluster.pods[victim]['index']}"
+        run = cluster.pods[victim]["spec"]["containers"][0]["volumeMounts"]
+        folder = tmp_path / volume / next(mount["subPath"] for mount in run if mount["name"] == "run")
         probe = cluster.pods[victim]["spec"]["containers"][0]["startupProbe"]["exec"]["command"]
         assert probe[-1] == "test -e /srv/drom-net/run/nodes/*/lock"
         here = probe[-1].replace("/srv/drom-net/run", str(folder))

@@ -1,11 +1,15 @@
 """The export for Kubernetes: valid by the schemas of its API, and what it means.
 
-There is no Kubernetes here: how pods would run is tried in tests/network/test_kubernetes_pods.py.
+There is no Kubernetes here, nor an API server, which neither Debian nor PyPI has. How pods would run is tried in
+tests/network/test_kubernetes_pods.py.
 """
 
 from __future__ import annotations
 
 import itertools
+import os
+import shutil
+import subprocess
 from collections.abc import Callable
 from copy import deepcopy
 from functools import cache
@@ -17,8 +21,8 @@ import numpy as np
 import pytest
 import yaml
 
+from drom_net import __version__
 from drom_net.cli import main
-from drom_net.cluster.kubernetes import INDEX
 from drom_net.cluster.portable import host_name
 from drom_net.config import config_digest, graph_schedule, load_config
 from drom_net.data.datasets import task_names
@@ -44,6 +48,15 @@ KINDS = {
     "data: {files: all.csv, task_column: site, columns: {x: number},\n"
     "tasks: [Leeds General, York/St Mary, reducer, a, A, '$(x) \"']}\n",
 }
+DNS = {
+    "to": [
+        {
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
+            "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}},
+        }
+    ],
+    "ports": [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}],
+}
 Export = Callable[..., Path]
 
 
@@ -60,10 +73,12 @@ def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 @cache
 def resources(folder: Path) -> list[dict[str, Any]]:
-    """Of all manifests."""
-    files = [folder / name for name in yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]]
+    """Of all manifests, those of collect/ too."""
     return [
-        each for file in [*files, folder / "collect.yaml"] for each in yaml.load_all(file.read_text(), yaml.CSafeLoader)
+        each
+        for place in (folder, folder / "collect")
+        for file in yaml.safe_load((place / "kustomization.yaml").read_text())["resources"]
+        for each in yaml.load_all((place / file).read_text(), yaml.CSafeLoader)
     ]
 
 
@@ -72,15 +87,26 @@ def of_kind(folder: Path, kind: str) -> list[dict[str, Any]]:
 
 
 def pods(folder: Path) -> list[dict[str, Any]]:
-    """What the Jobs make: host name, labels, containers."""
-    found = []
-    for job in of_kind(folder, "Job"):
-        template = job["spec"]["template"]
-        for index in range(job["spec"]["completions"]):
-            name = f"{job['metadata']['name']}-{index}"
-            labels = template["metadata"]["labels"] | {INDEX: str(index)}
-            found.append({"name": name, "labels": labels, "index": index, "spec": template["spec"]})
-    return found
+    """What the Jobs make, in the order of the nodes: host name, labels, containers."""
+    templates = [job["spec"]["template"] for job in of_kind(folder, "Job")]
+    return [
+        {"name": each["spec"]["hostname"], "labels": each["metadata"]["labels"], "spec": each["spec"]}
+        for each in templates
+    ]
+
+
+def node_of(pod: dict[str, Any]) -> str:
+    """What the pod's node is called in files."""
+    return str(environment_of(pod).get("DROM_NET_TASK", "reducer"))
+
+
+def environment_of(pod: dict[str, Any]) -> dict[str, str]:
+    return {each["name"]: each["value"] for each in pod["spec"]["containers"][0]["env"]}
+
+
+def mounts_of(pod: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Of the node's container, by volume."""
+    return {mount["name"]: mount for mount in pod["spec"]["containers"][0]["volumeMounts"]}
 
 
 def selects(selector: dict[str, Any], labels: dict[str, str]) -> bool:
@@ -104,8 +130,8 @@ def allowed_connections(folder: Path) -> set[tuple[str, str]]:
             assert policy["policyTypes"] == ["Ingress", "Egress"]
             for key, word, found in (("egress", "to", out), ("ingress", "from", into)):
                 for rule in policy[key]:
-                    if word not in rule:
-                        assert [port["port"] for port in rule["ports"]] == [53, 53]
+                    if any("namespaceSelector" in each for each in rule[word]):
+                        assert (key, rule) == ("egress", DNS), "of other namespaces only DNS is reached"
                         continue
                     assert rule["ports"] == [{"protocol": "TCP", "port": 5571}]
                     for other in everybody:
@@ -147,12 +173,11 @@ def test_the_configuration_is_the_same_with_the_pods_as_endpoints(exported: Path
         assert len(pod["name"]) <= 63
     at = {pod["name"]: f"tcp://{pod['name']}.{service['metadata']['name']}:5571" for pod in every}
     if config.topology is None:
-        assert config.reducer.endpoint == at["deploy-reducer-0"]
+        assert config.reducer.endpoint == at["reducer"]
     else:
-        assert config.peers.endpoints == tuple(at[f"deploy-peer-{task}"] for task in range(len(names)))
-    listed = (exported / "nodes.txt").read_text().split()
-    assert listed == [*(["reducer"] if config.topology is None else []), *safe_names(names)]
-    assert len(every) == len(listed)
+        assert config.peers.endpoints == tuple(at[pod["name"]] for pod in every)
+    assert len(at) == len(every)
+    assert [node_of(pod) for pod in every] == [*(["reducer"] if config.topology is None else []), *safe_names(names)]
     if original.policy.proceeds:
         assert config.timeouts == original.timeouts
     else:
@@ -165,25 +190,47 @@ def test_only_neighbors_may_talk(exported: Path) -> None:
     if len(names) > 100:
         return  # every pod against every other of a thousand would take minutes
     schedule = graph_schedule(config, names)
+    hosts = [pod["name"] for pod in pods(exported)]
     if schedule is None:
-        expected = {(f"deploy-worker-{task}", "deploy-reducer-0") for task in range(len(names))}
+        expected = {(worker, hosts[0]) for worker in hosts[1:]}
     else:
-        expected = {(f"deploy-peer-{b}", f"deploy-peer-{a}") for a, b in schedule.union.edges}
+        expected = {(hosts[b], hosts[a]) for a, b in schedule.union.edges}
     assert allowed_connections(exported) == expected
 
 
-def test_a_node_sees_its_own_secret_alone(exported: Path) -> None:
+def test_a_pod_has_its_own_key_alone(exported: Path) -> None:
     assert not of_kind(exported, "Secret")
-    for pod in pods(exported)[:2]:
+    made = yaml.load((exported / "kustomization.yaml").read_text(), yaml.CSafeLoader)["secretGenerator"]
+    files = {each["name"]: each["files"] for each in made}
+    every = pods(exported)
+    assert len(files) == len(every)
+    for pod in every:
         (secret,) = [each for each in pod["spec"]["volumes"] if "secret" in each]
-        assert secret["secret"]["secretName"] == "deploy-keys"
-        (node,), (init,) = pod["spec"]["containers"], pod["spec"]["initContainers"]
-        assert secret["name"] not in [mount["name"] for mount in node["volumeMounts"]]
+        assert files[secret["secret"]["secretName"]] == ["keys/public.keys", f"keys/{node_of(pod)}.secret"]
+        (init,) = pod["spec"]["initContainers"]
+        assert secret["name"] not in mounts_of(pod), "it has not the mode that a key must have"
         assert secret["name"] in [mount["name"] for mount in init["volumeMounts"]]
-        (keys,) = [mount for mount in node["volumeMounts"] if mount["name"] == "keys"]
-        assert keys["readOnly"]
+        assert mounts_of(pod)["keys"]["readOnly"]
         (volume,) = [each for each in pod["spec"]["volumes"] if each["name"] == "keys"]
         assert volume["emptyDir"]["medium"] == "Memory"
+
+
+def test_a_pod_sees_its_own_folder_and_data_alone(exported: Path) -> None:
+    every = pods(exported)
+    for volume in ("run", "data"):
+        folders = [mounts_of(pod)[volume].get("subPath") for pod in every if volume in mounts_of(pod)]
+        assert None not in folders and len(set(folders)) == len(folders)
+    for pod in every:
+        if "data" in mounts_of(pod):
+            assert mounts_of(pod)["data"]["subPath"] == node_of(pod)
+            assert mounts_of(pod)["data"]["readOnly"]
+
+
+def test_pods_are_spread_over_the_machines(exported: Path) -> None:
+    for pod in pods(exported):
+        (spread,) = pod["spec"]["topologySpreadConstraints"]
+        assert spread["topologyKey"] == "kubernetes.io/hostname"
+        assert all(selects(spread["labelSelector"], other["labels"]) for other in pods(exported)[:3])
 
 
 def test_no_secret_is_in_it_even_where_there_are_keys(tmp_path: Path) -> None:
@@ -192,7 +239,7 @@ def test_no_secret_is_in_it_even_where_there_are_keys(tmp_path: Path) -> None:
     assert main(["keys", "create", str(file)]) == 0
     for format in ("kubernetes", "slurm"):
         assert main(["export", format, str(file), "-o", str(tmp_path / format)]) == 0
-        written = "".join(path.read_text() for path in (tmp_path / format).iterdir())
+        written = "".join(path.read_text() for path in (tmp_path / format).rglob("*") if path.is_file())
         for secret in (tmp_path / "keys").glob("*.secret"):
             assert secret.read_text().splitlines()[-1] not in written
 
@@ -203,7 +250,7 @@ def test_every_container_is_held_back(exported: Path) -> None:
         assert spec["securityContext"]["runAsNonRoot"] and spec["securityContext"]["runAsUser"] > 0
         assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         assert spec["automountServiceAccountToken"] is False
-        for container in [*spec["initContainers"], *spec["containers"]]:
+        for container in [*spec.get("initContainers", []), *spec["containers"]]:
             assert container["securityContext"] == {
                 "allowPrivilegeEscalation": False,
                 "readOnlyRootFilesystem": True,
@@ -214,23 +261,88 @@ def test_every_container_is_held_back(exported: Path) -> None:
 
 def test_usage_and_rejection_are_not_tried_again(exported: Path) -> None:
     """docs/operations.md, exit codes: after 2 and 3 the next try would fail as well; after others it may not."""
-    proceeds = load_config(exported / "cluster.yaml").policy.proceeds
     for job in of_kind(exported, "Job"):
         assert job["spec"]["template"]["spec"]["restartPolicy"] == "Never"  # as a podFailurePolicy wants it
         first, second = job["spec"]["podFailurePolicy"]["rules"]
         codes = {"containerName": "node", "operator": "In", "values": [2, 3]}
-        assert first == {"action": "FailIndex" if proceeds else "FailJob", "onExitCodes": codes}
+        assert first == {"action": "FailJob", "onExitCodes": codes}
         assert second["action"] == "Ignore"
-        assert job["spec"]["backoffLimitPerIndex"] > 0
-        assert ("maxFailedIndexes" in job["spec"]) == (not proceeds)
+        assert job["spec"]["backoffLimit"] > 0
 
 
-def test_the_budget_lets_one_node_go_at_a_time(exported: Path) -> None:
-    (budget,) = of_kind(exported, "PodDisruptionBudget")
-    held = [pod for pod in pods(exported) if selects(budget["spec"]["selector"], pod["labels"])]
-    assert budget["spec"]["minAvailable"] == len(held) - 1 == len(pods(exported)) - 1
-    (collect,) = of_kind(exported, "Pod")
-    assert not selects(budget["spec"]["selector"], collect["metadata"]["labels"])
+def test_no_budget_blocks_a_drain(exported: Path) -> None:
+    """Of Jobs a budget can only be an integer, which tasks that have ended no longer fill."""
+    assert not of_kind(exported, "PodDisruptionBudget")
+
+
+def test_the_volumes_class_can_be_given(export: Export) -> None:
+    folder = export("kubernetes", STAR % 2)
+    text = (folder / "volume.yaml").read_text()
+    claim = yaml.safe_load(text.replace("#storageClassName: NAME", "storageClassName: shared"))
+    assert claim["spec"]["storageClassName"] == "shared"
+    kubernetes_validate.validate(claim, kubernetes_validate.latest_version(), strict=True)
+
+
+def built(folder: Path) -> list[dict[str, Any]]:
+    """By kustomize, as `kubectl apply -k` does."""
+    if shutil.which("kubectl") is None:
+        pytest.skip("no kubectl here; Debian's package kubernetes-client has it")
+    done = subprocess.run(["kubectl", "kustomize", str(folder)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return list(yaml.load_all(done.stdout, yaml.CSafeLoader))
+
+
+def images_of(manifests: list[dict[str, Any]]) -> set[str]:
+    specs = [each["spec"].get("template", each)["spec"] for each in manifests if each["kind"] in ("Job", "Pod")]
+    return {one["image"] for spec in specs for one in [*spec.get("initContainers", []), *spec["containers"]]}
+
+
+def test_image_and_namespace_reach_all_of_it(export: Export) -> None:
+    """By the kustomize that is in kubectl; the Secrets have each their own key."""
+    folder = export("kubernetes", STAR % 2)
+    assert main(["keys", "create", str(folder / "cluster.yaml")]) == 0
+    settings = folder / "settings" / "kustomization.yaml"
+    text = settings.read_text().replace("#namespace: NAME", "namespace: lab")
+    settings.write_text(text.replace("newName: drom-net", "newName: registry.example/drom-net"))
+    everything, collect = built(folder), built(folder / "collect")
+    assert {each["metadata"]["namespace"] for each in (*everything, *collect)} == {"lab"}
+    assert images_of(everything) == images_of(collect) == {f"registry.example/drom-net:{__version__}"}
+    secrets = {each["metadata"]["name"]: set(each["data"]) for each in everything if each["kind"] == "Secret"}
+    assert secrets == {
+        f"deploy-keys-{node}": {"public.keys", f"{node}.secret"} for node in ("reducer", "task-01", "task-02")
+    }
+    for each in (*everything, *collect):
+        kubernetes_validate.validate(each, kubernetes_validate.latest_version(), strict=True)
+
+
+@pytest.mark.parametrize(
+    ("policy", "answers", "code", "said"),
+    [
+        ("", ["a SuccessCriteriaMet Complete\nb\n", "a Complete\nb SuccessCriteriaMet Complete\n"], 0, "complete: 2"),
+        ("", ["a\nb\n", "a\nb FailureTarget Failed\n"], 1, "failed: b"),
+        ("policy: {absent: proceed}\n", ["a\nb Failed\n", "a Complete\nb Failed\n"], 1, "failed: b"),
+    ],
+    ids=["complete", "failed", "failed, and the others go on without"],
+)
+def test_the_wait_ends_when_a_job_has_failed(
+    policy: str, answers: list[str], code: int, said: str, export: Export, tmp_path: Path
+) -> None:
+    """With a kubectl that gives these answers, one each time that it is asked."""
+    folder = export("kubernetes", STAR % 2 + policy)
+    commands = tmp_path / "bin"
+    commands.mkdir()
+    for number, answer in enumerate(answers):
+        (tmp_path / f"answer-{number}").write_text(answer)
+    asked = f'[ "$1 $2" = "get -k" ] && cat {tmp_path}/answer-0 && rm {tmp_path}/answer-0'
+    later = f"[ ! -e {tmp_path}/answer-1 ] || mv {tmp_path}/answer-1 {tmp_path}/answer-0"
+    for name, text in {"kubectl": asked, "sleep": later}.items():
+        (commands / name).write_text(f"#!/bin/sh\n{text}\n")
+        (commands / name).chmod(0o755)
+    environment = os.environ | {"PATH": f"{commands}:{os.environ['PATH']}"}
+    done = subprocess.run([str(folder / "wait.sh")], env=environment, capture_output=True, text=True)
+    assert done.returncode == code, done.stderr
+    assert said in done.stdout + done.stderr
+    assert not list(tmp_path.glob("answer-*")), "it ended before it had to"
 
 
 def test_memory_follows_the_number_of_features(export: Export) -> None:
@@ -253,6 +365,8 @@ def test_data_is_mounted_where_it_is_read(export: Export) -> None:
     folder = export("kubernetes", KINDS["files"])
     assert "data" not in volumes(folder, 0) and "data" in volumes(folder, 1)
     assert "data" not in volumes(export("kubernetes", STAR % 1, "made"), 1)
+    public = pods(export("kubernetes", "algorithm: {name: drom}\ndata: {dataset: spam-pu}\n", "public"))[1]
+    assert "subPath" not in mounts_of(public)["data"], "it is the same folder for all"
 
 
 @pytest.mark.parametrize(
