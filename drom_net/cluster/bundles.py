@@ -166,12 +166,11 @@ def _systemd(site: _Site) -> Mapping[str, str]:
     for role in (REDUCER, "worker"):
         if role != site.role:
             files.pop("drom-net-reducer.service" if role == REDUCER else f"drom-net-{role}@.service", None)
-    settings = files["drom-net.env"]
-    if site.has_data:
-        settings = settings.replace("#DROM_NET_DATA=", "DROM_NET_DATA=")
+    settings = files["node.env"]
     if site.listens and _listens_by_itself(site) is None:
         settings = settings.replace(f"#DROM_NET_BIND=tcp://0.0.0.0:{PORT}", f"DROM_NET_BIND=tcp://0.0.0.0:{site.port}")
-    return files | {"nodes.txt": f"{site.node}\n", "drom-net.env": settings}
+    data = [line for line in files["data.txt"].splitlines(keepends=True) if line.startswith(("# ", f"{site.node}\t"))]
+    return files | {"nodes.txt": f"{site.node}\n", "data.txt": "".join(data), "node.env": settings}
 
 
 def _compose(site: _Site) -> Mapping[str, str]:
@@ -206,6 +205,7 @@ name: @NAME@
 services:
   @ROLE@:
     image: ${DROM_NET_IMAGE:-drom-net:@VERSION@}
+    pull_policy: never # it is built, or was pulled before: no registry is asked for it
     command: [@ROLE@]
     user: "${UID:-1000}:${GID:-1000}"
     environment:
@@ -363,8 +363,8 @@ def _start_systemd(site: _Site) -> tuple[str, str]:
 journalctl -fu {unit}
 ```
 
-drom-net has to be in `/opt/drom-net`, and what differs on this host is in `drom-net.env`. The user `drom-net` must be
-allowed to read the data."""
+drom-net has to be in `/opt/drom-net`, and what differs on this host is in `/etc/drom-net/{site.node}.env`, once
+`install.sh` has put it there. The user `drom-net` must be allowed to read the data."""
     return start, f"The folder `/var/lib/drom-net/{site.node}/nodes/{site.node}`."
 
 

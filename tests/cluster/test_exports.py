@@ -273,9 +273,10 @@ def test_systemd_installs_the_sites_node_alone(tmp_path: Path) -> None:
         unit = "drom-net-reducer.service" if node == "reducer" else "drom-net-worker@.service"
         assert [path.name for path in (sites / node).glob("*.service")] == [unit]
         assert (sites / node / "nodes.txt").read_text() == f"{node}\n"
-        settings = (sites / node / "drom-net.env").read_text().splitlines()
+        settings = (sites / node / "node.env").read_text().splitlines()
         assert ("DROM_NET_BIND=tcp://0.0.0.0:5600" in settings) == (node == "reducer")
-        assert ("DROM_NET_DATA=/srv/drom-net" in settings) == (node != "reducer")
+        data = (sites / node / "data.txt").read_text().splitlines()[1:]
+        assert [line.split("\t")[0] for line in data] == ([] if node == "reducer" else [node])
 
 
 def test_a_list_of_features_goes_along_and_a_followed_file_is_the_sites_own(tmp_path: Path) -> None:
