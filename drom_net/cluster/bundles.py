@@ -267,7 +267,7 @@ def _page(format: str, site: _Site, files: list[str]) -> str:
         data=_about_data(format, site),
         start=start,
         by_hand=by_hand,
-        join_s=f"{config.timeouts.join_s:g}",
+        join_s=f"{(kubernetes.patient(config) if format == 'kubernetes' else config).timeouts.join_s:g}",
         out=out,
         model="" if site.task < 0 else "`w.npy` in it is this site's model, ",
         node=node,
@@ -309,7 +309,7 @@ Or by hand, where drom-net is installed; the first line tells whether all is wel
 _PAGE = """\
 # {title}
 
-This folder is for one host: it has what {what} of the cluster `{cluster}` needs, and nothing of the other sites.
+This folder is for one site: it has what {what} of the cluster `{cluster}` needs, and nothing of the other sites.
 {meet}
 Keep the folder where nobody else can read it.
 
@@ -323,12 +323,12 @@ Keep the folder where nobody else can read it.
 
 ## What to type
 
-In this folder:
+Type it in this folder.
 
 {start}
 {by_hand}
-The nodes may start in any order; each waits {join_s} s for the others. One that was stopped goes on when it is started
-again by the same command.
+The nodes may start in any order; each waits {join_s} s for the others (`timeouts.join_s` in `cluster.yaml`). One that
+has given up, or that was stopped, is started again by the same command, and goes on.
 
 ## What comes out
 

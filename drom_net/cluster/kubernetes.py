@@ -103,7 +103,7 @@ def render(deployment: Deployment) -> Mapping[str, str]:
         places = at_places(config, reducer=ReducerSettings(endpoint=endpoints[0]), bind=_APPLICATIONS)
     else:
         places = at_places(config, peers=PeerSettings(endpoints=endpoints), bind=_APPLICATIONS)
-    mounted = portable_files(deployment, _patient(places), head=_HEAD)
+    mounted = portable_files(deployment, patient(places), head=_HEAD)
     roles = dict.fromkeys(node.role for node in nodes)
     manifests = {
         "service.yaml": _yaml([_service(name)]),
@@ -135,7 +135,7 @@ def render_site(deployment: Deployment, name: str) -> Mapping[str, str]:
     ports = [int(str(endpoint).rpartition(":")[2]) for endpoint in endpoints]
     site = _Site(site_name(config.name, name), deployment, alone=True)
     places = at_places(config, reducer=config.reducer, peers=config.peers, bind=_APPLICATIONS)
-    mounted = portable_files(deployment, _patient(places), head=_HEAD)
+    mounted = portable_files(deployment, patient(places), head=_HEAD)
     graph = deployment.graph
     others = [] if node.task < 0 else [0]
     if graph is not None:
@@ -157,7 +157,8 @@ def site_name(cluster: str, node: str) -> str:
     return f"{host_name(cluster, longest=_LONGEST_NAME)}-{host_name(node, longest=_LONGEST_HOST)}"
 
 
-def _patient(config: ClusterConfig) -> ClusterConfig:
+def patient(config: ClusterConfig) -> ClusterConfig:
+    """With waits that are long enough for pods; those of a policy that goes on without are as they were."""
     if config.policy.proceeds:
         return config
     waits = {key: max(PATIENCE_S, getattr(config.timeouts, key)) for key in ("join_s", "lost_s")}
@@ -199,7 +200,7 @@ def _with_kustomizations(
         f"{_SETTINGS}/kustomization.yaml": _PLACES + _yaml([_IMAGES]),
         "collect/kustomization.yaml": _yaml([collecting]),
         "collect/pod.yaml": _yaml([collect]),
-        "wait.sh": _WAIT.replace("@ENOUGH@", '[ "$ended" = "$all" ]' if proceeds else '[ -n "$failed" ]'),
+        "wait.sh": _WAIT.replace("@ENOUGH@", ' && [ "$ended" = "$all" ]' if proceeds else ""),
     }
 
 
@@ -229,7 +230,7 @@ while :; do
     all=$(echo "$jobs" | grep -c . || true)
     failed=$(echo "$jobs" | grep -E ' Failed( |$)' | cut -d' ' -f1 || true)
     ended=$(echo "$jobs" | grep -cE ' (Failed|Complete)( |$)' || true)
-    if [ -n "$failed" ] && @ENOUGH@; then
+    if [ -n "$failed" ]@ENOUGH@; then
         echo "failed:" $failed >&2
         echo "what it said: kubectl logs job/$(echo "$failed" | head -n 1), in the namespace of the Jobs" >&2
         exit 1
