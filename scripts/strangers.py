@@ -455,10 +455,11 @@ def attack_run(target: str, messages: int, folder: Path, *, attackers: int = 2, 
     port = {"star": ports[0], "ring": ports[1], "metrics": page}[target]
     if target == "metrics":
         nodes["reducer"] += ["--metrics", f"127.0.0.1:{page}"]
+    recorded = _recorded(prepared)
     with _Run(path, nodes, victim, folder) as run:
         run.wait_until_it_learns()
         run_id = json.loads((run.home / "life.json").read_text())["run_id"]
-        run.attack(target, port, _recorded(prepared, run_id), messages, attackers, seed)
+        run.attack(target, port, _of_run(run_id, recorded), messages, attackers, seed)
         run.wait(_DEADLINE_S + examples * _PACE_S)
     merge = [sys.executable, "-P", "-m", "drom_net", "merge", str(run.out), "--json"]
     summary = json.loads(subprocess.run(merge, check=True, capture_output=True).stdout)
@@ -583,20 +584,28 @@ def _free_ports(count: int) -> list[int]:
         return [one.getsockname()[1] for one in bound]
 
 
-def _recorded(prepared: Prepared, run_id: str) -> list[Frames]:
+def _recorded(prepared: Prepared) -> list[Frames]:
     """What members say in the first rounds: in a simulation, which has the same bits."""
     simulator = build_simulator(prepared, Conditions())
     recorded: list[Frames] = []
     send = simulator._send
 
     def listen(slot, route, frames):  # type: ignore[no-untyped-def]
-        fields = [run_id if field == "simulation" else field for field in msgpack.unpackb(frames[0])]
-        recorded.append([msgpack.packb(fields), *frames[1:]])
+        recorded.append(list(frames))
         send(slot, route, frames)
 
     simulator._send = listen  # type: ignore[method-assign]
     simulator.run(look=lambda simulator: simulator.events < _RECORDED_EVENTS)
     return recorded
+
+
+def _of_run(run_id: str, recorded: list[Frames]) -> list[Frames]:
+    """What the members of that run would say."""
+    said = []
+    for head, *vectors in recorded:
+        fields = [run_id if field == "simulation" else field for field in msgpack.unpackb(head)]
+        said.append([msgpack.packb(fields), *vectors])
+    return said
 
 
 def _send(
