@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from drom_net.algorithms.features import Features, Matrix, SparseVector
 from drom_net.data.columns import LARGEST_NUMBER, NUMBER, CellError, shown
@@ -153,7 +152,8 @@ class RowReader:
         filled = np.array(values, dtype=np.float64)
         chosen = np.flatnonzero(filled)
         picked, filled = np.array(indices, dtype=np.int32)[chosen], filled[chosen]
-        _require_numbers("values", filled)
+        if not np.isfinite(filled).all():
+            raise RowError("values", "finite numbers", "others")
         return self._small_enough(SparseVector(picked, filled))
 
     def csv_columns(self, header: Sequence[str], *, labelled: bool = True) -> list[int]:
@@ -217,7 +217,8 @@ class RowReader:
 
     def _dense(self, numbers: Matrix | list[list[float]]) -> list[Features]:
         rows = np.asarray(numbers, dtype=np.float64)
-        _require_numbers("row", rows)
+        if not np.isfinite(rows).all():
+            raise RowError("row", "finite numbers", "others")
         return [self._small_enough(row.copy()) for row in rows]  # one that is remembered does not keep the others
 
     def _named(self, row: Mapping[Any, object]) -> Features:
@@ -253,6 +254,9 @@ class RowReader:
         """The row, not to be written to any more."""
         made = self.preprocessing
         is_standardised = made.is_running and (made.schema is not None or isinstance(row, np.ndarray))
+        if is_standardised and isinstance(row, np.ndarray) and (np.abs(row) > LARGEST_NUMBER).any():
+            # One such number would be all that its column's mean and deviation ever see.
+            raise RowError("row", f"numbers up to {LARGEST_NUMBER:g}", f"{np.abs(row).max():.4g}")
         if self._by_constants is not None and not is_standardised:
             prepared = self._by_constants.begin("").look(row)
             values = prepared.values if isinstance(prepared, SparseVector) else prepared
@@ -526,13 +530,6 @@ def _unlabelled_csv(lines: Iterable[str], rows: RowReader, tell: Callable[[int, 
             return
         except RowError as error:
             tell(line, error)
-
-
-def _require_numbers(where: str, numbers: npt.NDArray[np.float64]) -> None:
-    if not np.isfinite(numbers).all():
-        raise RowError(where, "finite numbers", "others")
-    if (np.abs(numbers) > LARGEST_NUMBER).any():
-        raise RowError(where, f"numbers up to {LARGEST_NUMBER:g}", f"{np.abs(numbers).max():.4g}")
 
 
 def _number(value: object, where: str) -> float:

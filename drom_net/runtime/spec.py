@@ -15,7 +15,6 @@ from drom_net.names import safe_names
 from drom_net.neighborhood import Neighborhood
 from drom_net.protocol.node import REDUCER
 from drom_net.protocol.settings import Checkpoints, Policy, Timeouts
-from drom_net.runtime.checkpoint import has_learned
 from drom_net.summary import write_text
 
 
@@ -133,7 +132,7 @@ class NodeSpec:
             former = json.loads((folder / "spec.json").read_text()).get("data_digest")
         except FileNotFoundError:
             return
-        if has_learned(folder) and former and former != self.data_digest:
+        if (folder / "life.json").exists() and former and former != self.data_digest:
             raise DataError(
                 [
                     Problem(

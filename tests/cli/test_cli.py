@@ -928,7 +928,7 @@ def test_a_worker_of_a_file_of_peers_is_told_what_to_start(capsys: pytest.Captur
         (("--config", "b.yaml"), "c.yaml", "b.yaml: expected a YAML file"),
         (("a.yaml",), "c.yaml", "a.yaml: expected a YAML file"),
         (("a.yaml", "--config", "b.yaml"), "", "expected FILE once, got a.yaml and --config b.yaml"),
-        ((), "", "Missing argument 'FILE'"),
+        ((), "", "missing argument 'FILE'"),
     ],
 )
 def test_a_node_takes_its_file_as_an_argument_an_option_or_a_variable(
