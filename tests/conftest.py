@@ -12,6 +12,8 @@ from hypothesis import settings
 
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as in a shell's background: processes of tests inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:  # as below nohup
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # A busy machine is not an error: no test fails for the time that it takes.
 settings.register_profile("drom_net", deadline=None, print_blob=True)
