@@ -31,6 +31,7 @@ Exit codes:
   2    usage, configuration or data
   3    rejected by the cluster
   4    the cluster, or a node that is needed, is gone
+  129  its terminal was closed (SIGHUP)
   130  interrupted (Ctrl-C)
   143  terminated (SIGTERM)
 """
@@ -122,8 +123,10 @@ def _fail(words: Sequence[str], text: str, exit_code: int, *, event: str = "fail
 
 def _of_usage(error: click.ClickException) -> str:
     """Click's sentence, in the form of ours."""
-    text = error.format_message().removesuffix(".")
+    text = error.format_message().removesuffix(".").replace(". Did you", "; did you").replace(". (Did you", " (did you")
     if text[1:2].islower():
         text = text[0].lower() + text[1:]
     context = getattr(error, "ctx", None)
-    return text if context is None else f"{text}; `{context.command_path} --help` tells more"
+    if context is None:
+        return text
+    return f"{text}{'' if text.endswith('?') else ';'} `{context.command_path} --help` tells more"
