@@ -107,11 +107,8 @@ def make_lanes(
     said = [_Said(own, before[name]) for name, own in zip(names, rows, strict=True)]
     lanes = []
     for task, (name, own) in enumerate(zip(names, rows, strict=True)):
-        ends = own[1:]
-        stretches = np.zeros(len(ends), dtype=STRETCH_DTYPE)
-        for field in ("round", "said_s", "idle_s", "closed_s"):
-            stretches[field] = ends[field]
-        stretches["begun_s"] = np.where(begun_anew(own)[1:], ends["closed_s"], own["closed_s"][:-1])
+        ends, stretches = own[1:], _stretches(own)
+        stretches["begun_s"] = np.where(begun_anew(own)[1:], ends["closed_s"], stretches["begun_s"])
         stretches["under_way_s"] = ends["idle_s"]
         for index in np.flatnonzero(ends["closed_s"] > ends["idle_s"]).tolist():
             t, _, idle_s, closed_s = ends[index].item()
@@ -127,11 +124,19 @@ def lost_lane(name: str, rows: Rows) -> Lane:
     Args:
         rows: Its rows from the one before that snapshot to the crash.
     """
-    stretches = np.zeros(len(rows) - 1, dtype=STRETCH_DTYPE)
-    for field in ("round", "said_s", "idle_s", "closed_s"):
-        stretches[field] = rows[field][1:]
-    stretches["begun_s"], stretches["under_way_s"] = rows["closed_s"][:-1], stretches["closed_s"]
+    stretches = _stretches(rows)
+    stretches["under_way_s"] = stretches["closed_s"]
     return Lane(name, stretches)
+
+
+def _stretches(rows: Rows) -> Rows:
+    """From each row to the next, as STRETCH_DTYPE; `under_way_s` is still to be found."""
+    ends = rows[1:]
+    stretches = np.zeros(len(ends), dtype=STRETCH_DTYPE)
+    for field in ("round", "said_s", "idle_s", "closed_s"):
+        stretches[field] = ends[field]
+    stretches["begun_s"] = rows["closed_s"][:-1]
+    return stretches
 
 
 def star_words(rows: Sequence[Rows]) -> WordsUsed:

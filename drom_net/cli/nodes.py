@@ -20,10 +20,10 @@ from drom_net.cli.run import warn_of_paper_parameters, warn_of_sharing
 from drom_net.cluster.deployment import missing, no_dim, no_meeting_place, no_peers, roster_names
 from drom_net.cluster.local import node_command, node_environment
 from drom_net.cluster.plan import Roster, about_run, node_specs, peer_graph, peer_specs
+from drom_net.cluster.prepare import stream_of
 from drom_net.config import ClusterConfig, SecuritySettings, config_digest, load_config, peer_endpoints, to_yaml
 from drom_net.data.dataset import Dataset
 from drom_net.data.datasets import known_dim, load_dataset
-from drom_net.data.prepare import make_stream
 from drom_net.errors import ConfigError, Problem, UsageError, naming
 from drom_net.fields import Endpoint
 from drom_net.names import safe_names
@@ -229,15 +229,7 @@ def _prepare_examples(
     options.require_local_source(spec.source.get("bind"), config, spec.node, insecure=insecure)
     stream = None
     if not spec.source:
-        spread_over = roster.spread_over(config)
-        stream = make_stream(
-            *(dataset.tasks[0], config.data),
-            seed=config.seed,
-            index=spec.task,
-            spread_over=spread_over,
-            rounds=config.rounds,
-            preprocessing=None if dataset.is_prepared else dataset.preprocessing,
-        )
+        stream = stream_of(spec.task, config, dataset, roster)
         spec = dataclasses.replace(spec, data_digest=stream.digest())
     with _holding_signals_back():
         _claim(spec)

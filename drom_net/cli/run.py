@@ -28,14 +28,13 @@ from drom_net.cli.output import (
 from drom_net.cluster.deployment import plan_deployment
 from drom_net.cluster.machine import lacks, raise_file_descriptors, require_room, this_machine
 from drom_net.cluster.plan import ALMOST, Cost, Roster, check_sharing, cost, hiding_table, source_endpoint, source_of
-from drom_net.cluster.prepare import Prepared, prepare, require_stored
+from drom_net.cluster.prepare import Prepared, prepare, require_stored, stream_of
 from drom_net.cluster.run import require_resumable
 from drom_net.cluster.run import run as run_prepared
 from drom_net.config import ClusterConfig, config_digest, load_config, peer_endpoints
 from drom_net.data.advice import advice
 from drom_net.data.dataset import Dataset
 from drom_net.data.datasets import load_dataset
-from drom_net.data.prepare import make_stream
 from drom_net.errors import UsageError
 from drom_net.names import safe_names
 from drom_net.protocol.node import REDUCER, named
@@ -315,16 +314,10 @@ def _check_one(config: ClusterConfig, wanted: str, *, as_json: bool) -> None:
     rows = ""
     if index >= 0 and config.source is None:
         dataset = load_dataset(config.data, base=config.base, only=index)
-        stream = make_stream(
-            *(dataset.tasks[0], config.data),
-            seed=config.seed,
-            index=index,
-            spread_over=Roster(names, dataset.dim, dataset.feature_digest).spread_over(config),
-            rounds=config.rounds,
-            preprocessing=None if dataset.is_prepared else dataset.preprocessing,
-        )
-        facts |= {"examples": stream.num_examples, "dim": dataset.dim, "warnings": advice(dataset, [stream])}
-        for line in advice(dataset, [stream]):
+        stream = stream_of(index, config, dataset, Roster(names, dataset.dim, dataset.feature_digest))
+        warnings = advice(dataset, [stream])
+        facts |= {"examples": stream.num_examples, "dim": dataset.dim, "warnings": warnings}
+        for line in warnings:
             tell(f"warning: {line}", "warned")
         rows = f": {count_of(stream.num_examples, 'example')}, d = {dataset.dim}"
     if as_json:

@@ -43,26 +43,32 @@ class Prepared:
         return max(self.last_rounds)
 
 
+def stream_of(index: int, config: ClusterConfig, dataset: Dataset, roster: Roster) -> TaskStream:
+    """One task's rows in the order of learning.
+
+    Args:
+        index: The task's number in the roster.
+        dataset: Of all tasks, or of this one alone.
+    """
+    return make_stream(
+        *(dataset.tasks[index if len(dataset.tasks) == len(roster.tasks) else 0], config.data),
+        seed=config.seed,
+        index=index,
+        spread_over=roster.spread_over(config),
+        rounds=config.rounds,
+        preprocessing=None if dataset.is_prepared else dataset.preprocessing,
+    )
+
+
 def prepare(config: ClusterConfig, dataset: Dataset) -> Prepared:
     """Put the rows of each task into the order of learning, and flip labels where that is asked for."""
     config = dataclasses.replace(config, data=resolved(config.data, dataset))
     longest = config.data.passes * max(len(task.labels) for task in dataset.tasks)
     roster = Roster(tuple(task.name for task in dataset.tasks), dataset.dim, dataset.feature_digest, longest)
-    spread_over = roster.spread_over(config)
-
-    def stream_of(index: int) -> TaskStream:
-        return make_stream(
-            *(dataset.tasks[index], config.data),
-            seed=config.seed,
-            index=index,
-            spread_over=spread_over,
-            rounds=config.rounds,
-            preprocessing=None if dataset.is_prepared else dataset.preprocessing,
-        )
 
     # Long tables keep NumPy busy without Python: the sites are prepared side by side.
     with ThreadPoolExecutor(min(2, os.cpu_count() or 1) if longest > _LONG else 1) as pool:
-        streams = tuple(pool.map(stream_of, range(len(dataset.tasks))))
+        streams = tuple(pool.map(lambda index: stream_of(index, config, dataset, roster), range(len(dataset.tasks))))
     return Prepared(config, dataset, streams, roster, peer_graph(config, roster.tasks))
 
 

@@ -184,10 +184,11 @@ while IFS='@TAB@' read -r whose file; do
     [ "$whose" = "$node" ] || continue
     [ -d /srv/drom-net ] || install -d -m 750 -o drom-net -g drom-net /srv/drom-net
     case $file in /*) ;; *) file=$data/$file ;; esac
-    case $file in
-    /home/* | /root/* | /run/user/* | /tmp/* | /var/tmp/*)
-        refuse "$file: expected data where the unit sees it, such as /srv/drom-net" ;;
-    esac
+    for hidden in home root run/user tmp var/tmp; do # ProtectHome and PrivateTmp
+        case $file in
+        "/$hidden"/*) refuse "$file: expected data where the unit sees it, such as /srv/drom-net" ;;
+        esac
+    done
     runuser -u drom-net -- test -r "$file" </dev/null ||
         refuse "$file: expected data of $node that the user drom-net may read, got none; put it there, \\
 such as by \\`install -D -o drom-net -m 600 FILE '$file'\\`, or name another folder as DROM_NET_DATA in $environment"

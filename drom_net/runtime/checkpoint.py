@@ -389,8 +389,8 @@ def has_learned(folder: Path) -> bool:
     """
     if any(_SNAPSHOT_NAME.fullmatch(entry.name) for entry in folder.iterdir()) or any(folder.glob(f"{SPOOL}/*")):
         return True
-    sizes = {path.name: path.stat().st_size for path in folder.glob("*.bin")}
-    return sizes.pop("records.bin", 0) > TASK_DTYPE.itemsize or sizes.pop("central.bin", 0) > 0
+    may_have = {"records.bin": TASK_DTYPE.itemsize, "central.bin": 0}
+    return any((folder / name).exists() and (folder / name).stat().st_size > size for name, size in may_have.items())
 
 
 class CheckpointFolder:

@@ -138,7 +138,7 @@ esac""",
         for place in ("opt", "etc", "srv"):
             text = text.replace(f"/{place}/", f"{root}/{place}/")
         # The tests' own folder may be below one that units do not see.
-        script.write_text(text.replace("/tmp/* |", "/unseen/* |").replace("/root/* |", ""))
+        script.write_text(text.replace(" root run/user tmp ", " run/user unseen "))
         self.becomes("active")
 
     def becomes(self, state: str) -> None:
