@@ -102,7 +102,8 @@ def decode_snapshot(data: Part, classes: Iterable[type]) -> Any:
 def snapshot_classes() -> list[type]:
     """All that may stand in a snapshot: the named tuples, dataclasses and IntEnums of these modules, as far as loaded.
 
-    A new algorithm's are among them as soon as `drom_net.algorithms` imports it.
+    A new algorithm's are among them as soon as `drom_net.algorithms` imports it. A file calls them by their own names,
+    whatever module they stand in: code may move without that runs can no longer be resumed.
     """
     return [
         item
@@ -114,7 +115,7 @@ def snapshot_classes() -> list[type]:
 
 
 def _name(cls: type) -> str:
-    return f"{cls.__module__}.{cls.__qualname__}"
+    return cls.__qualname__
 
 
 def _fields(cls: object) -> tuple[str, ...] | None:
@@ -213,7 +214,9 @@ class _Decoder:
     def __init__(self, tokens: list[Any], arrays: memoryview, classes: Iterable[type]) -> None:
         self._tokens = iter(tokens)
         self._arrays = arrays
-        self._allowed = {_name(cls): cls for cls in classes}
+        self._allowed: dict[str, type] = {}
+        for cls in classes:
+            assert self._allowed.setdefault(_name(cls), cls) is cls, f"two classes of snapshots are named {_name(cls)}"
         self._classes: list[tuple[type, tuple[str, ...]]] = []
 
     def value(self) -> Any:
@@ -304,7 +307,7 @@ class _Decoder:
         cls = self._allowed.get(name)
         if cls is None or _fields(cls) != names:
             here = "does not know" if cls is None else "has other fields for"
-            raise CheckpointError(f"it holds a {name}, which this version of drom_net {here}")
+            raise CheckpointError(f"it holds the class {name}, which this version of drom_net {here}")
         self._classes.append((cls, names))
 
     def _instance(self, number: int) -> Any:
@@ -327,7 +330,8 @@ class _Decoder:
 # A node's folder
 
 MAGIC = b"DROMSNAP"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""Since version 2 a file names classes without their modules."""
 _PREAMBLE = struct.Struct("<8sIIQ")
 """The magic, the format version, and the lengths of `about` and of the file. In later versions it stays the same, and
 so does the checksum in the last four bytes."""
@@ -558,6 +562,11 @@ class CheckpointFolder:
             raise CheckpointError(
                 f"{path} has version {version} of the format, and this drom_net knows up to version {FORMAT_VERSION}: "
                 "a later drom_net has written it"
+            )
+        if version < FORMAT_VERSION:
+            raise CheckpointError(
+                f"{path} has version {version} of the format, and this drom_net goes on from version {FORMAT_VERSION} "
+                "alone: finish the run with the drom_net that began it, or start it anew"
             )
         try:
             document = json.loads(bytes(about))
