@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from drom_net.blas import ONE_THREAD
+from drom_net.core.blas import ONE_THREAD
 
 CONFIG = """\
 algorithm: {{name: drom-d, tau: {tau}}}

@@ -2,7 +2,7 @@
 
 For each number of tasks m, passes are interleaved over the contestants:
 
-* blocking    the product's own peers (`python -m drom_net.runtime`), `exchange: blocking`, TCP on loopback
+* blocking    the product's own peers (`python -m drom_net.node`), `exchange: blocking`, TCP on loopback
 * overlap     the same with `exchange: overlap`
 * curve       as overlap, with keys: every message encrypted, who says it checked
 * bare        the same pure functions on the same data, over a bare DEALER for each edge that moves the same bytes: a
@@ -94,8 +94,8 @@ def run_product(
     folder: Path, num_tasks: int, dim: int, tau: int, exchange: str, count: int, keys: bool = False
 ) -> float:
     """drom_net's peers. Returns wall seconds from when the last one has met a neighbor, by its own clock."""
-    from drom_net.runtime.keys import create_keys
-    from drom_net.runtime.spec import NodeSpec
+    from drom_net.node.spec import NodeSpec
+    from drom_net.transport.keys import create_keys
 
     names = tuple(f"task-{task:02}" for task in range(num_tasks))
     common = common_fields(names, "drom-d", {"tau": tau, "exchange": exchange}, rounds=count, dim=dim)
@@ -169,8 +169,8 @@ class Edges:
 def bare(folder: str, task: str, num_tasks: str, dim: str, tau: str, count: str, *ports: str) -> None:
     from drom_net.algorithms.base import NO_REPLY, Contribution, ContributionKind, Example
     from drom_net.algorithms.drom_d import DromDParameters, drom_d
+    from drom_net.core.seeding import stream
     from drom_net.data.stream import TaskStream
-    from drom_net.seeding import stream
 
     examples = TaskStream.load(Path(folder) / "examples" / task)
     algorithm = drom_d(DromDParameters(tau=int(tau)))
@@ -198,7 +198,7 @@ def learner(folder: str, task: str, num_tasks: str, dim: str, tau: str, count: s
     from drom_net.algorithms.base import NO_REPLY, Contribution, ContributionKind
     from drom_net.algorithms.drom_d import DromDParameters, drom_d
     from drom_net.data.stream import TaskStream
-    from drom_net.learning import Centre, TaskLearner
+    from drom_net.learning.task import Centre, TaskLearner
 
     algorithm = drom_d(DromDParameters(tau=int(tau)))
     learner = TaskLearner(algorithm, TaskStream.load(Path(folder) / "examples" / task), rounds=int(count))

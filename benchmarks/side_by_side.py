@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from drom_net.blas import ONE_THREAD
+from drom_net.core.blas import ONE_THREAD
 
 ENVIRONMENT = os.environ | ONE_THREAD
 SEED = 0
@@ -168,7 +168,7 @@ def start_nodes(
             _wait_for_listener(int(endpoint.rpartition(":")[2]))
         Path(spec.out).mkdir()
         spec.write(Path(spec.out) / "spec.json")
-        command = [sys.executable, "-P", "-m", "drom_net.runtime", f"{spec.out}/spec.json"]
+        command = [sys.executable, "-P", "-m", "drom_net.node", f"{spec.out}/spec.json"]
         processes.append(subprocess.Popen(command, stdout=stdout, env=ENVIRONMENT))
     return processes
 

@@ -2,7 +2,7 @@
 
 For each number of tasks m, passes are interleaved over the contestants:
 
-* drom_net    the product's own node processes (`python -m drom_net.runtime`), TCP on loopback
+* drom_net    the product's own node processes (`python -m drom_net.node`), TCP on loopback
 * curve       the same with keys: every message encrypted, who says it checked
 * bare        the same pure functions on the same data, over a bare ROUTER and DEALERs that move the same bytes: a
               ready-made header frame, not packed and not read, and the raw vector
@@ -92,8 +92,8 @@ def run_product(
     Args:
         settings: Of the specs: timeouts, checkpoints.
     """
-    from drom_net.runtime.keys import create_keys
-    from drom_net.runtime.spec import NodeSpec
+    from drom_net.node.spec import NodeSpec
+    from drom_net.transport.keys import create_keys
 
     names = tuple(f"task-{task:02}" for task in range(num_tasks))
     common = common_fields(names, "drom", {}, rounds=count, dim=dim) | {"endpoint": free_endpoint()}
@@ -158,7 +158,7 @@ def bare_root(endpoint: str, folder: str, num_tasks: str, dim: str, count: str, 
 
     from drom_net.algorithms.base import Contribution, ContributionKind
     from drom_net.algorithms.drom import drom
-    from drom_net.seeding import stream
+    from drom_net.core.seeding import stream
 
     m, d, n = int(num_tasks), int(dim), int(count)
     algorithm = drom()
@@ -257,8 +257,8 @@ def mpi(_: str, folder: str, num_tasks: str, dim: str, count: str) -> None:
 
     from drom_net.algorithms.base import IDLE, NO_REPLY, Contribution, ContributionKind, Example, Reply, ReplyKind
     from drom_net.algorithms.drom import drom
+    from drom_net.core.seeding import stream
     from drom_net.data.stream import TaskStream
-    from drom_net.seeding import stream
 
     world = MPI.COMM_WORLD
     m, d, n = int(num_tasks), int(dim), int(count)
@@ -317,7 +317,7 @@ def start_and_memory() -> dict[str, object]:
 
 def worker_memory() -> float:
     """Private_Clean + Private_Dirty of a worker in the middle of a run, in MB."""
-    from drom_net.runtime.spec import NodeSpec
+    from drom_net.node.spec import NodeSpec
 
     with tempfile.TemporaryDirectory(prefix="drom-star-") as name:
         folder = make_examples(Path(name), 1, 1458, 200_000)

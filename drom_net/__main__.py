@@ -16,7 +16,7 @@ def main() -> None:
     _open_standard_streams()
     # The imports take a while; who has ended the command by then is spared their traceback.
     former = {number: signal.signal(number, _end) for number in (signal.SIGINT, signal.SIGTERM)}
-    from drom_net.blas import ONE_THREAD
+    from drom_net.core.blas import ONE_THREAD
 
     os.environ.update(ONE_THREAD)  # before NumPy is imported
     os.environ["PYTHONSAFEPATH"] = "1"  # nor does any process of this one import from where it is started

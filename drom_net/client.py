@@ -31,7 +31,7 @@ import numpy.typing as npt
 import zmq
 
 from drom_net.algorithms.features import SparseVector
-from drom_net.errors import ClusterError, DromNetError
+from drom_net.core.errors import ClusterError, DromNetError
 
 WIRE_VERSION = 1
 """Of what is said between applications and nodes (docs/live.md)."""
@@ -83,8 +83,8 @@ class Site:
         Raises:
             ConfigError: A file of keys is missing or wrong.
         """
-        from drom_net.runtime import curve  # not before there is a site: to import the client is light
-        from drom_net.runtime.keys import read_client_keyring
+        from drom_net.transport import curve  # not before there is a site: to import the client is light
+        from drom_net.transport.keys import read_client_keyring
 
         self.endpoint = endpoint
         self.timeout_s = timeout_s

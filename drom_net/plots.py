@@ -13,10 +13,10 @@ import numpy as np
 
 from drom_net.algorithms.features import Matrix
 from drom_net.algorithms.ldr import ALONE, EXPERTS
-from drom_net.errors import UsageError
-from drom_net.report import Panel, Picture, Series
-from drom_net.timeline import KINDS, Disturbance, Lane
-from drom_net.topology import Graph
+from drom_net.core.errors import UsageError
+from drom_net.graph.topology import Graph
+from drom_net.results.report import Panel, Picture, Series
+from drom_net.results.timeline import KINDS, Disturbance, Lane
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

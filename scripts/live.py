@@ -37,8 +37,8 @@ from soak import look_at, nodes_of
 
 from drom_net.cli.output import print_table
 from drom_net.client import Site
-from drom_net.rundir import node_folder
-from drom_net.runtime.spool import FOLDER, Spool
+from drom_net.results.rundir import node_folder
+from drom_net.storage.journal import FOLDER, Spool
 
 DIM = 60
 _POOL = 4096

@@ -20,15 +20,15 @@ import numpy as np
 from drom_net.cluster.prepare import Prepared, prepare
 from drom_net.cluster.run import run_loop
 from drom_net.cluster.simulate import Conditions, build_simulator, checks_of, outcomes
-from drom_net.config import load_config
+from drom_net.config.model import load_config
+from drom_net.core.errors import ClusterError, DivergedError, RejectedError, RemoteError
 from drom_net.data.datasets import load_dataset
-from drom_net.errors import ClusterError, DivergedError, RejectedError, RemoteError
 from drom_net.protocol.codec import decode, encode
 from drom_net.protocol.messages import Hello
 from drom_net.protocol.peer import Peer
 from drom_net.protocol.reducer import Reducer
 from drom_net.protocol.worker import Worker
-from drom_net.rundir import summary_of
+from drom_net.results.rundir import summary_of
 from drom_net.simulation.simulator import Crash, Simulator, StuckError
 
 Frames = list[bytes]

@@ -35,12 +35,12 @@ import click
 from drom_net.cluster.prepare import Prepared, prepare
 from drom_net.cluster.run import run_loop
 from drom_net.cluster.simulate import Conditions, build_simulator, checks_of, outcomes
-from drom_net.config import load_config
+from drom_net.config.model import load_config
+from drom_net.core.errors import ClusterError
 from drom_net.data.datasets import load_dataset
-from drom_net.errors import ClusterError
-from drom_net.records import absences_of
-from drom_net.reference import Journal
-from drom_net.rundir import CentralOutcome, summary_of
+from drom_net.learning.records import absences_of
+from drom_net.learning.reference import Journal
+from drom_net.results.rundir import CentralOutcome, summary_of
 from drom_net.simulation.checks import Lives
 from drom_net.simulation.network import Distribution, NetworkSettings, Partition, Stragglers, generator
 from drom_net.simulation.simulator import Crash, Fault, Pause, StuckError
@@ -279,7 +279,7 @@ def _nodes_of(pid: int) -> dict[str, int]:
     for child in map(int, children):
         with contextlib.suppress(OSError):
             arguments = Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
-            if b"drom_net.runtime" in arguments:  # else it is not that yet
+            if b"drom_net.node" in arguments:  # else it is not that yet
                 found[Path(os.fsdecode(arguments[-2])).parent.name] = child
     return found
 

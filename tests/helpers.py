@@ -13,9 +13,9 @@ import numpy as np
 from drom_net.algorithms.base import Algorithm
 from drom_net.algorithms.features import Matrix, SparseVector, Vector
 from drom_net.data.stream import SparseRows, TaskStream
-from drom_net.neighborhood import Neighborhood, neighborhoods
-from drom_net.reference import PeersResult, run_reference_peers
-from drom_net.topology import Graph, GraphSchedule, TopologySettings, make_graph
+from drom_net.graph.neighborhood import Neighborhood, neighborhoods
+from drom_net.graph.topology import Graph, GraphSchedule, TopologySettings, make_graph
+from drom_net.learning.reference import PeersResult, run_reference_peers
 
 
 def frozen(array: np.ndarray) -> np.ndarray:

@@ -16,9 +16,10 @@ from drom_net.algorithms.features import Features, SparseVector, dot
 from drom_net.data.incoming import RowReader
 from drom_net.data.preprocessing import Preprocessing
 from drom_net.data.settings import SourceSettings
+from drom_net.node.live.intake import Intake
+from drom_net.node.live.sources import open_source
+from drom_net.node.spec import NodeSpec
 from drom_net.protocol.node import Snapshot
-from drom_net.runtime.sources import Intake
-from drom_net.runtime.spec import NodeSpec
 
 PLAIN = RowReader(Preprocessing(raw_dim=3))
 """Rows of three numbers, as they are."""
@@ -105,7 +106,7 @@ def served(spec: NodeSpec, model: FixedModel | None = None, *, incarnation: int 
     def serve() -> None:
         try:
             intake = intake_of(spec, incarnation=incarnation)
-            intake.open(model or FixedModel())
+            open_source(intake, model or FixedModel())
             ready.set()
             while not stop.is_set():
                 zmq.zmq_poll([(intake.waits_for, zmq.POLLIN)], 10)

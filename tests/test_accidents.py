@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import drom_net
-from drom_net.blas import ONE_THREAD
 from drom_net.cluster.local import node_environment
-from drom_net.fields import Endpoint
+from drom_net.core.blas import ONE_THREAD
+from drom_net.core.fields import Endpoint
 
 SOURCES = sorted(Path(drom_net.__file__).parent.rglob("*.py"))
 

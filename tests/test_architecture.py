@@ -15,8 +15,7 @@ import pytest
 import drom_net
 
 ROOT = Path(drom_net.__file__).parent
-BELOW_THE_DRIVERS = ("algorithms", "protocol", "data", "topology", "learning", "records", "metrics", "seeding")
-BELOW_THE_DRIVERS += ("neighborhood", "reference", "simulation", "timeline")
+BELOW_THE_DRIVERS = ("core", "algorithms", "data", "graph", "learning", "protocol", "simulation")
 
 
 def modules(*under: str) -> list[Path]:
@@ -41,7 +40,7 @@ def tree_of(path: Path) -> ast.Module:
 
 
 def imports(path: Path) -> set[str]:
-    """The full names that a file imports, wherever in it: ``zmq``, ``drom_net.errors.ConfigError``, ``os.path``."""
+    """The full names that a file imports, wherever in it: ``zmq``, ``os.path``, ``drom_net.core.errors.Error``."""
     found: set[str] = set()
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
@@ -97,12 +96,12 @@ STANDARD = set(sys.stdlib_module_names)
 
 
 def test_algorithms_import_numpy_and_nothing_else() -> None:
-    """architecture.md: "`algorithms` imports only NumPy" (and the word list of their own parameters, `fields`)."""
+    """architecture.md: "`algorithms` imports only NumPy" (and `core`, for the fields of their parameters)."""
     for path in modules("algorithms"):
         assert roots(path) - STANDARD <= {"numpy", "drom_net"}, name_of(path)
         ours = {name for name in imports(path) if name.startswith("drom_net.")}
-        assert all(name.startswith(("drom_net.algorithms.", "drom_net.fields.")) for name in ours), name_of(path)
-    assert {name for name in imports(ROOT / "fields.py") if name.partition(".")[0] not in STANDARD} == set()
+        assert all(name.startswith(("drom_net.algorithms.", "drom_net.core.")) for name in ours), name_of(path)
+    assert {name for name in imports(ROOT / "core" / "fields.py") if name.partition(".")[0] not in STANDARD} == set()
 
 
 def test_the_protocol_performs_no_io_and_reads_no_clock() -> None:
@@ -117,24 +116,23 @@ def test_the_protocol_performs_no_io_and_reads_no_clock() -> None:
         assert "open" not in set(names_used(path)), name_of(path)
 
 
-def test_only_the_runtime_imports_zmq() -> None:
-    """architecture.md: "Only `runtime` and the client of its sources import `zmq`"; rundir.py names its version."""
-    others = {name for name in importers("zmq") if not name.startswith("runtime/")}
-    assert others <= {"client.py", "rundir.py"}
-    for node in tree_of(ROOT / "rundir.py").body:
-        assert not (isinstance(node, ast.Import) and any(alias.name == "zmq" for alias in node.names))
-    assert "runtime/zmq_transport.py" in importers("zmq")
+def test_only_transport_and_live_sources_import_zmq() -> None:
+    """architecture.md: "Only `transport`, and live sources with their client, import `zmq`"; a run has its version."""
+    others = {name for name in importers("zmq") if not name.startswith(("transport/", "node/live/"))}
+    assert others == {"client.py", "results/rundir.py"}
+    assert "zmq" not in imported_at_once(ROOT / "results" / "rundir.py")
+    assert "transport/zmq_transport.py" in importers("zmq")
 
 
 def test_only_the_topology_file_imports_yaml() -> None:
     """decisions.md: "yaml in `config`" (here with its reader)."""
-    assert importers("yaml") <= {"config.py", "yamlfile.py"}
+    assert {name.partition("/")[0] for name in importers("yaml")} == {"config"}
 
 
 def test_only_data_imports_scipy_sklearn_and_pyarrow() -> None:
     """decisions.md: "scipy and scikit-learn in `data`"; a run directory may be written with pyarrow."""
     assert all(name.startswith("data/") for name in importers("scipy", "sklearn"))
-    assert all(name.startswith("data/") or name == "rundir.py" for name in importers("pyarrow"))
+    assert all(name.startswith("data/") or name == "results/rundir.py" for name in importers("pyarrow"))
 
 
 def test_only_the_command_line_imports_rich_and_click() -> None:
@@ -148,55 +146,80 @@ def test_only_plots_imports_matplotlib_and_only_to_draw() -> None:
 
 
 def test_only_topology_imports_networkx_and_only_to_draw_lots() -> None:
-    assert importers("networkx") == {"topology.py"}
-    assert "networkx" not in imported_at_once(ROOT / "topology.py")
+    assert importers("networkx") == {"graph/topology.py"}
+    assert "networkx" not in imported_at_once(ROOT / "graph" / "topology.py")
 
 
 def test_only_the_metrics_page_imports_prometheus_and_only_to_serve() -> None:
     """Only `drom-net[metrics]` has it, and a node that serves nothing must not pay for it."""
-    assert importers("prometheus_client") == {"runtime/metrics_page.py"}
-    assert "prometheus_client" not in imported_at_once(ROOT / "runtime" / "metrics_page.py")
+    assert importers("prometheus_client") == {"node/metrics_page.py"}
+    assert "prometheus_client" not in imported_at_once(ROOT / "node" / "metrics_page.py")
 
 
 def test_only_what_knows_a_layout_of_bytes_imports_msgpack() -> None:
-    """codec.py: "the only module that knows the byte layout" of messages; rundir.py names its version."""
-    live = {"runtime/spool.py", "runtime/service.py", "client.py"}
-    assert importers("msgpack") <= {"protocol/codec.py", "runtime/checkpoint.py", "rundir.py"} | live
+    """codec.py: "the only module that knows the byte layout" of messages; a run names its version."""
+    live = {"storage/journal.py", "node/live/service.py", "client.py"}
+    assert importers("msgpack") <= {"protocol/codec.py", "storage/checkpoint.py", "results/rundir.py"} | live
 
 
-LAYERS: dict[str, tuple[str, ...]] = {
-    "algorithms": ("algorithms", "fields"),
-    "seeding": (),
-    "metrics": (),
-    "records": ("algorithms", "metrics"),
-    "names": (),
-    "data": ("algorithms", "data", "errors", "fields", "names", "seeding"),
-    "topology": ("algorithms", "errors", "fields", "seeding"),
-    "learning": ("algorithms", "data", "errors", "metrics", "records", "seeding"),
-    "neighborhood": ("algorithms", "topology"),
-    "reference": ("algorithms", "data", "learning", "metrics", "neighborhood", "records"),
-    "simulation": ("algorithms", "errors", "neighborhood", "protocol", "seeding", "simulation"),
-    "timeline": ("neighborhood",),
-    "report": (),
-    "sharing": ("algorithms",),
-    "plots": ("algorithms", "errors", "report", "timeline", "topology"),
-    "protocol": ("algorithms", "errors", "fields", "learning", "metrics", "neighborhood", "protocol", "records"),
+LAYERS: dict[str, str] = {
+    "core": "",
+    "algorithms": "core",
+    "data": "core algorithms",
+    "graph": "core algorithms",
+    "learning": "core algorithms data graph",
+    "protocol": "core algorithms graph learning",
+    "simulation": "core algorithms graph protocol",
+    "storage": "core algorithms data learning",
+    "transport": "core protocol",
+    "client": "core algorithms transport",
+    "results": "core algorithms data graph learning protocol",
+    "plots": "core algorithms graph results",
+    "node": "core algorithms data graph learning protocol storage transport client results",
+    "config": "core algorithms data graph protocol",
+    "cluster": "core algorithms data graph learning protocol simulation storage transport results node config",
+    "deploy": "core algorithms data graph protocol transport config cluster",
+    "comparison": "core algorithms data graph learning protocol results plots config cluster",
+    "cli": "core algorithms data graph learning protocol simulation storage transport results plots node config cluster"
+    " deploy comparison",
+    "__main__": "core cli",
 }
+"""Each package, and those that it may import; they stand in an order in which nobody imports a later one."""
+
+
+def packages_of(name: str) -> set[str]:
+    """`drom_net.core.errors.ConfigError` -> {"core"}; nothing for the version and for others' packages."""
+    parts = name.split(".")
+    return {parts[1]} if parts[0] == "drom_net" and name != "drom_net.__version__" else set()
 
 
 @pytest.mark.parametrize("layer", LAYERS)
 def test_imports_point_down(layer: str) -> None:
-    """architecture.md: "Dependencies point down only. The three drivers do not import each other"."""
+    """architecture.md: "Imports point down"."""
+    earlier = list(LAYERS)[: list(LAYERS).index(layer)]
+    assert set(LAYERS[layer].split()) <= set(earlier)
     for path in modules(layer):
-        ours = {name.split(".")[1] for name in imports(path) if name.startswith("drom_net.")}
-        assert ours <= set(LAYERS[layer]), name_of(path)
+        ours: set[str] = set().union(*map(packages_of, imports(path)))
+        assert ours <= {layer, *LAYERS[layer].split()}, name_of(path)
 
 
-def test_the_drivers_do_not_import_each_other_nor_what_is_above() -> None:
-    above = {"cluster", "cli", "config", "yamlfile", "section", "schema", "reference"}
-    for path in modules("runtime"):
-        ours = {name.split(".")[1] for name in imports(path) if name.startswith("drom_net.")}
-        assert ours & above == set(), name_of(path)
+def test_every_module_is_in_a_layer() -> None:
+    assert {path.relative_to(ROOT).parts[0].removesuffix(".py") for path in modules()} == {"__init__", *LAYERS}
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Wherever in a module, and for the type checker too."""
+    names = {
+        f"drom_net.{name_of(path).removesuffix('.py').removesuffix('/__init__').replace('/', '.')}": path
+        for path in modules()
+    }
+    ours = {
+        name: {found if found in names else found.rpartition(".")[0] for found in imports(path)} & set(names) - {name}
+        for name, path in names.items()
+    }
+    while free := [name for name, needed in ours.items() if not needed]:
+        ours = {name: needed - set(free) for name, needed in ours.items() if name not in free}
+    assert ours == {}
 
 
 @pytest.mark.parametrize("path", modules(*BELOW_THE_DRIVERS), ids=name_of)
@@ -206,7 +229,7 @@ def test_below_the_drivers_nothing_reads_a_clock_or_a_socket(path: Path) -> None
     if path.is_relative_to(ROOT / "simulation"):
         forbidden -= {"random"}  # its generators are fast, and seeded from a named stream
         assert {name for name in names_used(path) if name.startswith("random.")} <= {"random.Random"}
-    if path.parent.name == "data":
+    if path.is_relative_to(ROOT / "data"):
         forbidden -= {"datetime"}  # dates in tables: what is not read is the clock
         asked = {name.rpartition(".")[2] for name in names_used(path)}
         assert asked & {"now", "today", "utcnow", "fromtimestamp", "localtime"} == set()
@@ -215,10 +238,10 @@ def test_below_the_drivers_nothing_reads_a_clock_or_a_socket(path: Path) -> None
 
 @pytest.mark.parametrize("path", modules(*BELOW_THE_DRIVERS), ids=name_of)
 def test_below_the_drivers_chance_comes_from_a_named_stream(path: Path) -> None:
-    """architecture.md, rule 4: "Every draw comes from a named stream"; only seeding.py makes a generator."""
+    """architecture.md, rule 4: "Every draw comes from a named stream"; only core/seeding.py makes a generator."""
     used = {name for name in names_used(path) if name.startswith(("np.random.", "numpy.random."))}
     allowed = {"np.random.Generator"}
-    if name_of(path) == "seeding.py":
+    if name_of(path) == "core/seeding.py":
         allowed |= {"np.random.PCG64"}
     assert used <= allowed
     assert not any(name.startswith("numpy.random") for name in imports(path))
@@ -246,9 +269,9 @@ def test_nothing_is_unpickled_or_evaluated(path: Path) -> None:
 @pytest.mark.parametrize(
     "code",
     [
-        "import drom_net.runtime.process",
-        "import drom_net.runtime.process, drom_net.runtime.sources",
-        "import drom_net.runtime.process, drom_net.runtime.spec; drom_net.runtime.spec.NodeSpec",
+        "import drom_net.node.process",
+        "import drom_net.node.process, drom_net.node.live.sources",
+        "import drom_net.node.process, drom_net.node.spec; drom_net.node.spec.NodeSpec",
     ],
 )
 def test_a_node_process_is_light(code: str) -> None:
@@ -264,6 +287,6 @@ def test_a_node_process_is_light(code: str) -> None:
     assert not any(f"{name}.".startswith(("drom_net.cli.", "drom_net.cluster.", "drom_net.config.")) for name in ours)
     prepares = ("columns", "faults", "preprocessing", "scaling")
     data = {"drom_net.data", *(f"drom_net.data.{name}" for name in ("live", "stream", *prepares))}
-    if "drom_net.runtime.sources" in ours:
+    if "drom_net.node.live.sources" in ours:
         data |= {f"drom_net.data.{name}" for name in ("incoming", "labels", "readers", "settings")}
     assert {name for name in ours if name.startswith("drom_net.data")} <= data

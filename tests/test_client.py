@@ -20,7 +20,7 @@ from drom_net.client import NoAnswerError, RefusedError, Site
 from drom_net.data.columns import Column, Schema
 from drom_net.data.incoming import RowReader
 from drom_net.data.preprocessing import Preprocessing
-from drom_net.runtime.spec import NodeSpec
+from drom_net.node.spec import NodeSpec
 
 ROWS = np.array([[1.0, 0.0, 0.0], [0.0, -1.0, 0.0], [0.0, 0.0, 1.0]])
 
@@ -257,7 +257,7 @@ def test_the_client_is_light() -> None:
         "scipy",
         "sklearn",
         "drom_net.protocol",
-        "drom_net.runtime",
+        "drom_net.node",
         "asyncio",
     }
 

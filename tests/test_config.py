@@ -22,7 +22,7 @@ from drom_net.algorithms.drom import PAPER, DromParameters
 from drom_net.algorithms.drom_d import DromDParameters
 from drom_net.algorithms.local import LocalParameters
 from drom_net.cli import main
-from drom_net.config import (
+from drom_net.config.model import (
     DATA_FOLDER_VARIABLE,
     TOP_LEVEL,
     ClusterConfig,
@@ -35,12 +35,12 @@ from drom_net.config import (
     to_mapping,
     to_yaml,
 )
+from drom_net.config.schema import SCHEMA_FILE, json_schema, reference_tables
+from drom_net.core.errors import ConfigError, DataError, InputError, UsageError
+from drom_net.core.fields import settings_of
 from drom_net.data.settings import DATA_SECTIONS, DigitsSites, FileData, LiveData
-from drom_net.errors import ConfigError, DataError, InputError, UsageError
-from drom_net.fields import settings_of
+from drom_net.graph.topology import TopologySettings, resolve
 from drom_net.protocol.settings import Timeouts
-from drom_net.schema import SCHEMA_FILE, json_schema, reference_tables
-from drom_net.topology import TopologySettings, resolve
 
 ROOT = Path(__file__).parents[1]
 SHIPPED = sorted((ROOT / "configs").glob("*.yaml"))

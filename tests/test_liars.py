@@ -13,7 +13,7 @@ from drom_net.algorithms import ALGORITHMS, PARAMETERS
 from drom_net.algorithms.base import Algorithm, Contribution
 from drom_net.algorithms.features import Block, SparseVectors, bounded, numbers
 from drom_net.algorithms.losses import LOSSES
-from drom_net.learning import NO_REPLY, Centre, TaskLearner
+from drom_net.learning.task import NO_REPLY, Centre, TaskLearner
 
 LIES = [1e153, -1e30, 1e3]
 ROWS = [None, 0, 1, 2]

@@ -17,8 +17,8 @@ from drom_net.algorithms.base import ContributionKind, ReplyKind
 from drom_net.algorithms.drom import PAPER, DromParameters, drom
 from drom_net.algorithms.local import LocalParameters, local
 from drom_net.data.stream import TaskStream
-from drom_net.records import TASK_DTYPE, central_dtype
-from drom_net.reference import ReferenceResult, run_reference
+from drom_net.learning.records import TASK_DTYPE, central_dtype
+from drom_net.learning.reference import ReferenceResult, run_reference
 
 INF = math.inf
 

@@ -22,7 +22,7 @@ from drom_net.algorithms.base import (
 from drom_net.algorithms.features import Matrix, SparseVector, Vector, add_scaled, dot
 from drom_net.algorithms.losses import hinge
 from drom_net.algorithms.spectral import shrink
-from drom_net.fields import Integer, Number, option
+from drom_net.core.fields import Integer, Number, option
 
 
 @dataclass(frozen=True, slots=True)

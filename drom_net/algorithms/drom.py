@@ -25,7 +25,7 @@ from drom_net.algorithms.base import (
 from drom_net.algorithms.features import Features, Matrix, Vector, add_scaled, dot
 from drom_net.algorithms.losses import LOSSES, capped_weight, loss_limit
 from drom_net.algorithms.spectral import SOLVERS, leading_pair, random_start
-from drom_net.fields import Choice, Integer, Number, option
+from drom_net.core.fields import Choice, Integer, Number, option
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from drom_net.algorithms.base import (
 )
 from drom_net.algorithms.drom import DromParameters, DromState, drom
 from drom_net.algorithms.features import add_scaled
-from drom_net.fields import Choice, Integer, IntegerOrList, option
+from drom_net.core.fields import Choice, Integer, IntegerOrList, option
 
 EXCHANGES = ("blocking", "overlap", "delayed")
 

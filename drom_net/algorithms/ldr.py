@@ -35,7 +35,7 @@ from drom_net.algorithms.base import (
 )
 from drom_net.algorithms.features import Block, Features, Matrix, SparseVector, SparseVectors, Vector, put, put_columns
 from drom_net.algorithms.ridge import ExactRidge, Ridge, ridge
-from drom_net.fields import Flag, Integer, option
+from drom_net.core.fields import Flag, Integer, option
 
 STEP = 0.5
 """AdaGrad's, of all models."""

@@ -21,7 +21,7 @@ from drom_net.algorithms.base import (
 )
 from drom_net.algorithms.features import SparseVector, Vector, add_scaled, dot
 from drom_net.algorithms.losses import LOSSES
-from drom_net.fields import Choice, Number, option
+from drom_net.core.fields import Choice, Number, option
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from drom_net.algorithms.base import (
 )
 from drom_net.algorithms.features import Features, Vector, dot, scaled
 from drom_net.algorithms.losses import LOSSES
-from drom_net.fields import Choice, Number, option
+from drom_net.core.fields import Choice, Number, option
 
 RELATIONS = ("fixed", "exponential", "truncated")
 

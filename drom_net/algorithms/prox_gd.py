@@ -22,7 +22,7 @@ from drom_net.algorithms.base import (
 from drom_net.algorithms.features import Matrix, Vector, dot, scaled
 from drom_net.algorithms.losses import LOSSES
 from drom_net.algorithms.spectral import shrink
-from drom_net.fields import Choice, Number, option
+from drom_net.core.fields import Choice, Number, option
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import click
 
 from drom_net import __version__
-from drom_net.cli.compare import compare_command, reproduce_command
+from drom_net.cli.compare import compare_command
 from drom_net.cli.data import data
 from drom_net.cli.export import export
 from drom_net.cli.init import init
@@ -22,7 +22,7 @@ from drom_net.cli.results import merge, predict, replay, show, verify
 from drom_net.cli.run import check, run
 from drom_net.cli.simulate import simulate
 from drom_net.cli.topology import topology
-from drom_net.errors import DromNetError
+from drom_net.core.errors import DromNetError
 
 EXIT_CODES = """\b
 Exit codes:
@@ -51,38 +51,36 @@ def group() -> None:
     """
 
 
-for command in (
-    *(
-        init,
-        run,
-        check,
-        simulate,
-        topology,
-        show,
-        verify,
-        replay,
-        merge,
-        predict,
-        reducer,
-        worker,
-        peer,
-        keys,
-        export,
-        data,
-    ),
-    *(compare_command, reproduce_command),
+for member in (
+    init,
+    run,
+    check,
+    simulate,
+    topology,
+    show,
+    verify,
+    replay,
+    merge,
+    predict,
+    reducer,
+    worker,
+    peer,
+    keys,
+    export,
+    data,
+    compare_command,
 ):
-    group.add_command(command)
+    group.add_command(member)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command line and return its exit code."""
+def main(arguments: Sequence[str] | None = None, *, command: click.Command = group, name: str = "drom-net") -> int:
+    """Run one command line and return its exit code; of this command, or of another that ends as this one does."""
     log_as("text")
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # names may have letters that this terminal has not
     words = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        result = group.main(args=words, prog_name="drom-net", standalone_mode=False)
+        result = command.main(args=words, prog_name=name, standalone_mode=False)
         if sys.stdout is not None:
             sys.stdout.flush()
     except (click.Abort, KeyboardInterrupt):

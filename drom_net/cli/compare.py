@@ -1,11 +1,10 @@
-"""drom-net compare, reproduce: experiments of many runs."""
+"""drom-net compare: experiments of many runs."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,27 +14,26 @@ import click
 from drom_net.cli import options
 from drom_net.cli.output import choose_runs_progress, print_json, print_table
 from drom_net.cluster.prepare import require_stored
-from drom_net.config import load_config
-from drom_net.errors import StoppedError, UsageError
-from drom_net.experiments.compare import Effort, check_learners, compare, conclusion, headline, results_on, title_of
-from drom_net.experiments.figures import Options
-from drom_net.experiments.pages import write_report
-from drom_net.experiments.reproduce import REPRODUCTIONS, check_data, check_names, reproduce
-from drom_net.experiments.runs import Runner, Subject, make_subject, named_config
-from drom_net.experiments.spaces import learner_names, searched_keys
-from drom_net.experiments.store import Store
+from drom_net.comparison.compare import Effort, check_learners, compare, conclusion, headline, results_on, title_of
+from drom_net.comparison.pages import write_report
+from drom_net.comparison.runs import Runner, Subject, make_subject, named_config
+from drom_net.comparison.spaces import learner_names, searched_keys
+from drom_net.comparison.store import Store
+from drom_net.config.model import load_config
+from drom_net.core.errors import StoppedError, UsageError
 from drom_net.plots import require_matplotlib
-from drom_net.report import Report
+from drom_net.results.report import Report
 
 STORE = "runs.jsonl"
 
-_jobs = click.option(
+jobs_option = click.option(
     "--jobs", type=click.IntRange(1), help="How many runs at a time, a process each; by default one for each core."
 )
 
 
 @contextlib.contextmanager
-def _runner(out: Path, *, jobs: int | None, as_json: bool) -> Iterator[Runner]:
+def open_runner(out: Path, *, jobs: int | None, as_json: bool) -> Iterator[Runner]:
+    """Runs in processes, `jobs` at a time, kept in a folder as they finish; with progress on the terminal."""
     signal.signal(signal.SIGTERM, _terminated)
     require_matplotlib()  # before hours of runs, not after them
     if out.exists() and not out.is_dir():
@@ -75,7 +73,7 @@ def _num_cores() -> int:
 @click.option(
     "--orders", type=click.IntRange(1), default=10, show_default=True, help="Other orders, on which they are evaluated."
 )
-@_jobs
+@jobs_option
 @click.option(
     "--seed", type=click.IntRange(0), default=0, show_default=True, help="What settings and orders are drawn from."
 )
@@ -129,14 +127,14 @@ def compare_command(
             raise UsageError(f"--set {key}: the comparison searches it for every learner itself")
     subjects = [_subject(word, overrides) for word in what]
     chosen = check_learners([name.strip() for name in names.split(",") if name.strip()], subjects)
-    with _runner(out, jobs=jobs, as_json=as_json) as runner:
+    with open_runner(out, jobs=jobs, as_json=as_json) as runner:
         comparison = compare(subjects, chosen, effort, runner, num_processes=num_processes)
     write_report(comparison.report, out, page="report.md")
     for run in comparison.unequal:
         click.echo(f"error: {run}: the processes did not give the digest of the loop", err=True)
     exit_code = 1 if comparison.unequal else 0
     if as_json:
-        print_json(_as_json(comparison.report) | {"out": str(out)})
+        print_json(report_as_json(comparison.report) | {"out": str(out)})
         return exit_code
     for subject in subjects:
         results = results_on(comparison.results, subject)
@@ -160,44 +158,10 @@ def _subject(word: str, overrides: tuple[str, ...]) -> Subject:
     return make_subject(named_config(word))
 
 
-def _as_json(report: Report) -> dict[str, Any]:
+def report_as_json(report: Report) -> dict[str, Any]:
+    """Its title, text, and tables with a mapping for each row."""
     tables = {
         name: [dict(zip(table.columns, row, strict=True)) for row in table.rows]
         for name, table in report.tables.items()
     }
     return {"name": report.name, "title": report.title, "text": report.text, "tables": tables}
-
-
-@click.command("reproduce", epilog="\b\nNames:\n" + "\n".join(f"  {k:<10} {v}" for k, (v, _) in REPRODUCTIONS.items()))
-@click.argument("names", metavar="NAME...", nargs=-1, required=True)
-@click.option("--quick", is_flag=True, help="Few settings, few orders, few rounds: to see that it works.")
-@click.option(
-    "--out", type=click.Path(path_type=Path), default=Path("runs/reproduced"), show_default=True, help="The folder."
-)
-@_jobs
-@options.as_json
-def reproduce_command(names: tuple[str, ...], quick: bool, out: Path, jobs: int | None, as_json: bool) -> None:
-    """Make figures and tables of the paper again; `all` makes all of them.
-
-    Each gets a folder of OUT with its pictures (PNG and SVG), its numbers (CSV) and a page, README.md. Finished runs
-    stay in OUT/runs.jsonl, and a second start does only the rest; table-1, table-4 and regret measure this machine or
-    keep no runs, and are made whole each time.
-
-    \b
-    Examples:
-      drom-net reproduce figure-3 --out runs/reproduced
-      drom-net reproduce all --quick
-    """
-    wanted = check_names(names)
-    check_data(wanted)
-    made = []
-    with _runner(out, jobs=jobs, as_json=as_json) as runner:
-        for name in wanted:
-            started = time.monotonic()
-            report = reproduce(name, Options(runner, quick=quick), out)
-            runner.progress.say(f"{name}: {time.monotonic() - started:.0f} s, {out / name / 'README.md'}")
-            made.append(report)
-    if as_json:
-        print_json([_as_json(report) | {"out": str(out / report.name)} for report in made])
-    else:
-        click.echo(f"index {out / 'README.md'}")

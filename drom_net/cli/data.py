@@ -13,18 +13,18 @@ from drom_net.cli import options
 from drom_net.cli.init import print_columns
 from drom_net.cli.output import console, print_json, print_table, tell
 from drom_net.cluster.drafting import describe_file, table_format
-from drom_net.config import load_config
+from drom_net.config.model import load_config
+from drom_net.core.errors import UsageError, did_you_mean
 from drom_net.data.dataset import Dataset
 from drom_net.data.dataset import describe as describe_dataset
 from drom_net.data.datasets import load_dataset, task_names
 from drom_net.data.faults import Faults
 from drom_net.data.public.catalog import PUBLIC_SETS, PaperRow, PublicSet
+from drom_net.data.public.download import copy_set, fetch_set
 from drom_net.data.public.places import cache_folder, check_file, find
 from drom_net.data.settings import DATA_SECTIONS, RowSettings
 from drom_net.data.stats import prepared_dataset
 from drom_net.data.stats import stats as stats_of
-from drom_net.download import copy_set, fetch_set
-from drom_net.errors import UsageError, did_you_mean
 
 _from = click.option(
     "--from",

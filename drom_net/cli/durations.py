@@ -11,7 +11,7 @@ import click
 
 from drom_net.cli.options import task_index
 from drom_net.cluster.simulate import THE_REDUCER
-from drom_net.errors import UsageError
+from drom_net.core.errors import UsageError
 from drom_net.protocol.node import REDUCER
 from drom_net.simulation.network import Distribution, Partition, parse_stragglers
 from drom_net.simulation.simulator import Crash, Fault, Pause

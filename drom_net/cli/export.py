@@ -10,10 +10,10 @@ import click
 
 from drom_net.cli import options
 from drom_net.cli.output import tell
-from drom_net.cluster.bundles import render_bundles
-from drom_net.cluster.deployment import Render, plan_deployment
-from drom_net.config import is_loopback, load_config
-from drom_net.errors import UsageError, naming
+from drom_net.config.model import is_loopback, load_config
+from drom_net.core.errors import UsageError, naming
+from drom_net.deploy.bundles import render_bundles
+from drom_net.deploy.deployment import Render, plan_deployment
 
 FORMATS = ("compose", "kubernetes", "slurm", "systemd")
 """Each is a module of drom_net.cluster, with a function render."""
@@ -45,7 +45,7 @@ def export(format: str, file: Path, overrides: tuple[str, ...], out: Path, per_s
     if per_site:
         files = render_bundles(format, deployment)
     else:
-        render: Render = importlib.import_module(f"drom_net.cluster.{format}").render
+        render: Render = importlib.import_module(f"drom_net.deploy.{format}").render
         files = render(deployment)
     if per_site or format == "systemd":  # the others give the nodes addresses themselves
         for endpoint in filter(None, (config.reducer.endpoint, *(config.peers.endpoints or ()))):

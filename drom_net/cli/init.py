@@ -22,9 +22,9 @@ from drom_net.cluster.drafting import (
     read_tables,
     site_candidates,
 )
-from drom_net.config import load_config
-from drom_net.errors import UsageError, did_you_mean, naming
-from drom_net.summary import write_text
+from drom_net.config.model import load_config
+from drom_net.core.errors import UsageError, did_you_mean, naming
+from drom_net.results.summary import write_text
 
 EXAMPLES = ("pumps", "mail", "live", "star")
 _COLUMNS = ("column", "kind", "missing", "different", "least", "mean", "deviation", "most", "examples")

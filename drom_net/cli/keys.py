@@ -9,12 +9,12 @@ import click
 from drom_net.cli import options
 from drom_net.cli.output import count_of, print_json
 from drom_net.cluster.plan import client_names, node_names
-from drom_net.config import ClusterConfig, load_config
+from drom_net.config.model import ClusterConfig, load_config
+from drom_net.core.errors import ConfigError, Problem
+from drom_net.core.names import safe_names
 from drom_net.data.datasets import task_names
 from drom_net.data.faults import quoted
-from drom_net.errors import ConfigError, Problem
-from drom_net.names import safe_names
-from drom_net.runtime.keys import PUBLIC_LIST, client_of, create_keys, read_public_keys, secret_file
+from drom_net.transport.keys import PUBLIC_LIST, client_of, create_keys, read_public_keys, secret_file
 
 
 @click.group()

@@ -13,27 +13,27 @@ from typing import Any
 
 import click
 
-from drom_net.blas import blas_kernel
 from drom_net.cli import options
 from drom_net.cli.output import log_as, tell
 from drom_net.cli.run import warn_of_paper_parameters, warn_of_sharing
-from drom_net.cluster.deployment import missing, no_dim, no_meeting_place, no_peers, roster_names
 from drom_net.cluster.local import node_command, node_environment
 from drom_net.cluster.plan import Roster, about_run, node_specs, peer_graph, peer_specs
 from drom_net.cluster.prepare import stream_of
-from drom_net.config import ClusterConfig, SecuritySettings, config_digest, load_config, peer_endpoints, to_yaml
+from drom_net.config.model import ClusterConfig, SecuritySettings, config_digest, load_config, peer_endpoints, to_yaml
+from drom_net.core.blas import blas_kernel
+from drom_net.core.errors import ConfigError, Problem, UsageError, naming
+from drom_net.core.fields import Endpoint
+from drom_net.core.names import safe_names
 from drom_net.data.dataset import Dataset
 from drom_net.data.datasets import known_dim, load_dataset
-from drom_net.errors import ConfigError, Problem, UsageError, naming
-from drom_net.fields import Endpoint
-from drom_net.names import safe_names
+from drom_net.deploy.deployment import missing, no_dim, no_meeting_place, no_peers, roster_names
+from drom_net.node.process import SIGNALS
+from drom_net.node.spec import NodeSpec
 from drom_net.protocol.node import REDUCER
-from drom_net.rundir import node_folder, write_data_facts, write_environment
-from drom_net.runtime.checkpoint import CheckpointFolder
-from drom_net.runtime.keys import read_keyring
-from drom_net.runtime.process import SIGNALS
-from drom_net.runtime.spec import NodeSpec
-from drom_net.summary import remove_folder
+from drom_net.results.rundir import node_folder, write_data_facts, write_environment
+from drom_net.results.summary import remove_folder
+from drom_net.storage.checkpoint import CheckpointFolder
+from drom_net.transport.keys import read_keyring
 
 Command = Callable[..., Any]
 

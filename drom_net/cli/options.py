@@ -11,18 +11,18 @@ from click.core import ParameterSource
 
 from drom_net.cli.output import tell
 from drom_net.cluster.plan import node_names
-from drom_net.config import ClusterConfig, is_loopback
+from drom_net.config.model import ClusterConfig, is_loopback
+from drom_net.core.errors import UsageError
+from drom_net.core.names import safe_names, tidy
 from drom_net.data.faults import quoted
-from drom_net.errors import UsageError
-from drom_net.names import safe_names, tidy
-from drom_net.runtime.keys import client_of, read_keyring, read_public_keys, require_listed
-from drom_net.runtime.metrics_page import require_prometheus
-from drom_net.runtime.reports import LOG_FORMATS
-from drom_net.runtime.zmq_transport import require_no_file_at
+from drom_net.node.metrics_page import require_prometheus
+from drom_net.node.reports import LOG_FORMATS
+from drom_net.transport.keys import client_of, read_keyring, read_public_keys, require_listed
+from drom_net.transport.zmq_transport import require_no_file_at
 
 config_file = click.argument("file", type=click.Path(path_type=Path), envvar="DROM_NET_CONFIG")
 config_file_or_none = click.argument("file", type=click.Path(path_type=Path), envvar="DROM_NET_CONFIG", required=False)
-_CONFIG = "drom_net.config"
+_CONFIG = "drom_net.config.model"
 
 
 def _note_config(context: click.Context, _: click.Parameter, value: Path | None) -> None:

@@ -18,9 +18,9 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 
 from drom_net.cluster.progress import Progress
-from drom_net.experiments.runs import RunsProgress
-from drom_net.metrics import Totals, total
-from drom_net.runtime.reports import JsonLog, printable
+from drom_net.comparison.runs import RunsProgress
+from drom_net.learning.metrics import Totals, total
+from drom_net.node.reports import JsonLog, printable
 
 _PACE_OF_S = 10.0
 """What is left is told from the rounds of so many seconds."""

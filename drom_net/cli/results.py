@@ -20,12 +20,12 @@ from drom_net.cli.run import load_and_prepare, require_current
 from drom_net.cluster.merge import merge_nodes
 from drom_net.cluster.plan import lanes, peer_graph
 from drom_net.cluster.replay import replay as replay_run
-from drom_net.config import load_config
+from drom_net.config.model import load_config
+from drom_net.core.errors import DromNetError, UsageError
 from drom_net.data.rows import read_rows
-from drom_net.errors import DromNetError, UsageError
-from drom_net.learning import SCALING
+from drom_net.learning.task import SCALING
 from drom_net.plots import Timeline, check_plot_file, draw_sharing, draw_timelines
-from drom_net.rundir import (
+from drom_net.results.rundir import (
     load_disturbances,
     load_model,
     load_summary,
@@ -36,7 +36,7 @@ from drom_net.rundir import (
     vectors_of,
     wrong_figures,
 )
-from drom_net.timeline import Lane
+from drom_net.results.timeline import Lane
 
 
 @click.command()

@@ -25,23 +25,23 @@ from drom_net.cli.output import (
     size,
     tell,
 )
-from drom_net.cluster.deployment import plan_deployment
 from drom_net.cluster.machine import lacks, raise_file_descriptors, require_room, this_machine
 from drom_net.cluster.plan import ALMOST, Cost, Roster, check_sharing, cost, hiding_table, source_endpoint, source_of
 from drom_net.cluster.prepare import Prepared, prepare, require_stored, stream_of
 from drom_net.cluster.run import require_resumable
 from drom_net.cluster.run import run as run_prepared
-from drom_net.config import ClusterConfig, config_digest, load_config, peer_endpoints
+from drom_net.config.model import ClusterConfig, config_digest, load_config, peer_endpoints
+from drom_net.config.yamlfile import Problems, read_yaml
+from drom_net.core.errors import UsageError
+from drom_net.core.names import safe_names
 from drom_net.data.advice import advice
 from drom_net.data.dataset import Dataset
 from drom_net.data.datasets import load_dataset
-from drom_net.errors import UsageError
-from drom_net.names import safe_names
+from drom_net.deploy.deployment import plan_deployment
 from drom_net.protocol.node import REDUCER, named
-from drom_net.rundir import free_run_directory, require_format
-from drom_net.runtime.keys import read_keyring
-from drom_net.runtime.zmq_transport import require_no_file_at
-from drom_net.yamlfile import Problems, read_yaml
+from drom_net.results.rundir import free_run_directory, require_format
+from drom_net.transport.keys import read_keyring
+from drom_net.transport.zmq_transport import require_no_file_at
 
 _ROWS_SHOWN = 40
 """Of processes; --json has all."""

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
 
-from drom_net.config import ClusterConfig
+from drom_net.config.model import ClusterConfig
+from drom_net.config.yamlfile import write_flow
+from drom_net.core.errors import DataError, Problem, UsageError
 from drom_net.data import columns as kinds
 from drom_net.data.columns import LEVEL_PLACES, TEXT_PLACES, Column, places_for, plain_text
 from drom_net.data.describing import describe_columns
@@ -25,8 +27,6 @@ from drom_net.data.readers import SUFFIXES
 from drom_net.data.settings import FileData
 from drom_net.data.sites import label_counts, open_tables
 from drom_net.data.tables import TABLE_FORMATS, FileTable, Texts, Wanted, as_texts, counts, read_file
-from drom_net.errors import DataError, Problem, UsageError
-from drom_net.yamlfile import write_flow
 
 ONE_SITE = "-"
 """In place of a column: all rows are of one site."""

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from drom_net.blas import ONE_THREAD
-from drom_net.errors import NodeFailedError, StoppedError
-from drom_net.runtime.process import ONE_WISH_S, stop_signals
-from drom_net.runtime.spec import NodeSpec
+from drom_net.core.blas import ONE_THREAD
+from drom_net.core.errors import NodeFailedError, StoppedError
+from drom_net.node.process import ONE_WISH_S, stop_signals
+from drom_net.node.spec import NodeSpec
 
 _STOP_GRACE_S = 10.0
 _LOOK_EVERY_S = 0.1
@@ -27,7 +27,7 @@ _LINE_LIMIT_BYTES = 1 << 20
 
 def node_command(spec_path: Path) -> list[str]:
     """The command that becomes the node. It imports nothing from the folder it is started in (-P)."""
-    return [sys.executable, "-P", "-m", "drom_net.runtime", str(spec_path)]
+    return [sys.executable, "-P", "-m", "drom_net.node", str(spec_path)]
 
 
 def node_environment() -> dict[str, str]:
@@ -93,7 +93,7 @@ def run_children(
         dispensable: Whether the others go on without a node that was killed and is not started again.
         prepare: Called just before a node is started.
         logs: A folder; each node's standard error goes to NODE.log in it.
-        on_line: Called with each line that a node reports (runtime/reports.py has them).
+        on_line: Called with each line that a node reports (node/reports.py has them).
         on_change: Called with "node_started" or "node_restarted" and the process id, "node_ended" and the exit code.
         on_idle: Called several times a second.
         say: Called with what a person should know.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from drom_net.cluster.plan import Cost
-from drom_net.errors import UsageError
+from drom_net.core.errors import UsageError
 
 _CGROUPS = ("memory.max", "memory/memory.limit_in_bytes")
 _PROCESS_GROUPS = ("pids.max", "pids/pids.max")

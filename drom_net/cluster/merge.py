@@ -9,10 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from drom_net.errors import UsageError
-from drom_net.names import is_name
+from drom_net.core.errors import UsageError
+from drom_net.core.names import is_name
+from drom_net.node.process import write_result_of_lost
+from drom_net.node.spec import NodeSpec
 from drom_net.protocol.node import REDUCER
-from drom_net.rundir import (
+from drom_net.results.rundir import (
     NODES,
     create_run_directory,
     node_folder,
@@ -23,9 +25,7 @@ from drom_net.rundir import (
     require_format,
     write_results,
 )
-from drom_net.runtime.process import write_result_of_lost
-from drom_net.runtime.spec import NodeSpec
-from drom_net.runtime.spool import FOLDER as SPOOL
+from drom_net.storage.journal import FOLDER as SPOOL
 
 
 def merge_nodes(folders: Sequence[Path], out: Path, *, file_format: str) -> dict[str, Any]:

@@ -14,20 +14,20 @@ import numpy as np
 from drom_net.algorithms import ALGORITHMS, Algorithm
 from drom_net.algorithms.base import Contribution, ContributionKind, Reply, ReplyKind
 from drom_net.algorithms.drom_d import DromDParameters
-from drom_net.config import ClusterConfig, config_digest, graph_schedule
+from drom_net.config.model import ClusterConfig, config_digest, graph_schedule
+from drom_net.core.errors import ConfigError, Problem
+from drom_net.core.names import safe_names
 from drom_net.data.incoming import LINE_FORMATS
 from drom_net.data.live_rows import live_rows
 from drom_net.data.settings import LiveData
-from drom_net.errors import ConfigError, Problem
-from drom_net.names import safe_names
-from drom_net.neighborhood import Neighborhood, neighborhoods
+from drom_net.graph.neighborhood import Neighborhood, neighborhoods
+from drom_net.graph.topology import Graph, GraphSchedule
+from drom_net.node.spec import NodeSpec
 from drom_net.protocol.codec import encode
 from drom_net.protocol.messages import Pull, Push
 from drom_net.protocol.node import REDUCER
-from drom_net.runtime.keys import client_of
-from drom_net.runtime.spec import NodeSpec
-from drom_net.timeline import Lane, Rows, make_lanes, peer_words, star_words
-from drom_net.topology import Graph, GraphSchedule
+from drom_net.results.timeline import Lane, Rows, make_lanes, peer_words, star_words
+from drom_net.transport.keys import client_of
 
 _NODE_FDS = 20  # standard streams, records, and libzmq's own: epoll, event and signal descriptors
 _LAUNCHER_FDS = 16

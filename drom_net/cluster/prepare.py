@@ -8,12 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from drom_net.cluster.plan import PeerGraph, Roster, peer_graph
-from drom_net.config import ClusterConfig
+from drom_net.config.model import ClusterConfig
+from drom_net.core.errors import UsageError
 from drom_net.data.dataset import Dataset
 from drom_net.data.files import resolved
 from drom_net.data.prepare import make_stream
 from drom_net.data.stream import TaskStream
-from drom_net.errors import UsageError
 
 _LONG = 50_000
 """Rows of a task."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from drom_net.metrics import Totals
+from drom_net.learning.metrics import Totals
 
 
 class Progress(Protocol):

@@ -17,14 +17,14 @@ from drom_net.cluster.plan import algorithm_of
 from drom_net.cluster.prepare import Prepared
 from drom_net.cluster.progress import Progress
 from drom_net.cluster.run import run_loop
+from drom_net.core.errors import UsageError
 from drom_net.data.live import LiveStream
-from drom_net.errors import UsageError
-from drom_net.learning import TaskLearner
-from drom_net.records import TASK_DTYPE, absences_of, central_dtype
-from drom_net.reference import Journal, ReferenceResult
-from drom_net.rundir import Rows, load_model, node_folder, read_records
-from drom_net.runtime.spool import FOLDER as SPOOL
-from drom_net.runtime.spool import Spool
+from drom_net.learning.records import TASK_DTYPE, absences_of, central_dtype
+from drom_net.learning.reference import Journal, ReferenceResult
+from drom_net.learning.task import TaskLearner
+from drom_net.results.rundir import Rows, load_model, node_folder, read_records
+from drom_net.storage.journal import FOLDER as SPOOL
+from drom_net.storage.journal import Spool
 
 
 @dataclass(frozen=True, slots=True)

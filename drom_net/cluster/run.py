@@ -20,22 +20,21 @@ from typing import Any
 
 import numpy as np
 
-from drom_net.blas import blas_kernel
 from drom_net.cluster.local import Interruption, run_children
 from drom_net.cluster.machine import this_machine
 from drom_net.cluster.plan import START_S, about_run, algorithm_of, check_sharing, node_specs, peer_specs
 from drom_net.cluster.prepare import Prepared
 from drom_net.cluster.progress import Progress
 from drom_net.cluster.simulate import Conditions, build_simulator, look_at, outcomes
-from drom_net.config import ClusterConfig, peer_endpoints, to_yaml
+from drom_net.config.model import ClusterConfig, peer_endpoints, to_yaml
+from drom_net.core.blas import blas_kernel
+from drom_net.core.errors import NodeFailedError, StoppedError, UsageError
 from drom_net.data.live import LiveStream
 from drom_net.data.stream import TaskStream
-from drom_net.errors import NodeFailedError, StoppedError, UsageError
-from drom_net.learning import TaskLearner
-from drom_net.metrics import Totals
-from drom_net.protocol.node import REDUCER
-from drom_net.records import TASK_DTYPE, central_dtype
-from drom_net.reference import (
+from drom_net.graph.topology import resolve
+from drom_net.learning.metrics import Totals
+from drom_net.learning.records import TASK_DTYPE, central_dtype
+from drom_net.learning.reference import (
     AS_CONFIGURED,
     AfterRound,
     Journal,
@@ -44,7 +43,13 @@ from drom_net.reference import (
     run_reference,
     run_reference_peers,
 )
-from drom_net.rundir import (
+from drom_net.learning.task import TaskLearner
+from drom_net.node.metrics_page import MetricsPage
+from drom_net.node.process import write_result_of_lost
+from drom_net.node.reports import Counts, JsonLog
+from drom_net.node.spec import NodeSpec
+from drom_net.protocol.node import REDUCER
+from drom_net.results.rundir import (
     LOGS,
     NODES,
     SIMULATION,
@@ -61,15 +66,10 @@ from drom_net.rundir import (
     write_environment,
     write_results,
 )
-from drom_net.runtime.checkpoint import CheckpointFolder
-from drom_net.runtime.metrics_page import MetricsPage
-from drom_net.runtime.process import write_result_of_lost
-from drom_net.runtime.reports import Counts, JsonLog
-from drom_net.runtime.spec import NodeSpec
-from drom_net.runtime.spool import FOLDER as SPOOL
+from drom_net.results.summary import remove_folder, write_json, write_text
 from drom_net.simulation.simulator import Simulator
-from drom_net.summary import remove_folder, write_json, write_text
-from drom_net.topology import resolve
+from drom_net.storage.checkpoint import CheckpointFolder
+from drom_net.storage.journal import FOLDER as SPOOL
 
 _SAYINGS, _SAYINGS_EVERY_S = 20, 10.0
 """So many lines of nodes are told in so many seconds."""

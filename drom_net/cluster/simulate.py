@@ -14,15 +14,15 @@ import numpy.typing as npt
 from drom_net.cluster.plan import about_run, algorithm_of, node_specs, peer_specs
 from drom_net.cluster.prepare import Prepared
 from drom_net.cluster.progress import Progress
-from drom_net.metrics import Totals
+from drom_net.learning.metrics import Totals
+from drom_net.learning.records import TASK_DTYPE, central_dtype
+from drom_net.node.build import Life, build_peer, build_reducer, build_worker
 from drom_net.protocol.node import REDUCER, TIMES_DTYPE, Node, Pace
-from drom_net.records import TASK_DTYPE, central_dtype
-from drom_net.rundir import CentralOutcome, TaskOutcome, summary_of
-from drom_net.runtime.build import Life, build_peer, build_reducer, build_worker
+from drom_net.results.rundir import CentralOutcome, TaskOutcome, summary_of
+from drom_net.results.timeline import Disturbance
 from drom_net.simulation.checks import PeersChecks, StarChecks
 from drom_net.simulation.network import Distribution, NetworkSettings, Stragglers, draw_factors, generator
 from drom_net.simulation.simulator import Crash, Fault, Simulator, peers_wiring, star_wiring
-from drom_net.timeline import Disturbance
 
 THE_REDUCER = f"the {REDUCER}"
 """What it is called beside a task of its name."""

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from drom_net.algorithms.features import Features, SparseVector
+from drom_net.core.fields import Spec
 from drom_net.data.faults import parse_number, quoted
-from drom_net.fields import Spec
 
 NUMBER, YES_NO, CATEGORY, DATE, TIME, TEXT = "number", "yes/no", "category", "date", "time", "text"
 IDENTIFIER, COUNTER, EMPTY, IGNORED = "identifier", "counter", "empty", "ignored"

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from drom_net.algorithms.features import Matrix, Vector
+from drom_net.core.errors import DataError, Problem, did_you_mean
 from drom_net.data.labels import Labels
 from drom_net.data.preprocessing import Preprocessing
 from drom_net.data.stream import SparseRows
-from drom_net.errors import DataError, Problem, did_you_mean
 
 
 @dataclass(frozen=True, slots=True)

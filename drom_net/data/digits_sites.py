@@ -20,10 +20,10 @@ from typing import NamedTuple
 import numpy as np
 
 from drom_net.algorithms.features import Matrix
+from drom_net.core.seeding import stream
 from drom_net.data.dataset import Dataset, TaskData, pick_task
 from drom_net.data.faults import extra
 from drom_net.data.preprocessing import Preprocessing, unit_rows
-from drom_net.seeding import stream
 
 NUM_SITES = 12
 DIM = 65

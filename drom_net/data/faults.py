@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 
-from drom_net.errors import DataError, Problem, UsageError
+from drom_net.core.errors import DataError, Problem, UsageError
 
 SHOWN_LIMIT = 20
 SHOWN_PER_KIND_LIMIT = 3

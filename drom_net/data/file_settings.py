@@ -6,13 +6,13 @@ import glob
 import re
 from pathlib import Path, PurePath
 
+from drom_net.core.names import is_name, tidy
 from drom_net.data.columns import Schema
 from drom_net.data.faults import Faults, quoted
 from drom_net.data.preprocessing import NO_SCALING, RUNNING, Preprocessing
 from drom_net.data.readers import SUFFIXES, decoded, opened, reading
 from drom_net.data.settings import TASK_NAME, FileData, RowSettings
 from drom_net.data.tables import TABLE_FORMATS
-from drom_net.names import is_name, tidy
 
 ONE_TASK = "task-1"
 """The task's name where one file holds one task and data.tasks does not name it."""

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from drom_net.algorithms.features import Matrix
+from drom_net.core.errors import did_you_mean
 from drom_net.data.dataset import Dataset, TaskData, pick_task
 from drom_net.data.encoding import Encoder
 from drom_net.data.faults import Faults, quoted
@@ -48,7 +49,6 @@ from drom_net.data.tables import (
     read_file,
     read_header,
 )
-from drom_net.errors import did_you_mean
 
 
 def load_files(settings: FileData, *, base: Path, only: str | int | None = None) -> Dataset:

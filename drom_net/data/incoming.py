@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from drom_net.algorithms.features import Features, Matrix, SparseVector
+from drom_net.core.errors import did_you_mean
 from drom_net.data.columns import LARGEST_NUMBER, NUMBER, CellError, shown
 from drom_net.data.faults import quoted
 from drom_net.data.labels import NUMERIC, Labels
 from drom_net.data.preprocessing import NO_SCALING, Preprocessing
 from drom_net.data.readers import LISTED_LIMIT, LineFault, parse_svmlight
-from drom_net.errors import did_you_mean
 
 LINE_FORMATS = {
     ".jsonl": "jsonl",

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from drom_net.core.errors import did_you_mean
 from drom_net.data.columns import MISSING, NO, YES
 from drom_net.data.faults import Faults, parse_number, quoted
 from drom_net.data.readers import label_text
-from drom_net.errors import did_you_mean
 
 NEGATIVE = "negative"
 """The value of `data.rest`."""

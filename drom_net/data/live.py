@@ -1,7 +1,7 @@
 """The examples of a task that come while it learns: which round each is learned in is decided as the rounds begin.
 
 A task without an example in a round that others have opened is idle in it. What was decided so is part of the run: a
-node that is started again decides the same, for the examples and its idle rounds are kept (`runtime.sources`) before
+node that is started again decides the same, for the examples and its idle rounds are kept (`node.live`) before
 anything that follows from them is said.
 """
 

@@ -7,11 +7,11 @@ import dataclasses
 import numpy as np
 
 from drom_net.algorithms.features import Matrix
+from drom_net.core.seeding import stream
 from drom_net.data.dataset import TaskData
 from drom_net.data.preprocessing import Preprocessing
 from drom_net.data.settings import StreamSettings
 from drom_net.data.stream import SparseRows, TaskStream, take
-from drom_net.seeding import stream
 
 
 def make_stream(

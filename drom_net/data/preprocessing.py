@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from drom_net.algorithms.features import Features, Matrix, SparseVector, Vector
+from drom_net.core.errors import DataError, Problem, did_you_mean
 from drom_net.data.columns import Schema
 from drom_net.data.scaling import RunningScaling
 from drom_net.data.stream import SparseRows
-from drom_net.errors import DataError, Problem, did_you_mean
 
 HASHED_DIM = 2**31
 """The raw_dim of rows that are folded: any feature number that int32 holds."""

@@ -22,11 +22,11 @@ import numpy as np
 import numpy.typing as npt
 
 from drom_net.algorithms.features import Matrix
+from drom_net.core.errors import did_you_mean
+from drom_net.core.names import tidy
 from drom_net.data.faults import Faults, extra, parse_number, quoted
 from drom_net.data.settings import FileData
 from drom_net.data.stream import SparseRows, take
-from drom_net.errors import did_you_mean
-from drom_net.names import tidy
 
 LISTED_LIMIT = 8
 """Column names in a message."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from drom_net.data.columns import NUMBER, Column, ColumnKinds, Schema, places_for
-from drom_net.fields import (
+from drom_net.core.fields import (
     Choice,
     Columns,
     Endpoint,
@@ -19,7 +18,8 @@ from drom_net.fields import (
     TextOrTexts,
     option,
 )
-from drom_net.names import LONGEST, is_name, tidy
+from drom_net.core.names import LONGEST, is_name, tidy
+from drom_net.data.columns import NUMBER, Column, ColumnKinds, Schema, places_for
 
 NAME = Text("a name of letters, digits, '.', '_' and '-'", pattern=r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 

@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from drom_net.algorithms.features import Vector
+from drom_net.core.errors import did_you_mean
+from drom_net.core.names import is_name, tidy
 from drom_net.data.columns import CellError, Column, Schema, days_of, number_of
 from drom_net.data.faults import Faults, quoted
 from drom_net.data.file_settings import check_task_name, natural_key, tasks_by_name
@@ -19,8 +21,6 @@ from drom_net.data.kinds import Found, Part, find_schema
 from drom_net.data.labels import Labels
 from drom_net.data.settings import FileData
 from drom_net.data.tables import Cells, Days, FileTable, Numbers, Texts, Wanted, as_texts, read_file, read_header
-from drom_net.errors import did_you_mean
-from drom_net.names import is_name, tidy
 
 LISTED_LIMIT = 8
 """Column names in a message."""

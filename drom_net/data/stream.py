@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from drom_net.algorithms.features import Features, Matrix, SparseVector, Vector
-from drom_net.errors import naming
+from drom_net.core.errors import naming
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,11 @@ from __future__ import annotations
 import numpy as np
 
 from drom_net.algorithms.features import Matrix, Vector
+from drom_net.core.errors import DataError, Problem
+from drom_net.core.seeding import stream
 from drom_net.data.dataset import Dataset, TaskData, pick_task
 from drom_net.data.preprocessing import Preprocessing, unit_rows
 from drom_net.data.settings import Synthetic
-from drom_net.errors import DataError, Problem
-from drom_net.seeding import stream
 
 
 def task_names(settings: Synthetic) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from drom_net.algorithms.base import Contribution, Reply
-from drom_net.metrics import Totals
+from drom_net.learning.metrics import Totals
 
 PROTOCOL_VERSION = 6
 

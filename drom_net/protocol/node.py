@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from drom_net.metrics import Totals
+from drom_net.learning.metrics import Totals
 from drom_net.protocol.messages import Hello, Message
 from drom_net.protocol.settings import Checkpoints
 

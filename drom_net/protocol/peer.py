@@ -22,10 +22,11 @@ import numpy.typing as npt
 
 from drom_net.algorithms.base import IDLE, NO_REPLY, Contribution, ContributionKind, Reply
 from drom_net.algorithms.features import Features, Vector, other_than
-from drom_net.errors import ClusterError, RejectedError
-from drom_net.learning import Centre, TaskLearner, TaskResult, Word
-from drom_net.metrics import Totals
-from drom_net.neighborhood import Neighborhood
+from drom_net.core.errors import ClusterError, RejectedError
+from drom_net.graph.neighborhood import Neighborhood
+from drom_net.learning.metrics import Totals
+from drom_net.learning.records import TASK_DTYPE, central_dtype
+from drom_net.learning.task import Centre, TaskLearner, TaskResult, Word
 from drom_net.protocol.handshake import Identity
 from drom_net.protocol.messages import (
     Farewell,
@@ -61,7 +62,6 @@ from drom_net.protocol.node import (
     named,
 )
 from drom_net.protocol.settings import WAIT, Checkpoints, Policy, Timeouts
-from drom_net.records import TASK_DTYPE, central_dtype
 
 WORDS_KEPT = 4
 """Of a neighbor, at the most, beside the one that is waited for. With a delayed exchange a peer in sync round k waits

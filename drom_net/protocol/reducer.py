@@ -15,8 +15,9 @@ import numpy.typing as npt
 
 from drom_net.algorithms.base import KEEP, Contribution, ContributionKind, SyncRounds
 from drom_net.algorithms.features import other_than
-from drom_net.errors import ClusterError
-from drom_net.learning import Centre, Replies
+from drom_net.core.errors import ClusterError
+from drom_net.learning.records import central_dtype
+from drom_net.learning.task import Centre, Replies
 from drom_net.protocol.handshake import Identity
 from drom_net.protocol.messages import (
     Farewell,
@@ -52,7 +53,6 @@ from drom_net.protocol.node import (
     named,
 )
 from drom_net.protocol.settings import WAIT, Checkpoints, Policy, Timeouts
-from drom_net.records import central_dtype
 
 _ME = "the reducer"
 _EACH = SyncRounds(1)

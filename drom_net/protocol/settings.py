@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from drom_net.fields import Choice, Integer, Number, option
+from drom_net.core.fields import Choice, Integer, Number, option
 
 POSITIVE = Number(above=0.0, at_most=1e9)
 

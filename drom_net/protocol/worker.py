@@ -14,9 +14,10 @@ import numpy.typing as npt
 
 from drom_net.algorithms.base import KEEP, NO_REPLY, Contribution, ContributionKind, Reply
 from drom_net.algorithms.features import Features, Vector, other_than
-from drom_net.errors import ClusterError, RejectedError
-from drom_net.learning import TaskLearner, TaskResult
-from drom_net.metrics import Totals
+from drom_net.core.errors import ClusterError, RejectedError
+from drom_net.learning.metrics import Totals
+from drom_net.learning.records import TASK_DTYPE
+from drom_net.learning.task import TaskLearner, TaskResult
 from drom_net.protocol.messages import (
     Farewell,
     Goodbye,
@@ -47,7 +48,6 @@ from drom_net.protocol.node import (
     at_once,
 )
 from drom_net.protocol.settings import Checkpoints, Timeouts
-from drom_net.records import TASK_DTYPE
 
 _GONE = Contribution(ContributionKind.GONE)
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from drom_net.algorithms.base import SyncRounds
-from drom_net.neighborhood import Neighborhood
+from drom_net.graph.neighborhood import Neighborhood
 from drom_net.protocol.peer import WORDS_KEPT, Peer, PeerState
 from drom_net.protocol.worker import Worker
 from drom_net.simulation.simulator import Simulator

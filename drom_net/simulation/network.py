@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from drom_net.seeding import stream
+from drom_net.core.seeding import stream
 
 _NUMBER = r"\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?"
 _DURATION = re.compile(rf"({_NUMBER})\s*(us|ms|s|min|)")

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from drom_net.errors import ClusterError, DivergedError, RejectedError
+from drom_net.core.errors import ClusterError, DivergedError, RejectedError
 from drom_net.protocol.codec import Frames, decode, encode
 from drom_net.protocol.node import REDUCER, Event, Node
 from drom_net.protocol.peer import address_of

@@ -22,9 +22,9 @@ from drom_net.algorithms.pooled import PooledParameters, pooled
 from drom_net.algorithms.prox_gd import ProxGDParameters, prox_gd
 from drom_net.algorithms.spectral import shrink
 from drom_net.data.stream import TaskStream
-from drom_net.learning import Centre, TaskLearner
-from drom_net.records import TASK_DTYPE
-from drom_net.reference import ReferenceResult, run_reference
+from drom_net.learning.records import TASK_DTYPE
+from drom_net.learning.reference import ReferenceResult, run_reference
+from drom_net.learning.task import Centre, TaskLearner
 
 LENGTHS = (25, 14, 25, 9)
 ALIGNMENTS = pytest.mark.parametrize("alignment", [list, spread])

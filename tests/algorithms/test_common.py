@@ -13,9 +13,9 @@ from helpers import frozen, random_streams, sparse_stream, spread
 from drom_net.algorithms import ALGORITHMS, PARAMETERS, PRESETS, Algorithm
 from drom_net.algorithms.base import NO_REPLY, Contribution, ContributionKind, Example, Reply, ReplyKind
 from drom_net.algorithms.features import SparseVector
+from drom_net.core.seeding import stream as random_stream
 from drom_net.data.stream import TaskStream
-from drom_net.reference import ReferenceResult, run_reference
-from drom_net.seeding import stream as random_stream
+from drom_net.learning.reference import ReferenceResult, run_reference
 
 NAMES = pytest.mark.parametrize("name", ALGORITHMS)
 KINDS = pytest.mark.parametrize("kind", ["dense", "sparse"])

@@ -23,8 +23,8 @@ from drom_net.algorithms.base import (
     ReplyKind,
 )
 from drom_net.algorithms.drom import PAPER, DromCentral, DromParameters, DromState, drom
-from drom_net.reference import run_reference
-from drom_net.seeding import stream as random_stream
+from drom_net.core.seeding import stream as random_stream
+from drom_net.learning.reference import run_reference
 
 INF = math.inf
 PLAIN = DromParameters(eta0=1.0, lam=1.0, rho=1.0, p=1.0, xi=INF, kappa=INF, loss="hinge")

@@ -15,12 +15,12 @@ from drom_net.algorithms.drom import DromState
 from drom_net.algorithms.drom_d import DromDParameters, drom_d
 from drom_net.algorithms.features import Matrix
 from drom_net.algorithms.local import LocalParameters, local
+from drom_net.core.seeding import stream as random_stream
 from drom_net.data.stream import TaskStream
-from drom_net.learning import TaskLearner
-from drom_net.records import TASK_DTYPE, central_dtype
-from drom_net.reference import PeersResult, run_reference
-from drom_net.seeding import stream as random_stream
-from drom_net.topology import Graph, GraphSchedule, mixing_weights, one_peer_exponential
+from drom_net.graph.topology import Graph, GraphSchedule, mixing_weights, one_peer_exponential
+from drom_net.learning.records import TASK_DTYPE, central_dtype
+from drom_net.learning.reference import PeersResult, run_reference
+from drom_net.learning.task import TaskLearner
 
 INF = math.inf
 PLAIN = DromDParameters(eta0=1.0, lam=1.0, rho=1.0, p=1.0, xi=INF, kappa=INF, loss="hinge")

@@ -14,8 +14,8 @@ from drom_net.algorithms.features import SparseVectors, other_than
 from drom_net.algorithms.ldr import EVIDENCE, LDRParameters, ldr, ldr_d, scales_of, totals
 from drom_net.algorithms.ridge import ExactRidge, WindowRidge, ridge
 from drom_net.data.stream import TaskStream
-from drom_net.records import TASK_DTYPE
-from drom_net.reference import run_reference
+from drom_net.learning.records import TASK_DTYPE
+from drom_net.learning.reference import run_reference
 
 D = 7
 

@@ -16,14 +16,14 @@ import pytest
 from processes import CONFIGS
 from rich.console import Console
 
-from drom_net import rundir
 from drom_net.algorithms import PARAMETERS
 from drom_net.cli import group, main, output
 from drom_net.data.scaling import RunningScaling
-from drom_net.metrics import Totals
+from drom_net.learning.metrics import Totals
+from drom_net.learning.records import TASK_DTYPE
 from drom_net.protocol.node import TIMES_DTYPE
-from drom_net.records import TASK_DTYPE
-from drom_net.rundir import TaskOutcome, write_timeline
+from drom_net.results import rundir
+from drom_net.results.rundir import TaskOutcome, write_timeline
 
 QUICK = str(CONFIGS / "quickstart.yaml")
 LEARNERS = ", ".join(PARAMETERS)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from drom_net.cli import main
-from drom_net.runtime.keys import create_keys, read_keyring, read_public_keys
+from drom_net.transport.keys import create_keys, read_keyring, read_public_keys
 
 TEXT = "algorithm: {name: drom}\ndata: {dataset: synthetic, tasks: 3, examples: 20}\nsecurity: {keys: keys}\n"
 NODES = ["reducer", "task-01", "task-02", "task-03"]
@@ -158,7 +158,7 @@ def test_one_that_was_killed_is_in_nobodys_way(
     monkeypatch.setattr(os, "open", opened)
     monkeypatch.setattr(Path, "rename", renamed)
     if at == "public.keys.part":
-        monkeypatch.setattr("drom_net.runtime.keys._write_list", lambda *_: killed(at))
+        monkeypatch.setattr("drom_net.transport.keys._write_list", lambda *_: killed(at))
     assert drom_net(capsys, "keys", "create", config)[0] == 130
     monkeypatch.undo()
     assert Path.unlink is really_unlink

@@ -14,9 +14,9 @@ import pytest
 from drom_net.cli import main
 from drom_net.cli.output import QuietProgress
 from drom_net.cluster.local import Interruption
+from drom_net.core.errors import did_you_mean
 from drom_net.data.stream import TaskStream
-from drom_net.errors import did_you_mean
-from drom_net.summary import remove_folder
+from drom_net.results.summary import remove_folder
 
 DATA = "data: {dataset: synthetic, tasks: 2, examples: 10, dim: 3}\n"
 STAR = f"algorithm: {{name: drom}}\n{DATA}reducer: {{endpoint: 'ipc://mine.csv'}}\n"

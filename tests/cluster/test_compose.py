@@ -19,11 +19,11 @@ from packaging.requirements import Requirement
 from processes import DEADLINE_S
 
 from drom_net.cli import main
-from drom_net.cluster.compose import checkout_files, render
-from drom_net.cluster.deployment import host_names, plan_deployment
-from drom_net.config import config_digest, load_config
+from drom_net.config.model import config_digest, load_config
+from drom_net.core.names import safe_names
 from drom_net.data.datasets import task_names
-from drom_net.names import safe_names
+from drom_net.deploy.compose import checkout_files, render
+from drom_net.deploy.deployment import host_names, plan_deployment
 
 ROOT = Path(__file__).parents[2]
 SITES = ("Leeds General", "York $1 \"'", "São Paulo", "reducer", "init", "a", "A", "\u202egnirts", "{task}", "x: #&*")
@@ -42,7 +42,7 @@ def export(config: Path, *overrides: str) -> tuple[dict[str, Any], str]:
 
 def test_the_files_of_this_checkout_are_in_step() -> None:
     for name, text in checkout_files(ROOT).items():
-        assert (ROOT / name).read_text() == text, f"{name}: python -m drom_net.cluster.compose"
+        assert (ROOT / name).read_text() == text, f"{name}: python -m drom_net.deploy.compose"
 
 
 @pytest.mark.parametrize(

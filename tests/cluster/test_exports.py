@@ -21,12 +21,12 @@ from by_hand import digest_of_loop, free_endpoint
 from processes import DEADLINE_S, family
 
 from drom_net.cli import main
-from drom_net.cluster.compose import render
-from drom_net.cluster.deployment import plan_deployment
 from drom_net.cluster.plan import source_of
-from drom_net.config import config_digest, load_config
-from drom_net.errors import ConfigError
-from drom_net.names import safe_names
+from drom_net.config.model import config_digest, load_config
+from drom_net.core.errors import ConfigError
+from drom_net.core.names import safe_names
+from drom_net.deploy.compose import render
+from drom_net.deploy.deployment import plan_deployment
 
 LIVE = """
 algorithm: {name: drom}

@@ -14,7 +14,7 @@ from by_hand import QUICK, free_endpoint, start_star
 from processes import DEADLINE_S, Family, family, wait_until
 
 from drom_net.client import Site
-from drom_net.runtime.spool import FOLDER, Spool
+from drom_net.storage.journal import FOLDER, Spool
 
 pytestmark = [pytest.mark.process, pytest.mark.large]
 

@@ -11,9 +11,9 @@ import pytest
 from drom_net.cluster.machine import Machine, lacks, require_room, this_machine
 from drom_net.cluster.plan import Cost, Roster, cost, peer_graph
 from drom_net.cluster.run import _SAYINGS, _View
-from drom_net.config import load_config
+from drom_net.config.model import load_config
+from drom_net.core.errors import UsageError
 from drom_net.data.datasets import task_names
-from drom_net.errors import UsageError
 
 LARGE = Machine(memory_bytes=10**13, file_descriptors=10**6, threads=10**6, cores=2)
 

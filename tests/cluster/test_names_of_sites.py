@@ -15,10 +15,10 @@ from processes import DEADLINE_S, family
 from drom_net.cli import main
 from drom_net.client import Site
 from drom_net.cluster.prepare import prepare
-from drom_net.config import load_config
+from drom_net.config.model import load_config
+from drom_net.core.names import safe_names
 from drom_net.data.datasets import load_dataset, task_names
-from drom_net.names import safe_names
-from drom_net.rundir import load_model, load_summary, read_records
+from drom_net.results.rundir import load_model, load_summary, read_records
 
 NAMES = ["Leeds General", "York/St Mary", "Hull", "reducer", "São Paulo", "a", "A"]
 FORMS = list(safe_names(NAMES))

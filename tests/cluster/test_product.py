@@ -13,7 +13,7 @@ from helpers import pairwise
 from product import EXCHANGES, GRAPHS, TAUS, Combination, combinations, digests, write_sites
 
 from drom_net.algorithms import ALGORITHMS
-from drom_net.errors import NodeFailedError
+from drom_net.core.errors import NodeFailedError
 
 SELECTION = [
     # 1 + 1, 1 + m - 1, 2 + 1 vectors, blocks

@@ -15,9 +15,9 @@ from drom_net.cluster import run as run_module
 from drom_net.cluster.local import Interruption
 from drom_net.cluster.prepare import Prepared, prepare
 from drom_net.cluster.simulate import Conditions
-from drom_net.config import load_config
+from drom_net.config.model import load_config
 from drom_net.data.datasets import load_dataset
-from drom_net.rundir import load_disturbances, read_timeline
+from drom_net.results.rundir import load_disturbances, read_timeline
 from drom_net.simulation import simulator
 from drom_net.simulation.network import Distribution, NetworkSettings
 from drom_net.simulation.simulator import Crash, Pause

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from processes import DEADLINE_S, family, read_until
 
-from drom_net.runtime.keys import create_keys, read_public_keys
+from drom_net.transport.keys import create_keys, read_public_keys
 
 pytestmark = pytest.mark.process
 

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drom_net.algorithms.features import SparseVector
+from drom_net.core.errors import DataError
 from drom_net.data.columns import (
     LARGEST_NUMBER,
     MISSING,
@@ -32,7 +33,6 @@ from drom_net.data.encoding import Encoder
 from drom_net.data.faults import Faults
 from drom_net.data.stream import SparseRows
 from drom_net.data.tables import Cells, Numbers, Texts
-from drom_net.errors import DataError
 
 
 def encoded(column: Column, cell: object, places: int = 8, **more: Any) -> list[float]:

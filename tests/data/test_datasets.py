@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from drom_net.core.errors import DataError
 from drom_net.data.columns import Column
 from drom_net.data.datasets import DATASETS, describe, known_dim, load_dataset, task_names
 from drom_net.data.digits_sites import scan, scanner
@@ -19,7 +20,6 @@ from drom_net.data.public.catalog import PUBLIC_SETS
 from drom_net.data.settings import DATA_SECTIONS, DigitsSites, FileData, LiveData, StreamSettings, Synthetic
 from drom_net.data.stream import SparseRows
 from drom_net.data.synthetic import true_weights
-from drom_net.errors import DataError
 
 
 @pytest.fixture(params=[name for name in DATASETS if name not in PUBLIC_SETS])

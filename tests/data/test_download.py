@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from drom_net import download
 from drom_net.cli import main
 from drom_net.data.datasets import load_dataset
+from drom_net.data.public import download
 from drom_net.data.public.catalog import PUBLIC_SETS, PublicFile
 from drom_net.data.public.places import cache_folder, files_in, read_bytes
 from drom_net.data.settings import DATA_SECTIONS

@@ -18,11 +18,11 @@ import scipy.sparse
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from drom_net.core.errors import DataError
 from drom_net.data.columns import Column
 from drom_net.data.datasets import load_dataset, task_names
 from drom_net.data.settings import FileData
 from drom_net.data.stream import SparseRows
-from drom_net.errors import DataError
 
 
 def message(base: Path, files: str, **options: Any) -> str:

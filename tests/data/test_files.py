@@ -16,13 +16,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from drom_net.core.errors import DataError, UsageError
 from drom_net.data.columns import Column
 from drom_net.data.dataset import Dataset
 from drom_net.data.datasets import known_dim, load_dataset, task_names
 from drom_net.data.preprocessing import fold, unit_rows
 from drom_net.data.settings import FileData
 from drom_net.data.stream import SparseRows
-from drom_net.errors import DataError, UsageError
 
 same_folder = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
 

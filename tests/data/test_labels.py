@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from drom_net.core.errors import DataError
 from drom_net.data.columns import MISSING
 from drom_net.data.datasets import load_dataset
 from drom_net.data.faults import Faults
 from drom_net.data.labels import NUMERIC, Labels, find_labels
 from drom_net.data.settings import FileData, LiveData
-from drom_net.errors import DataError
 
 
 def find(found: dict[str, int], **options: Any) -> tuple[Labels, str]:

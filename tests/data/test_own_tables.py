@@ -18,9 +18,9 @@ import pytest
 
 from drom_net.cluster.prepare import prepare
 from drom_net.cluster.run import run_loop
-from drom_net.config import load_config
+from drom_net.config.model import load_config
 from drom_net.data.datasets import load_dataset
-from drom_net.metrics import total
+from drom_net.learning.metrics import total
 
 pytestmark = pytest.mark.slow
 Row = dict[str, Any]

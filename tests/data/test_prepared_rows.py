@@ -17,7 +17,7 @@ from drom_net.algorithms.drom import drom
 from drom_net.algorithms.features import Features, Matrix, SparseVector
 from drom_net.cluster.prepare import Prepared, prepare
 from drom_net.cluster.run import run_loop
-from drom_net.config import load_config
+from drom_net.config.model import load_config
 from drom_net.data.columns import Column, Schema
 from drom_net.data.dataset import TaskData
 from drom_net.data.datasets import load_dataset
@@ -27,7 +27,7 @@ from drom_net.data.prepare import make_stream
 from drom_net.data.preprocessing import Preprocessing
 from drom_net.data.settings import FileData
 from drom_net.data.stream import SparseRows, TaskStream
-from drom_net.learning import TaskLearner
+from drom_net.learning.task import TaskLearner
 
 
 def bits(row: Features) -> tuple[bytes, ...]:

@@ -21,6 +21,8 @@ import numpy as np
 import pytest
 
 from drom_net.cli.data import table_2
+from drom_net.comparison.runs import make_subject, named_config
+from drom_net.core.errors import DataError
 from drom_net.data.dataset import Dataset, TaskData
 from drom_net.data.datasets import known_dim, load_dataset, task_names
 from drom_net.data.preprocessing import Preprocessing, unit_rows
@@ -46,8 +48,6 @@ from drom_net.data.settings import (
 )
 from drom_net.data.stats import stats
 from drom_net.data.stream import SparseRows
-from drom_net.errors import DataError
-from drom_net.experiments.runs import make_subject, named_config
 
 SharedSet = Callable[[str], Path]
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from drom_net.algorithms.features import SparseVector
+from drom_net.core.errors import DataError
 from drom_net.data.columns import Column, Schema
 from drom_net.data.datasets import load_dataset
 from drom_net.data.incoming import RowReader
@@ -17,7 +18,6 @@ from drom_net.data.preprocessing import Preprocessing
 from drom_net.data.rows import read_rows
 from drom_net.data.settings import FileData
 from drom_net.data.stream import SparseRows
-from drom_net.errors import DataError
 
 XY = Schema((Column("x", "number"), Column("y", "number")), places=1)
 NAMED = RowReader(Preprocessing(3, numbers=2, schema=XY))

@@ -16,10 +16,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from drom_net.core.errors import DataError
 from drom_net.data.columns import MISSING
 from drom_net.data.faults import Faults
 from drom_net.data.tables import Days, FileTable, Numbers, Texts, Wanted, as_texts, find_dialect, read_file
-from drom_net.errors import DataError
 
 ROWS = [["31.7", "Ulm", "1"], ["-2.25", "Bonn", "0"], ["", "Ulm", "1"], ["4e2", "é", "0"]]
 HEADER = ["dose", "town", "ill"]

@@ -14,18 +14,18 @@ from star_harness import CONFIG, DIM, FEATURES, RUN_ID, Network, hello, keep_all
 
 from drom_net.algorithms.base import Algorithm
 from drom_net.data.stream import TaskStream
-from drom_net.learning import Centre, TaskLearner
-from drom_net.neighborhood import Neighborhood
+from drom_net.graph.neighborhood import Neighborhood
+from drom_net.graph.topology import Graph, GraphSchedule
+from drom_net.learning.records import TASK_DTYPE, central_dtype, peers_chain, run_digest
+from drom_net.learning.task import Centre, TaskLearner
 from drom_net.protocol.codec import decode, encode
 from drom_net.protocol.handshake import Identity
 from drom_net.protocol.messages import Message
 from drom_net.protocol.node import Envelope, Event
 from drom_net.protocol.peer import Peer, address_of
 from drom_net.protocol.settings import WAIT, Checkpoints, Policy, Timeouts
-from drom_net.records import TASK_DTYPE, central_dtype, peers_chain, run_digest
 from drom_net.simulation.checks import PeersChecks
 from drom_net.simulation.simulator import NodeTotals
-from drom_net.topology import Graph, GraphSchedule
 
 PATIENT = Timeouts(linger_s=300.0, join_s=300.0)
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from drom_net.algorithms.base import Algorithm
 from drom_net.data.stream import TaskStream
-from drom_net.learning import Centre, TaskLearner
+from drom_net.learning.records import run_digest
+from drom_net.learning.task import Centre, TaskLearner
 from drom_net.protocol.codec import decode, encode
 from drom_net.protocol.handshake import Identity
 from drom_net.protocol.messages import PROTOCOL_VERSION, Hello, Message
@@ -19,7 +20,6 @@ from drom_net.protocol.node import REDUCER, Envelope, Event, Node, Snapshot
 from drom_net.protocol.reducer import Reducer
 from drom_net.protocol.settings import Checkpoints, Timeouts
 from drom_net.protocol.worker import Worker
-from drom_net.records import run_digest
 
 ENDPOINT = "tcp://10.0.0.1:5555"
 RUN_ID = "run-1"

@@ -19,8 +19,8 @@ from star_harness import hello
 
 import drom_net
 from drom_net.algorithms.base import Contribution, ContributionKind, Reply, ReplyKind
-from drom_net.errors import RemoteError
-from drom_net.metrics import Totals
+from drom_net.core.errors import RemoteError
+from drom_net.learning.metrics import Totals
 from drom_net.protocol.codec import HEADER_LIMIT_BYTES, decode, encode
 from drom_net.protocol.messages import Farewell, Goodbye, Introduce, Message, Open, Pull, Push, Reject, Resend, Welcome
 

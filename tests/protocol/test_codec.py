@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from drom_net.algorithms.base import Contribution, ContributionKind, Reply, ReplyKind
 from drom_net.algorithms.features import Block, SparseVectors
-from drom_net.errors import RemoteError
-from drom_net.metrics import Totals
+from drom_net.core.errors import RemoteError
+from drom_net.learning.metrics import Totals
 from drom_net.protocol.codec import HEADER_LIMIT_BYTES, decode, encode
 from drom_net.protocol.messages import (
     PROTOCOL_VERSION,

@@ -13,7 +13,7 @@ from star_harness import EVERY_ROUND, hello, make_reducer, make_worker, sent
 from drom_net.algorithms.base import IDLE
 from drom_net.algorithms.drom import drom
 from drom_net.algorithms.drom_d import drom_d
-from drom_net.errors import RejectedError
+from drom_net.core.errors import RejectedError
 from drom_net.protocol.messages import Introduce, Push, Reject, Resend, Welcome
 from drom_net.protocol.node import REDUCER, Envelope, Refused, earlier_start
 from drom_net.protocol.peer import Peer, address_of

@@ -15,11 +15,11 @@ from star_harness import Network, faulty, perfect
 from drom_net.algorithms.base import ContributionKind
 from drom_net.algorithms.drom_d import DromDParameters, drom_d
 from drom_net.data.stream import TaskStream
+from drom_net.graph.topology import Graph, GraphSchedule, mixing_weights, one_peer_exponential
+from drom_net.learning.records import central_dtype
 from drom_net.protocol.messages import Farewell, Goodbye, Hello, Message, Push, Resend, Welcome
 from drom_net.protocol.node import Joined, Refused, Stalled, Warned
 from drom_net.protocol.settings import Timeouts
-from drom_net.records import central_dtype
-from drom_net.topology import Graph, GraphSchedule, mixing_weights, one_peer_exponential
 
 LENGTHS = [30, 9, 24, 30, 13, 41]
 """Of different length, and not a multiple of any tau."""

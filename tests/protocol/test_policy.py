@@ -14,15 +14,15 @@ from test_snapshots import after
 from drom_net.algorithms.base import KEEP, ZERO, Contribution, ContributionKind, ReplyKind
 from drom_net.algorithms.drom import drom
 from drom_net.algorithms.drom_d import DromDParameters, drom_d
-from drom_net.errors import ClusterError
-from drom_net.metrics import Totals
+from drom_net.core.errors import ClusterError
+from drom_net.learning.metrics import Totals
+from drom_net.learning.records import TASK_DTYPE, absences_of, central_dtype
 from drom_net.protocol.messages import Farewell, Goodbye, Pull, Push, Reject, Resend, Welcome
 from drom_net.protocol.node import REDUCER, Absent, CaughtUp, Envelope, Late, Returned
 from drom_net.protocol.peer import Peer, PeerState, address_of
 from drom_net.protocol.reducer import Reducer
 from drom_net.protocol.settings import Policy, Timeouts
 from drom_net.protocol.worker import Worker, WorkerState
-from drom_net.records import TASK_DTYPE, absences_of, central_dtype
 
 TIMES = Timeouts(join_s=20.0, lost_s=30.0, stall_s=1e6, linger_s=5.0)
 PROCEED = Policy(absent="proceed")

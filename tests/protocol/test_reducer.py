@@ -12,8 +12,9 @@ from star_harness import CONFIG, DIM, RUN_ID, hello, make_reducer, sent
 from drom_net.algorithms.base import IDLE, KEEP, SKIP, ZERO, Contribution, ContributionKind, ReplyKind
 from drom_net.algorithms.drom import drom
 from drom_net.algorithms.local import local
-from drom_net.errors import ClusterError
-from drom_net.metrics import Totals
+from drom_net.core.errors import ClusterError
+from drom_net.learning.metrics import Totals
+from drom_net.learning.records import central_dtype
 from drom_net.protocol.messages import (
     Farewell,
     Goodbye,
@@ -28,7 +29,6 @@ from drom_net.protocol.messages import (
 from drom_net.protocol.node import ConnectionChanged, Envelope, Joined, Refused, Stalled, Warned
 from drom_net.protocol.reducer import Reducer
 from drom_net.protocol.settings import Timeouts
-from drom_net.records import central_dtype
 
 TIMES = Timeouts(
     join_s=20.0, resend_after_s=0.5, resend_cap_s=2.0, lost_s=30.0, stall_s=10.0, linger_s=5.0, heartbeat_s=2.0

@@ -20,8 +20,10 @@ from drom_net.algorithms.base import IDLE
 from drom_net.algorithms.drom import DromParameters, drom
 from drom_net.algorithms.drom_d import DromDParameters, drom_d
 from drom_net.algorithms.local import local
-from drom_net.errors import ClusterError, RejectedError
-from drom_net.metrics import Totals
+from drom_net.core.errors import ClusterError, RejectedError
+from drom_net.learning.metrics import Totals
+from drom_net.learning.records import TASK_DTYPE, peers_chain, run_digest
+from drom_net.learning.reference import run_reference
 from drom_net.protocol.messages import (
     Farewell,
     Goodbye,
@@ -39,8 +41,6 @@ from drom_net.protocol.peer import Peer, PeerState, address_of
 from drom_net.protocol.reducer import Reducer
 from drom_net.protocol.settings import Checkpoints
 from drom_net.protocol.worker import Worker, WorkerState
-from drom_net.records import TASK_DTYPE, peers_chain, run_digest
-from drom_net.reference import run_reference
 from drom_net.simulation.simulator import size_until
 
 EXCHANGES = ("blocking", "overlap", "delayed")

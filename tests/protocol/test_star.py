@@ -14,10 +14,10 @@ from drom_net.algorithms.base import ContributionKind, ReplyKind
 from drom_net.algorithms.drom import PAPER, DromParameters, drom
 from drom_net.algorithms.local import local
 from drom_net.data.stream import TaskStream
+from drom_net.learning.reference import run_reference
 from drom_net.protocol.messages import Farewell, Goodbye, Hello, Message, Pull, Push, Resend, Welcome
 from drom_net.protocol.node import REDUCER, Joined, Warned
 from drom_net.protocol.settings import Timeouts
-from drom_net.reference import run_reference
 
 COUPLED = drom(DromParameters(eta0=3.0, lam=0.2, rho=0.3, xi=1.0, p=0.9))
 """With outliers, with rounds below and above sigma_1 = 1."""

@@ -12,7 +12,8 @@ from star_harness import DIM, ENDPOINT, hello, make_worker, sent
 from drom_net.algorithms.base import KEEP, ZERO, Reply, ReplyKind
 from drom_net.algorithms.drom import DromParameters, drom
 from drom_net.algorithms.local import local
-from drom_net.errors import ClusterError, DivergedError, RejectedError
+from drom_net.core.errors import ClusterError, DivergedError, RejectedError
+from drom_net.learning.records import TASK_DTYPE
 from drom_net.protocol.messages import (
     Farewell,
     Goodbye,
@@ -26,7 +27,6 @@ from drom_net.protocol.messages import (
 from drom_net.protocol.node import REDUCER, ConnectionChanged, Envelope, Joined, Refused, Stalled, Warned
 from drom_net.protocol.settings import Timeouts
 from drom_net.protocol.worker import Worker, WorkerState
-from drom_net.records import TASK_DTYPE
 
 TIMES = Timeouts(
     join_s=20.0, resend_after_s=0.5, resend_cap_s=2.0, lost_s=30.0, stall_s=10.0, linger_s=5.0, heartbeat_s=2.0

@@ -23,10 +23,10 @@ import yaml
 
 from drom_net import __version__
 from drom_net.cli import main
-from drom_net.cluster.portable import host_name
-from drom_net.config import config_digest, graph_schedule, load_config
+from drom_net.config.model import config_digest, graph_schedule, load_config
+from drom_net.core.names import safe_names
 from drom_net.data.datasets import task_names
-from drom_net.names import safe_names
+from drom_net.deploy.portable import host_name
 
 DATA = "data: {dataset: synthetic, tasks: %d, examples: 50, dim: 8}\n"
 STAR = "algorithm: {name: drom}\n" + DATA

@@ -15,12 +15,12 @@ from drom_net.algorithms.base import Algorithm
 from drom_net.algorithms.drom import DromParameters, drom
 from drom_net.algorithms.drom_d import DromDParameters, drom_d
 from drom_net.data.stream import TaskStream
+from drom_net.graph.topology import Graph, GraphSchedule
+from drom_net.learning.records import peers_chain, run_digest
 from drom_net.protocol.node import TIMES_DTYPE, Pace, at_once
 from drom_net.protocol.settings import WAIT, Checkpoints, Policy, Timeouts
-from drom_net.records import peers_chain, run_digest
 from drom_net.simulation.network import Distribution, NetworkSettings
 from drom_net.simulation.simulator import Crash, Simulator, peers_wiring, star_wiring
-from drom_net.topology import Graph, GraphSchedule
 
 PATIENT = Timeouts(join_s=1000.0, linger_s=1000.0)
 BAD = NetworkSettings(Distribution.parse("0..400ms"), loss=0.2, duplicate=0.2, reorder=0.2)

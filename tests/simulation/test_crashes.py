@@ -21,10 +21,10 @@ from simulated_harness import (
     star,
 )
 
+from drom_net.core.errors import ClusterError
 from drom_net.data.stream import TaskStream
-from drom_net.errors import ClusterError
+from drom_net.learning.reference import PeersResult, ReferenceResult, run_reference
 from drom_net.protocol.settings import Checkpoints, Timeouts
-from drom_net.reference import PeersResult, ReferenceResult, run_reference
 from drom_net.simulation.checks import PeersChecks, StarChecks
 from drom_net.simulation.network import Distribution, NetworkSettings
 from drom_net.simulation.simulator import Crash, Fault, Simulator

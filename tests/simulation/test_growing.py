@@ -14,9 +14,9 @@ from test_live_streams import Live, drawn
 from drom_net.algorithms import ridge
 from drom_net.algorithms.ldr import LDRParameters, ldr, ldr_d
 from drom_net.data.stream import TaskStream
+from drom_net.learning.records import TASK_DTYPE, central_dtype
+from drom_net.learning.reference import run_reference
 from drom_net.protocol.settings import Checkpoints
-from drom_net.records import TASK_DTYPE, central_dtype
-from drom_net.reference import run_reference
 from drom_net.simulation.checks import PeersChecks, StarChecks
 from drom_net.simulation.network import Distribution, NetworkSettings
 from drom_net.simulation.simulator import Crash

@@ -15,16 +15,16 @@ from simulated_harness import BAD, PATIENT, central, coupled, digest_of_peers, d
 
 from drom_net.algorithms.base import Algorithm
 from drom_net.algorithms.local import local
+from drom_net.core.errors import ClusterError
 from drom_net.data.live import Decided, LiveStream
 from drom_net.data.stream import TaskStream
-from drom_net.errors import ClusterError
+from drom_net.graph.topology import TopologySettings, make_schedule
+from drom_net.learning.records import TASK_DTYPE
+from drom_net.learning.reference import run_reference, run_reference_peers
 from drom_net.protocol.node import TIMES_DTYPE, Stalled
 from drom_net.protocol.settings import Policy, Timeouts
-from drom_net.records import TASK_DTYPE
-from drom_net.reference import run_reference, run_reference_peers
 from drom_net.simulation.network import Distribution, NetworkSettings
 from drom_net.simulation.simulator import Crash, Simulator
-from drom_net.topology import TopologySettings, make_schedule
 
 DIM = 7
 QUICK = NetworkSettings(Distribution.parse("1ms..5ms"))

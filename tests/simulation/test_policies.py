@@ -13,11 +13,11 @@ import pytest
 from helpers import graph_of, hoods_of, random_streams
 from simulated_harness import central, coupled, every, peers, star
 
+from drom_net.core.errors import ClusterError
 from drom_net.data.stream import TaskStream
-from drom_net.errors import ClusterError
+from drom_net.learning.records import absences_of, central_dtype
+from drom_net.learning.reference import Journal, run_reference, run_reference_peers
 from drom_net.protocol.settings import Checkpoints, Policy, Timeouts
-from drom_net.records import absences_of, central_dtype
-from drom_net.reference import Journal, run_reference, run_reference_peers
 from drom_net.simulation.checks import Lives
 from drom_net.simulation.network import Distribution, NetworkSettings, Partition
 from drom_net.simulation.simulator import Crash, Fault, Pause, Simulator, StuckError

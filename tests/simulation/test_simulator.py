@@ -28,14 +28,14 @@ from star_harness import DIM, RUN_ID, make_reducer, make_worker
 
 from drom_net.algorithms.base import Contribution, ContributionKind
 from drom_net.algorithms.drom import DromParameters, drom
-from drom_net.errors import ClusterError, DivergedError, RejectedError
+from drom_net.core.errors import ClusterError, DivergedError, RejectedError
+from drom_net.learning.records import TASK_DTYPE, central_dtype
+from drom_net.learning.reference import run_reference
 from drom_net.protocol.codec import encode
 from drom_net.protocol.messages import Message, Push, Resend, Welcome
 from drom_net.protocol.node import ConnectionChanged, Envelope, Event
 from drom_net.protocol.peer import PeerState
 from drom_net.protocol.settings import Timeouts
-from drom_net.records import TASK_DTYPE, central_dtype
-from drom_net.reference import run_reference
 from drom_net.simulation.checks import PeersChecks, StarChecks, check_records
 from drom_net.simulation.network import Distribution, NetworkSettings, Partition
 from drom_net.simulation.simulator import (

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from drom_net.core.errors import DataError, Problem
 from drom_net.data.dataset import Dataset, pick_task
 from drom_net.data.public import mail, others, ratings
 from drom_net.data.public.catalog import PUBLIC_SETS
@@ -25,7 +26,6 @@ from drom_net.data.settings import (
     StreamSettings,
     Wisdm,
 )
-from drom_net.errors import DataError, Problem
 
 __all__ = ["check_public", "load_public", "public_dim", "public_tasks"]
 

@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from drom_net.algorithms.features import Matrix, Vector
+from drom_net.core.errors import DataError, Problem
 from drom_net.data.dataset import TaskData
 from drom_net.data.faults import extra
 from drom_net.data.preprocessing import Preprocessing, unit_rows
 from drom_net.data.stream import SparseRows
-from drom_net.errors import DataError, Problem
 
 Files = dict[str, Path]
 """A set's files by the first name of each."""

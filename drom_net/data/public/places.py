@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from drom_net.core.errors import DataError, Problem
 from drom_net.data.public.catalog import PublicFile, PublicSet
-from drom_net.errors import DataError, Problem
 
 DATA_FOLDER_VARIABLE = "DROM_NET_DATA"
 

@@ -1,0 +1,181 @@
+"""The reference of the configuration, as JSON Schema and as tables: both made from the settings themselves.
+
+``python -m drom_net.config`` writes them to ``schema.json`` and into ``docs/configuration.md``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from drom_net.algorithms import PARAMETERS
+from drom_net.config.model import (
+    DEFAULT_ALGORITHM,
+    PEERS,
+    SECTIONS,
+    TOP_LEVEL,
+    ClusterConfig,
+    PeerSettings,
+    ReducerSettings,
+    SecuritySettings,
+    algorithm_settings,
+    data_settings,
+    foreign_sections,
+)
+from drom_net.core.fields import REQUIRED, Setting, settings_of
+from drom_net.data.settings import DATA_SECTIONS, LiveData, SourceSettings
+from drom_net.graph.topology import TopologySettings
+from drom_net.protocol.settings import Checkpoints, Policy, Timeouts
+
+SCHEMA_FILE = Path(__file__).parents[1] / "schema.json"
+BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
+
+
+def json_schema() -> dict[str, Any]:
+    """The configuration as JSON Schema (draft 2020-12), for editors."""
+    top = {key: _property(setting) for key, setting in settings_of(ClusterConfig).items()}
+    top["algorithm"] = _one_of_kinds("algorithm", "name", list(PARAMETERS), algorithm_settings)
+    top["data"] = _one_of_kinds("data", "dataset", list(DATA_SECTIONS), data_settings)
+    top["source"] = _optional_section(SourceSettings)
+    top["topology"] = _optional_section(TopologySettings)
+    top["reducer"] = _optional_section(ReducerSettings)
+    top["peers"] = _optional_section(PeerSettings)
+    top["policy"] = _optional_section(Policy)
+    top["checkpoint"] = _optional_section(Checkpoints)
+    top["timeouts"] = _optional_section(Timeouts)
+    top["security"] = _optional_section(SecuritySettings)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A cluster of drom_net",
+        "type": "object",
+        "properties": {key: top[key] for key in TOP_LEVEL},
+        "required": ["data"],
+        "additionalProperties": False,
+        "allOf": [*(_sections_of(name) for name in PARAMETERS), _source_of_live_data()],
+    }
+
+
+def _sections_of(algorithm: str) -> dict[str, Any]:
+    """What a learner asks of the sections beside it."""
+    chosen: dict[str, Any] = {"properties": {"algorithm": {"properties": {"name": {"const": algorithm}}}}}
+    if algorithm != DEFAULT_ALGORITHM:
+        chosen["required"] = ["algorithm"]
+        chosen["properties"]["algorithm"]["required"] = ["name"]
+    then: dict[str, Any] = {"properties": {key: {"type": "null"} for key in foreign_sections(algorithm)}}
+    if algorithm in PEERS:
+        then["properties"]["topology"] = {"type": "object"}
+        then["required"] = ["topology"]
+    return {"if": chosen, "then": then}
+
+
+def _source_of_live_data() -> dict[str, Any]:
+    """Live data has a source, and no other has."""
+    live = {"properties": {"dataset": {"const": LiveData.dataset}}, "required": ["dataset"]}
+    return {
+        "if": {"properties": {"data": live}, "required": ["data"]},
+        "then": {"properties": {"source": {"type": "object"}}, "required": ["source"]},
+        "else": {"properties": {"source": {"type": "null"}}},
+    }
+
+
+def _one_of_kinds(
+    section: str, selector: str, kinds: list[str], settings_for: Callable[[str], dict[str, Setting]]
+) -> dict[str, Any]:
+    """A section whose keys depend on one of them."""
+    branches = []
+    for kind in kinds:
+        settings = settings_for(kind)
+        this: dict[str, Any] = {"properties": {selector: {"const": kind}}, "required": [selector]}
+        required = [key for key, setting in settings.items() if setting.default is REQUIRED]
+        if kind == "files":
+            this = {"anyOf": [this, {"required": ["files"], "not": {"required": [selector]}}]}
+            required.remove(selector)
+        elif kind == DEFAULT_ALGORITHM:
+            this.pop("required")
+        properties = {key: _property(setting) for key, setting in settings.items()}
+        properties[selector] = {"const": kind}
+        then = {"properties": properties, "required": required, "additionalProperties": False}
+        branches.append({"if": this, "then": then})
+    choice = _property(settings_for(kinds[0])[selector])
+    schema: dict[str, Any] = {"type": "object", "properties": {selector: choice}, "allOf": branches}
+    if section == "data":
+        return schema | {"anyOf": [{"required": [selector]}, {"required": ["files"]}]}
+    return schema
+
+
+def _optional_section(section: type) -> dict[str, Any]:
+    settings = settings_of(section)
+    properties = {key: _property(setting) for key, setting in settings.items()}
+    schema = {"type": ["object", "null"], "properties": properties, "additionalProperties": False}
+    required = [key for key, setting in settings.items() if setting.default is REQUIRED]
+    return schema | {"required": required} if required else schema
+
+
+def _property(setting: Setting) -> dict[str, Any]:
+    schema = setting.spec.schema()
+    if setting.default is None:
+        schema = {"anyOf": [schema, {"type": "null"}]}
+    about: dict[str, Any] = {"description": setting.doc}
+    if setting.default is not REQUIRED:
+        default = list(setting.default) if isinstance(setting.default, tuple) else setting.default
+        about["default"] = ".inf" if default == math.inf else default
+    return about | schema
+
+
+def reference_tables() -> str:
+    """Every key with what it accepts, its default and its meaning, as Markdown."""
+    about = "Beside the sections " + ", ".join(f"`{section}`" for section in SECTIONS) + "."
+    parts = [_table("At the top", about, settings_of(ClusterConfig))]
+    for name, parameters in PARAMETERS.items():
+        about = inspect.getdoc(parameters) or ""
+        parts.append(_table(f"`algorithm`, with `name: {name}`", about, algorithm_settings(name)))
+    for dataset, section in DATA_SECTIONS.items():
+        about = inspect.getdoc(section) or ""
+        parts.append(_table(f"`data`, with `dataset: {dataset}`", about, data_settings(dataset)))
+    parts.append(_table("`source`", inspect.getdoc(SourceSettings) or "", settings_of(SourceSettings)))
+    about = (inspect.getdoc(TopologySettings) or "") + " Only with `drom-d`, which needs it."
+    parts.append(_table("`topology`", about, settings_of(TopologySettings)))
+    parts.append(_table("`reducer`", inspect.getdoc(ReducerSettings) or "", settings_of(ReducerSettings)))
+    about = (inspect.getdoc(PeerSettings) or "") + " Only with `drom-d`, which has no `reducer`."
+    parts.append(_table("`peers`", about, settings_of(PeerSettings)))
+    parts.append(_table("`policy`", inspect.getdoc(Policy) or "", settings_of(Policy)))
+    parts.append(_table("`checkpoint`", inspect.getdoc(Checkpoints) or "", settings_of(Checkpoints)))
+    parts.append(_table("`timeouts`", inspect.getdoc(Timeouts) or "", settings_of(Timeouts)))
+    parts.append(_table("`security`", inspect.getdoc(SecuritySettings) or "", settings_of(SecuritySettings)))
+    return "\n".join(parts)
+
+
+def _table(title: str, about: str, settings: dict[str, Setting]) -> str:
+    lines = [f"### {title}", "", *([about, ""] if about else [])]
+    lines += ["| key | accepts | default | meaning |", "| --- | --- | --- | --- |"]
+    for key, setting in settings.items():
+        cells = (f"`{key}`", setting.spec.expected(), _default(setting), setting.doc)
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join([*lines, ""])
+
+
+def _default(setting: Setting) -> str:
+    default = setting.default
+    if default is REQUIRED:
+        return "required"
+    if default is None:
+        return "none"
+    if isinstance(default, bool):
+        return f"`{str(default).lower()}`"
+    if isinstance(default, tuple):
+        return f"`{list(default)}`"
+    return "`.inf`" if default == math.inf else f"`{default}`"
+
+
+def write_reference() -> None:
+    """Bring the stored schema, and the tables of a checkout's documentation, up to date."""
+    SCHEMA_FILE.write_text(json.dumps(json_schema(), indent=2) + "\n", encoding="utf-8")
+    page = SCHEMA_FILE.parents[1] / "docs" / "configuration.md"
+    if page.exists():
+        before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
+        after = rest.partition(END)[2]
+        page.write_text(f"{before}{BEGIN}\n\n{reference_tables()}\n{END}{after}", encoding="utf-8")

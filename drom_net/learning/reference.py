@@ -1,0 +1,234 @@
+"""The plain loop in one process: the algorithm without a network, and the oracle of all other drivers."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from drom_net.algorithms.base import IDLE, KEEP, NO_REPLY, Algorithm, Reply
+from drom_net.data.live import LiveStream
+from drom_net.data.stream import TaskStream
+from drom_net.graph.neighborhood import Neighborhood
+from drom_net.learning.records import peers_chain, run_digest
+from drom_net.learning.task import Centre, TaskLearner, TaskResult, Word
+
+AfterRound = Callable[[int, Sequence[TaskLearner], float | None], bool]
+"""Called with the round, the tasks and sigma_1 (None outside sync rounds); returns False to stop there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """What came about in a run and does not follow from its configuration: who was there when."""
+
+    absent: Sequence[Mapping[int, Collection[int]]] = ()
+    """For the reducer, or each peer's own centre: by sync round, who was awaited and did not come
+    (`records.absences_of`)."""
+    rounds: Sequence[int] = ()
+    """How many rounds each task has recorded, where that may be fewer than it has examples."""
+    stopped: Collection[tuple[int, int]] = ()
+    """(task, sync round) of those that have recorded no reply: the task was stopped while it waited for it."""
+
+    def absent_in(self, centre: int, t: int) -> Collection[int]:
+        """Without whom a centre made its step of round t."""
+        return self.absent[centre].get(t, ()) if self.absent else ()
+
+    def received(self, task: int, t: int, reply: Reply) -> Reply:
+        """What a task has got of the reply of round t: none where it was stopped in the middle of it."""
+        return NO_REPLY if (task, t) in self.stopped else reply
+
+
+AS_CONFIGURED = Journal()
+"""Everybody was there all the time."""
+
+
+class _Results:
+    """What the tasks end with: at the end, or after as many rounds as a journal says."""
+
+    def __init__(self, learners: Sequence[TaskLearner], journal: Journal) -> None:
+        self._learners, self._rounds = learners, journal.rounds
+        self._at: dict[int, TaskResult] = {}
+
+    def look(self, t: int) -> None:
+        """Round t is closed."""
+        for task, rounds in enumerate(self._rounds):
+            if rounds == t:
+                result = self._learners[task].result()
+                model = {name: vector.copy() for name, vector in result.model.items()}
+                totals = dataclasses.replace(result.totals)
+                self._at[task] = TaskResult(result.chain, totals, model)
+
+    def take(self) -> tuple[TaskResult, ...]:
+        return tuple(self._at.get(task) or learner.result() for task, learner in enumerate(self._learners))
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceResult:
+    """What a run gave, in task order."""
+
+    tasks: tuple[TaskResult, ...]
+    central_chain: bytes
+    task_records: tuple[bytes, ...]
+    """For each task its rows, as records.TASK_DTYPE."""
+    central_records: bytes
+    rounds: int
+    """How many were run."""
+
+    @property
+    def digest(self) -> str:
+        return run_digest([task.chain for task in self.tasks], self.central_chain)
+
+
+def run_reference(
+    algorithm: Algorithm,
+    streams: Sequence[TaskStream | LiveStream],
+    *,
+    seed: int,
+    rounds: int | None = None,
+    after_round: AfterRound | None = None,
+    journal: Journal = AS_CONFIGURED,
+) -> ReferenceResult:
+    """Run all tasks through all rounds.
+
+    Args:
+        streams: The tasks' examples, in task order.
+        seed: Where the power iteration's first vector comes from.
+        rounds: At most so many; by default until the longest stream ends.
+        after_round: Called with the round, the tasks and sigma_1 (None outside sync rounds); returns False to
+            stop there. (Counts are made when they are asked for: a task's `totals` cost something.)
+        journal: Who was not there when, of a run that is made again.
+    """
+    learners = [TaskLearner(algorithm, stream, rounds=rounds) for stream in streams]
+    centre = Centre(algorithm, tasks=range(len(streams)), dim=streams[0].dim, seed=seed)
+    last_round = max(learner.last_round for learner in learners)
+    results = _Results(learners, journal)
+    t = 0
+    results.look(t)
+    with np.errstate(over="ignore", invalid="ignore"):  # one clear error tells of divergence, not NumPy's warnings
+        for t in range(1, last_round + 1):
+            live = {task: learner for task, learner in enumerate(learners) if t <= learner.last_round}
+            contributions = {task: learner.begin(t) for task, learner in live.items()}
+            sigma = None
+            if algorithm.is_sync(t):
+                absent = journal.absent_in(0, t)
+                present = {task: contribution for task, contribution in contributions.items() if task not in absent}
+                replies = centre.reduce(t, present, absent=absent)
+                sigma = centre.last_sigma or None
+                for task, learner in live.items():
+                    learner.end(t, journal.received(task, t, KEEP if task in absent else replies[task]))
+            else:
+                for learner in live.values():
+                    learner.end(t)
+            results.look(t)
+            if after_round is not None and not after_round(t, learners, sigma):
+                break
+        ended = results.take()
+    return ReferenceResult(
+        ended, centre.chain, tuple(learner.take_records() for learner in learners), centre.take_records(), t
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PeersResult:
+    """What a run without a centre gave, in task order."""
+
+    tasks: tuple[TaskResult, ...]
+    central_chains: tuple[bytes, ...]
+    """Each peer's own."""
+    task_records: tuple[bytes, ...]
+    central_records: tuple[bytes, ...]
+    """Each peer's rows, as records.central_dtype of its neighborhood's size."""
+    rounds: int
+
+    @property
+    def digest(self) -> str:
+        return run_digest([task.chain for task in self.tasks], peers_chain(self.central_chains))
+
+
+def run_reference_peers(
+    algorithms: Sequence[Algorithm],
+    streams: Sequence[TaskStream | LiveStream],
+    neighborhoods: Sequence[Neighborhood],
+    *,
+    seed: int,
+    delayed: bool = False,
+    rounds: int | None = None,
+    after_round: AfterRound | None = None,
+    journal: Journal = AS_CONFIGURED,
+) -> PeersResult:
+    """Run Algorithm 2: each task is the centre of its own neighborhood.
+
+    Args:
+        algorithms: Each task's; they may differ in tau.
+        neighborhoods: Each task's, of the same sync rounds.
+        delayed: What is sent in a sync round takes effect at the next (exchange: delayed); else at once. Blocking
+            and overlapping exchange are one sequence.
+        after_round: As for `run_reference`; sigma_1 is the largest of the peers'.
+        journal: Likewise.
+    """
+    algorithms = [hood.learner(algorithm) for algorithm, hood in zip(algorithms, neighborhoods, strict=True)]
+    learners = [
+        TaskLearner(algorithm, stream, rounds=rounds, everybody=hood.everybody)
+        for algorithm, stream, hood in zip(algorithms, streams, neighborhoods, strict=True)
+    ]
+    centres = [
+        Centre(algorithm, tasks=hood.everybody, dim=streams[0].dim, seed=seed, scales=hood.scales)
+        for algorithm, hood in zip(algorithms, neighborhoods, strict=True)
+    ]
+    last_words = [learner.algorithm.sync.last_word(learner.last_round, rounds) for learner in learners]
+    words: list[dict[int, Word]] = [{} for _ in learners]
+    """By task and sync round: what was said and may still be used."""
+    used = [dict.fromkeys(hood.everybody, 0) for hood in neighborhoods]
+    """By listener and speaker: the sync round of the word that was used last."""
+    longest = max(algorithm.sync.tau for algorithm in algorithms)
+
+    def central_step(task: int, t: int) -> Reply:
+        hood = neighborhoods[task]
+        absent = journal.absent_in(task, t)
+        heard = {}
+        for member in hood.members(t):
+            if member in absent:  # nobody knew then whether its last word was behind
+                used[task][member] = hood.heard(member, t)
+                continue
+            s = hood.heard(member, t, last_words[member])
+            if s > used[task][member]:
+                used[task][member] = s
+                heard[member] = words[member][s].to(task, neighborhoods[member].told_before(task, s))
+        return centres[task].reduce(t, heard, hood.members(t), absent)[task]
+
+    results = _Results(learners, journal)
+    t = 0
+    results.look(t)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for t in range(1, max(learner.last_round for learner in learners) + 1):
+            live = {task: learner for task, learner in enumerate(learners) if t <= learner.last_round}
+            contributions = {task: learner.begin(t) for task, learner in live.items()}
+            for task, learner in enumerate(learners):
+                if task in live and learner.algorithm.is_sync(t):
+                    words[task][t] = learner.word(contributions[task], t)
+                elif task not in live and last_words[task] == t:
+                    words[task][t] = learner.word(IDLE._replace(last=True), t)
+            for task, learner in live.items():
+                if not learner.algorithm.is_sync(t):
+                    learner.end(t)
+                    continue
+                wanted = learner.algorithm.sync.last(t - 1) if delayed else t
+                reply = central_step(task, wanted) if wanted else NO_REPLY
+                learner.end(t, journal.received(task, t, reply))
+            for task, said in enumerate(words):
+                for old in [s for s in said if s < t - 3 * longest and s != last_words[task]]:
+                    del said[old]
+            sigma = max((centre.last_sigma for centre in centres), default=0.0) or None
+            results.look(t)
+            if after_round is not None and not after_round(t, learners, sigma):
+                break
+        ended = results.take()
+    return PeersResult(
+        ended,
+        tuple(centre.chain for centre in centres),
+        tuple(learner.take_records() for learner in learners),
+        tuple(centre.take_records() for centre in centres),
+        t,
+    )

@@ -1,0 +1,56 @@
+"""Where a live node's examples come from: applications on a socket, a file that grows, or standard input."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from drom_net.data.incoming import Lines
+from drom_net.node.live.intake import Intake
+from drom_net.node.live.lines import FollowedFile, StandardInput
+from drom_net.node.live.service import Model, Service
+from drom_net.node.spec import NodeSpec
+from drom_net.transport.keys import Keyring, client_of, read_keyring
+
+
+def open_source(intake: Intake, model: Model) -> None:
+    """Let the intake take examples from where the settings say.
+
+    Raises:
+        ClusterError: It cannot listen.
+        ConfigError: A file of keys is missing or wrong.
+        OSError: The file cannot be read.
+    """
+    settings = intake.spec.source
+    if bind := settings["bind"]:
+        keys = None if bind.startswith("ipc://") else _client_keys(intake.spec)
+        intake.take_from(
+            Service(
+                intake,
+                bind,
+                intake.rows,
+                model,
+                unlabelled=settings["unlabelled"],
+                incarnation=intake.incarnation,
+                keys=keys,
+            )
+        )
+        how = "" if keys is None else f", with the key of {client_of(keys.name)}"
+        intake.note(f"applications are served at {bind}{how}", "serving", endpoint=bind)
+        return
+    lines = Lines(settings["format"], intake.rows)
+    if settings["stdin"]:
+        intake.take_from(StandardInput(intake, lines))
+    else:
+        intake.take_from(FollowedFile(intake, Path(settings["file"]), lines, follows=settings["follow"]))
+
+
+def _client_keys(spec: NodeSpec) -> Keyring | None:
+    """The node's keys, where the list has one for the applications of its site.
+
+    Raises:
+        ConfigError: A file is missing or wrong.
+    """
+    if not spec.keys:
+        return None
+    keys = read_keyring(Path(spec.keys), spec.node)
+    return keys if client_of(spec.node) in keys.public else None

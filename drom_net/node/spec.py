@@ -1,0 +1,155 @@
+"""All that one node process needs to know, as plain values in one JSON file."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from drom_net.algorithms import ALGORITHMS, PARAMETERS, Algorithm
+from drom_net.algorithms.base import SyncRounds
+from drom_net.core.errors import DataError, Problem
+from drom_net.core.names import safe_names
+from drom_net.graph.neighborhood import Neighborhood
+from drom_net.protocol.node import REDUCER
+from drom_net.protocol.settings import Checkpoints, Policy, Timeouts
+from drom_net.results.summary import write_text
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSpec:
+    """One node. Whoever writes it has checked everything in it."""
+
+    role: str
+    """"worker", "reducer" or "peer"."""
+    name: str
+    """The task's name, or "reducer"."""
+    task: int
+    """Which task a worker is, from 0; -1 for the reducer."""
+    tasks: tuple[str, ...]
+    """The roster: all tasks' names in order."""
+    algorithm: str
+    parameters: dict[str, Any]
+    """By field name of the algorithm's parameters."""
+    seed: int
+    rounds: int | None
+    dim: int
+    run_id: str
+    """Empty where nobody gave one: the reducer then draws one, and workers take what they are told."""
+    config_digest: str
+    feature_digest: str
+    """Empty for a reducer that does not know the features."""
+    endpoint: str
+    """Where the reducer is reached; for the reducer itself, or a peer, where it listens."""
+    timeouts: dict[str, float]
+    out: str
+    """The node's own folder: its records, model and result."""
+    examples: str = ""
+    """A worker's prepared examples (TaskStream.save)."""
+    data_digest: str = ""
+    """Of these (TaskStream.digest); empty for a reducer, and where they come while it runs."""
+    remove: tuple[str, ...] = ()
+    """Folders that the node removes when it ends: its prepared data."""
+    remove_if_orphaned: tuple[str, ...] = ()
+    """And these if it ends because its launcher is gone: the others' prepared data, the sockets' folder."""
+    spread_over: int | None = None
+    live: bool = False
+    """Whether examples come while it runs, and a round begins with the first task that has one."""
+    source: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """Where the examples of a live task come from: the settings of SourceSettings, its `bind` and `file` those of this
+    task, and as `rows` what its rows are (data.incoming.RowReader). Empty for a reducer, and where the examples are
+    prepared."""
+    parent: int = 0
+    """The launcher's process id: the node ends when it is gone. 0 for a node on its own."""
+    pace_s: float = 0.0
+    """How long each example takes to come."""
+    neighbor_endpoints: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Where a peer's neighbors are reached, by task (JSON knows only texts as keys)."""
+    taus: dict[str, int] = dataclasses.field(default_factory=dict)
+    """The sync interval of everybody in a peer's neighborhood, itself included, by task."""
+    cycle: tuple[tuple[int, ...], ...] = ()
+    """As in Neighborhood."""
+    scales: tuple[float, ...] | None = None
+    """Likewise."""
+    tree: tuple[int, ...] | None = None
+    """Likewise."""
+    policy: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """As protocol.settings.Policy."""
+    checkpoints: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """As protocol.settings.Checkpoints."""
+    keep_records: bool = True
+    """Whether it writes a row for each round."""
+    keys: str = ""
+    """The folder of key files, of which the node reads the list and its own secret key; empty for no keys."""
+    summary: str = ""
+    """A reducer on its own writes its summary here."""
+    log_format: str = "text"
+    """One of reports.LOG_FORMATS."""
+    metrics: str = ""
+    """host:port of a page of what it counts; one that has a launcher tells that instead. Empty: nobody wants it."""
+    about: dict[str, str] = dataclasses.field(default_factory=dict)
+    """What the summary says of the run beside its figures: name, dataset, positive class."""
+
+    @property
+    def node(self) -> str:
+        """What it is called in files, keys and metrics: `name` in its safe form."""
+        return REDUCER if self.task < 0 else self.nodes[self.task]
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The same of all tasks."""
+        return safe_names(self.tasks)
+
+    def build_algorithm(self) -> Algorithm:
+        return ALGORITHMS[self.algorithm](PARAMETERS[self.algorithm](**self.parameters))
+
+    def build_neighborhood(self) -> Neighborhood:
+        """Of a peer."""
+        growing = self.build_algorithm().sync.growing
+        syncs = {int(task): SyncRounds(tau, growing) for task, tau in self.taus.items()}
+        may_miss = self.build_policy().may_miss
+        return Neighborhood(self.task, syncs, tuple(map(tuple, self.cycle)), self.scales, self.tree, may_miss)
+
+    def build_timeouts(self) -> Timeouts:
+        return Timeouts(**self.timeouts)
+
+    def build_policy(self) -> Policy:
+        return Policy(**self.policy)
+
+    def build_checkpoints(self) -> Checkpoints:
+        return Checkpoints(**self.checkpoints)
+
+    def require_same_data(self) -> None:
+        """Refuse to go on in its folder with other examples than it began with.
+
+        Raises:
+            DataError: They are others.
+        """
+        folder = Path(self.out)
+        try:
+            former = json.loads((folder / "spec.json").read_text()).get("data_digest")
+        except FileNotFoundError:
+            return
+        if (folder / "life.json").exists() and former and former != self.data_digest:
+            raise DataError(
+                [
+                    Problem(
+                        f"the data of {self.name}",
+                        f"the examples that the run began with (digest {former[:12]})",
+                        f"others (digest {self.data_digest[:12]}): they have changed since",
+                        "bring the former back to go on, or start the run anew with another --out",
+                    )
+                ]
+            )
+
+    def write(self, path: Path) -> None:
+        """As a whole or not at all: a node that is started again writes it anew."""
+        write_text(path, json.dumps(dataclasses.asdict(self), indent=1) + "\n")
+
+    @classmethod
+    def read(cls, path: Path) -> NodeSpec:
+        fields = json.loads(path.read_text())
+        lists = {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}
+        return cls(**(fields | lists))

@@ -1,0 +1,284 @@
+"""The socket for applications takes no more than it can bear, whoever connects and whatever is sent."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import select
+import socket
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgpack
+import pytest
+import zmq
+
+from drom_net.client import REQUEST_BYTES
+from drom_net.core.errors import ClusterError, UsageError
+from drom_net.data.incoming import RowReader
+from drom_net.data.preprocessing import Preprocessing
+from drom_net.node import loop
+from drom_net.node.live import local_port
+from drom_net.node.live.local_port import LocalPort
+from drom_net.node.live.service import Service
+from drom_net.protocol.codec import encode
+from drom_net.protocol.messages import Farewell
+
+_GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"NULL".ljust(20, b"\0") + bytes(32)
+_WITHIN_S = 10.0
+
+
+class Model:
+    round = 3
+
+    def predict(self, x: Any) -> float:
+        return float(x.sum())
+
+
+class Site:
+    """A service whose intake only counts, stepped by hand."""
+
+    def __init__(self, bind: str) -> None:
+        self.said: list[str] = []
+        self.intake: Any = SimpleNamespace(bad=0, commit=lambda: None, say=self.said.append)
+        rows = RowReader(Preprocessing(raw_dim=2))
+        self.service = Service(self.intake, bind, rows, Model(), unlabelled=100, incarnation=1)
+
+    @property
+    def port(self) -> Any:
+        return self.service._port
+
+    def serve_until(self, happened: Any) -> None:
+        until = time.monotonic() + _WITHIN_S
+        while not happened():
+            assert time.monotonic() < until
+            zmq.zmq_poll([(self.service.waits_for, zmq.POLLIN)], 20)
+            self.service.serve()
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    found = Site(f"ipc://{tmp_path}/s.sock")
+    yield found
+    found.service.close()
+
+
+def _path(site: Site) -> str:
+    return str(site.port._path)
+
+
+def _raw(site: Site) -> socket.socket:
+    """A connection that has said who it is."""
+    found = socket.socket(socket.AF_UNIX)
+    found.connect(_path(site))
+    found.settimeout(_WITHIN_S)
+    found.sendall(_GREETING)
+    body = b"\x05READY" + b"\x0bSocket-Type" + (6).to_bytes(4) + b"DEALER"
+    found.sendall(bytes([4, len(body)]) + body)
+    return found
+
+
+def _request(**fields: Any) -> bytes:
+    packed: bytes = msgpack.packb({"version": 1, "id": 1, "do": "predict", "rows": [[1.0, 2.0]]} | fields)
+    return packed
+
+
+def _framed(body: bytes, flags: int = 0) -> bytes:
+    return bytes([flags | 2]) + len(body).to_bytes(8) + body
+
+
+def _ask(site: Site, *frames: bytes) -> dict[str, Any]:
+    """By libzmq's own client."""
+    with zmq.Context() as context, context.socket(zmq.DEALER) as asker:
+        asker.linger = 0
+        asker.setsockopt(zmq.HEARTBEAT_IVL, 10)
+        asker.setsockopt(zmq.HEARTBEAT_TIMEOUT, 5000)
+        asker.connect(f"ipc://{_path(site)}")
+        asker.send_multipart(frames or (_request(),))
+        site.serve_until(lambda: asker.poll(0))
+        return dict(msgpack.unpackb(asker.recv()))
+
+
+def test_zeromq_speaks_to_it(site: Site) -> None:
+    assert _ask(site)["scores"] == [3.0]
+    rows = [[1.0, float(n)] for n in range(5000)]
+    assert _ask(site, _request(rows=rows))["scores"][-1] == 5000.0
+    assert _ask(site, _request(), b"more")["why"] == "expected one frame"
+    assert site.port.closed == 0
+
+
+def test_it_is_for_its_user_alone_and_goes_when_closed(tmp_path: Path) -> None:
+    site = Site(f"ipc://{tmp_path}/s.sock")
+    assert stat.S_IMODE((tmp_path / "s.sock").stat().st_mode) == 0o600
+    with pytest.raises(ClusterError, match="another process listens there"):
+        Site(f"ipc://{tmp_path}/s.sock")
+    site.service.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_socket_of_a_dead_process_is_taken_over_and_a_file_is_not(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(f"{tmp_path}/s.sock")
+    Site(f"ipc://{tmp_path}/s.sock").service.close()
+    (tmp_path / "s.sock").write_text("mine")
+    with pytest.raises(UsageError, match=r"ipc://.*s.sock: expected a free name for a socket"):
+        Site(f"ipc://{tmp_path}/s.sock")
+    assert (tmp_path / "s.sock").read_text() == "mine"
+
+
+def test_idle_connections_use_up_no_descriptors_and_shut_nobody_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_port, "connections_for_applications", lambda: 5)
+    site = Site(f"ipc://{tmp_path}/s.sock")
+    asks = _raw(site)
+    asks.sendall(_framed(_request()))
+    site.serve_until(lambda: site.service._predicted)
+    before = len(os.listdir("/proc/self/fd"))
+    idle = [_raw(site) for _ in range(20)]
+    site.serve_until(lambda: site.port.closed == 16)
+    assert len(os.listdir("/proc/self/fd")) == before + 20 + 4
+    asks.sendall(_framed(_request()))
+    site.serve_until(lambda: site.service._predicted == 2)
+    assert site.said == [f"closed a connection to {_path(site)}: there are more than 5; further ones are not told"]
+    for connection in (*idle, asks):
+        connection.close()
+    site.service.close()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        _framed(b"xxx", 1) * 1000,
+        b"\x02" + (REQUEST_BYTES + 1).to_bytes(8),
+        b"\x06" + (1 << 20).to_bytes(8),
+        b"\x08\x00",
+        b"\xff" * 100,
+    ],
+    ids=["no end", "too long", "a command too long", "no such flag", "noise"],
+)
+def test_a_message_without_an_end_ends_its_connection(site: Site, data: bytes) -> None:
+    bad = _raw(site)
+    bad.sendall(data)
+    site.serve_until(lambda: site.port.closed)
+    assert site.port._unread == 0
+    assert _ask(site)["is"] == "ok"
+    bad.close()
+
+
+@pytest.mark.parametrize("data", [b"GET / HTTP/1.1\r\n\r\n" * 4, _GREETING[:10] + b"\x01" + bytes(60)])
+def test_another_protocol_is_turned_away(site: Site, data: bytes) -> None:
+    other = socket.socket(socket.AF_UNIX)
+    other.connect(_path(site))
+    other.sendall(data)
+    site.serve_until(lambda: site.port.closed)
+    other.close()
+
+
+def test_all_messages_that_are_not_whole_together_have_a_bound(tmp_path: Path) -> None:
+    port = LocalPort(f"ipc://{tmp_path}/p", message_bytes=100_000)
+    site: Any = SimpleNamespace(port=port)
+    senders = []
+    for _ in range(6):
+        senders.append(_raw(site))
+        senders[-1].sendall(_framed(bytes(100_000))[:90_000])
+        for _ in range(10):
+            assert port.receive() is None
+    assert port.closed == 2
+    assert port._unread <= 400_000
+    senders[-1].sendall(bytes(10_009))
+    while (received := port.receive()) is None:
+        select.select([port.waits_for], [], [], _WITHIN_S)
+    assert len(received[1][0]) == 100_000
+    for sender in senders:
+        sender.close()
+    port.close()
+
+
+def test_who_reads_no_answers_is_asked_nothing_more(site: Site) -> None:
+    silent = _raw(site)
+    silent.setblocking(False)
+    request = _framed(_request(rows=[[1.0, 2.0]] * 10_000))
+    left = b""
+    connection = None
+    until = time.monotonic() + 60
+    while connection is None or not connection.is_blocked:
+        assert time.monotonic() < until
+        left = left or request
+        with contextlib.suppress(BlockingIOError):
+            left = left[silent.send(left) :]
+        site.service.serve()
+        [connection] = site.port._connections.values()
+    predicted = site.service._predicted
+    for _ in range(10):
+        site.service.serve()
+    assert site.service._predicted == predicted
+    assert _ask(site)["is"] == "ok"
+    silent.close()
+
+
+def test_a_request_of_many_empty_lists_takes_no_memory(site: Site) -> None:
+    many = b"\x84\xa7version\x01\xa2id\x01\xa2do\xa7predict\xa4rows" + b"\xdd\x00\x0f\x00\x00" + b"\x90" * 0x0F0000
+    assert _ask(site, many)["why"] == "expected a msgpack map"
+
+
+def test_on_tcp_a_message_without_an_end_ends_its_connection() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        number = probe.getsockname()[1]
+    site = Site(f"tcp://127.0.0.1:{number}")
+    bad = socket.create_connection(("127.0.0.1", number))
+    bad.setblocking(False)
+    body = b"\x05READY" + b"\x0bSocket-Type" + (6).to_bytes(4) + b"DEALER"
+    left = _GREETING + bytes([4, len(body)]) + body
+    until = time.monotonic() + 60
+    while not site.port.closed_strangers:
+        assert time.monotonic() < until
+        try:
+            left = left[bad.send(left) :] or _framed(bytes(1 << 20), 1)
+        except BlockingIOError:
+            select.select([], [bad], [], 0.01)
+        except OSError:  # closed; it is told when it is looked for
+            pass
+        site.service.serve()
+    bad.close()
+    site.service.close()
+
+
+def test_a_node_works_for_as_long_as_it_has_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much applications ask, what comes from the cluster is seen to half of the time."""
+    now = [0.0]
+    calls: list[str] = []
+    monkeypatch.setattr(loop.time, "monotonic", lambda: now[0])
+
+    def serve() -> bool:
+        calls.append("serve")
+        now[0] += 3.0
+        return True
+
+    def receive(*_: Any) -> None:
+        calls.append("message")
+        now[0] += 1.0
+        node.finished = calls.count("message") == 6
+
+    node: Any = SimpleNamespace(
+        finished=False,
+        start=lambda now: None,
+        receive=receive,
+        next_timer=lambda: math.inf,
+        take_outbox=list,
+        take_events=list,
+    )
+    transport: Any = SimpleNamespace(
+        receive=lambda _: ("a", [bytes(frame) for frame in encode(Farewell())]),
+        connection_changes=list,
+        take_warnings=list,
+        unsettled=False,
+    )
+    drive = loop.drive
+    assert drive(node, transport, dim=1, max_vectors=1, on_event=lambda event: None, look=lambda: False, serve=serve)
+    assert calls == ["serve", *["message"] * 3, "serve", *["message"] * 3]
