@@ -14,7 +14,7 @@ import numpy as np
 from drom_net.algorithms.features import Matrix
 from drom_net.algorithms.ldr import ALONE, EXPERTS
 from drom_net.core.errors import UsageError
-from drom_net.graph.topology import Graph
+from drom_net.graph.graph import Graph
 from drom_net.results.report import Panel, Picture, Series
 from drom_net.results.timeline import KINDS, Disturbance, Lane
 

@@ -31,8 +31,10 @@ from drom_net.data.datasets import Dataset, load_dataset
 from drom_net.data.prepare import make_stream
 from drom_net.data.settings import DATA_SECTIONS, DigitsSites, StreamSettings, Synthetic
 from drom_net.data.stream import TaskStream
+from drom_net.graph.families import make_graph
+from drom_net.graph.graph import GraphSchedule
 from drom_net.graph.neighborhood import neighborhoods
-from drom_net.graph.topology import GraphSchedule, TopologySettings, make_graph
+from drom_net.graph.settings import TopologySettings
 from drom_net.learning.records import TASK_DTYPE
 from drom_net.learning.reference import run_reference, run_reference_peers
 from drom_net.learning.task import TaskLearner

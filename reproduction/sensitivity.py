@@ -13,7 +13,8 @@ from drom_net.comparison.pages import percents
 from drom_net.comparison.runs import Job, Outcome, Runner, Subject, configure
 from drom_net.comparison.stats import paired_difference, spread_of
 from drom_net.config.model import AlgorithmChoice
-from drom_net.graph.topology import TopologySettings, mixing_weights, zeta
+from drom_net.graph.settings import TopologySettings
+from drom_net.graph.weights import mixing_weights, zeta
 from drom_net.results.report import Cell, Panel, Picture, Reference, Report, Series, Table
 
 TAUS = (1, 20)

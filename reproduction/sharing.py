@@ -16,7 +16,7 @@ from drom_net.comparison.runs import PAPER_TAU, Runner, Subject, make_subject, n
 from drom_net.comparison.spaces import learner_of
 from drom_net.comparison.stats import Spread, paired_difference, spread_of
 from drom_net.config.model import AlgorithmChoice
-from drom_net.graph.topology import TopologySettings
+from drom_net.graph.settings import TopologySettings
 from drom_net.results.report import Cell, Panel, Picture, Reference, Report, Series, Table
 from reproduction.figures import QUICK_EFFORT, QUICK_ROUNDS, Options, banded
 

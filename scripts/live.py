@@ -37,7 +37,7 @@ from soak import look_at, nodes_of
 
 from drom_net.cli.output import print_table
 from drom_net.client import Site
-from drom_net.results.rundir import node_folder
+from drom_net.results.run_directory import node_folder
 from drom_net.storage.journal import FOLDER, Spool
 
 DIM = 60

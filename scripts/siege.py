@@ -28,7 +28,7 @@ from drom_net.protocol.messages import Hello
 from drom_net.protocol.peer import Peer
 from drom_net.protocol.reducer import Reducer
 from drom_net.protocol.worker import Worker
-from drom_net.results.rundir import summary_of
+from drom_net.results.run_directory import summary_of
 from drom_net.simulation.simulator import Crash, Simulator, StuckError
 
 Frames = list[bytes]

@@ -40,7 +40,8 @@ from drom_net.core.errors import ClusterError
 from drom_net.data.datasets import load_dataset
 from drom_net.learning.records import absences_of
 from drom_net.learning.reference import Journal
-from drom_net.results.rundir import CentralOutcome, summary_of
+from drom_net.results.outcomes import CentralOutcome
+from drom_net.results.run_directory import summary_of
 from drom_net.simulation.checks import Lives
 from drom_net.simulation.network import Distribution, NetworkSettings, Partition, Stragglers, generator
 from drom_net.simulation.simulator import Crash, Fault, Pause, StuckError

@@ -46,7 +46,7 @@ from drom_net.cluster.simulate import Conditions, build_simulator
 from drom_net.config.model import load_config
 from drom_net.data.datasets import load_dataset
 from drom_net.protocol.codec import HEADER_LIMIT_BYTES
-from drom_net.results.rundir import node_folder
+from drom_net.results.run_directory import node_folder
 from drom_net.storage.journal import FOLDER, Spool
 
 CONFIG = """

@@ -13,8 +13,10 @@ import numpy as np
 from drom_net.algorithms.base import Algorithm
 from drom_net.algorithms.features import Matrix, SparseVector, Vector
 from drom_net.data.stream import SparseRows, TaskStream
+from drom_net.graph.families import make_graph
+from drom_net.graph.graph import Graph, GraphSchedule
 from drom_net.graph.neighborhood import Neighborhood, neighborhoods
-from drom_net.graph.topology import Graph, GraphSchedule, TopologySettings, make_graph
+from drom_net.graph.settings import TopologySettings
 from drom_net.learning.reference import PeersResult, run_reference_peers
 
 

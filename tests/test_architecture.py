@@ -119,9 +119,9 @@ def test_the_protocol_performs_no_io_and_reads_no_clock() -> None:
 def test_only_transport_and_live_sources_import_zmq() -> None:
     """architecture.md: "Only `transport`, and live sources with their client, import `zmq`"; a run has its version."""
     others = {name for name in importers("zmq") if not name.startswith(("transport/", "node/live/"))}
-    assert others == {"client.py", "results/rundir.py"}
-    assert "zmq" not in imported_at_once(ROOT / "results" / "rundir.py")
-    assert "transport/zmq_transport.py" in importers("zmq")
+    assert others == {"client.py", "results/run_directory.py"}
+    assert "zmq" not in imported_at_once(ROOT / "results" / "run_directory.py")
+    assert "transport/base.py" in importers("zmq")
 
 
 def test_only_the_topology_file_imports_yaml() -> None:
@@ -132,7 +132,7 @@ def test_only_the_topology_file_imports_yaml() -> None:
 def test_only_data_imports_scipy_sklearn_and_pyarrow() -> None:
     """decisions.md: "scipy and scikit-learn in `data`"; a run directory may be written with pyarrow."""
     assert all(name.startswith("data/") for name in importers("scipy", "sklearn"))
-    assert all(name.startswith("data/") or name == "results/rundir.py" for name in importers("pyarrow"))
+    assert all(name.startswith(("data/", "results/")) for name in importers("pyarrow"))
 
 
 def test_only_the_command_line_imports_rich_and_click() -> None:
@@ -146,8 +146,8 @@ def test_only_plots_imports_matplotlib_and_only_to_draw() -> None:
 
 
 def test_only_topology_imports_networkx_and_only_to_draw_lots() -> None:
-    assert importers("networkx") == {"graph/topology.py"}
-    assert "networkx" not in imported_at_once(ROOT / "graph" / "topology.py")
+    assert importers("networkx") == {"graph/families.py"}
+    assert "networkx" not in imported_at_once(ROOT / "graph" / "families.py")
 
 
 def test_only_the_metrics_page_imports_prometheus_and_only_to_serve() -> None:
@@ -159,7 +159,7 @@ def test_only_the_metrics_page_imports_prometheus_and_only_to_serve() -> None:
 def test_only_what_knows_a_layout_of_bytes_imports_msgpack() -> None:
     """codec.py: "the only module that knows the byte layout" of messages; a run names its version."""
     live = {"storage/journal.py", "node/live/service.py", "client.py"}
-    assert importers("msgpack") <= {"protocol/codec.py", "storage/checkpoint.py", "results/rundir.py"} | live
+    assert importers("msgpack") <= {"protocol/codec.py", "storage/snapshot_codec.py", "results/run_directory.py"} | live
 
 
 LAYERS: dict[str, str] = {

@@ -39,7 +39,8 @@ from drom_net.config.schema import SCHEMA_FILE, json_schema, reference_tables
 from drom_net.core.errors import ConfigError, DataError, InputError, UsageError
 from drom_net.core.fields import settings_of
 from drom_net.data.settings import DATA_SECTIONS, DigitsSites, FileData, LiveData
-from drom_net.graph.topology import TopologySettings, resolve
+from drom_net.graph.families import resolve
+from drom_net.graph.settings import TopologySettings
 from drom_net.protocol.settings import Timeouts
 
 ROOT = Path(__file__).parents[1]

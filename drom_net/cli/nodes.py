@@ -30,9 +30,10 @@ from drom_net.deploy.deployment import missing, no_dim, no_meeting_place, no_pee
 from drom_net.node.process import SIGNALS
 from drom_net.node.spec import NodeSpec
 from drom_net.protocol.node import REDUCER
-from drom_net.results.rundir import node_folder, write_data_facts, write_environment
+from drom_net.results.outcomes import write_data_facts
+from drom_net.results.run_directory import node_folder, write_environment
 from drom_net.results.summary import remove_folder
-from drom_net.storage.checkpoint import CheckpointFolder
+from drom_net.storage.node_folder import CheckpointFolder
 from drom_net.transport.keys import read_keyring
 
 Command = Callable[..., Any]

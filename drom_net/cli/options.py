@@ -18,7 +18,7 @@ from drom_net.data.faults import quoted
 from drom_net.node.metrics_page import require_prometheus
 from drom_net.node.reports import LOG_FORMATS
 from drom_net.transport.keys import client_of, read_keyring, read_public_keys, require_listed
-from drom_net.transport.zmq_transport import require_no_file_at
+from drom_net.transport.local_sockets import require_no_file_at
 
 config_file = click.argument("file", type=click.Path(path_type=Path), envvar="DROM_NET_CONFIG")
 config_file_or_none = click.argument("file", type=click.Path(path_type=Path), envvar="DROM_NET_CONFIG", required=False)

@@ -25,18 +25,11 @@ from drom_net.core.errors import DromNetError, UsageError
 from drom_net.data.rows import read_rows
 from drom_net.learning.task import SCALING
 from drom_net.plots import Timeline, check_plot_file, draw_sharing, draw_timelines
-from drom_net.results.rundir import (
-    load_disturbances,
-    load_model,
-    load_summary,
-    read_timeline,
-    recompute_digest,
-    require_records,
-    row_reader_of,
-    vectors_of,
-    wrong_figures,
-)
+from drom_net.results.model_file import load_model, row_reader_of, vectors_of
+from drom_net.results.run_directory import load_disturbances, load_summary
+from drom_net.results.tables import read_timeline, require_records
 from drom_net.results.timeline import Lane
+from drom_net.results.verification import recompute_digest, wrong_figures
 
 
 @click.command()

@@ -39,9 +39,10 @@ from drom_net.data.dataset import Dataset
 from drom_net.data.datasets import load_dataset
 from drom_net.deploy.deployment import plan_deployment
 from drom_net.protocol.node import REDUCER, named
-from drom_net.results.rundir import free_run_directory, require_format
+from drom_net.results.run_directory import free_run_directory
+from drom_net.results.tables import require_format
 from drom_net.transport.keys import read_keyring
-from drom_net.transport.zmq_transport import require_no_file_at
+from drom_net.transport.local_sockets import require_no_file_at
 
 _ROWS_SHOWN = 40
 """Of processes; --json has all."""

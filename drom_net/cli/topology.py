@@ -14,7 +14,7 @@ from drom_net.config.model import load_config
 from drom_net.core.errors import UsageError
 from drom_net.data.datasets import load_dataset
 from drom_net.data.live import FOREVER
-from drom_net.graph.topology import topology_facts
+from drom_net.graph.facts import topology_facts
 from drom_net.plots import check_plot_file, draw_graph
 
 

@@ -14,17 +14,14 @@ from drom_net.core.names import is_name
 from drom_net.node.process import write_result_of_lost
 from drom_net.node.spec import NodeSpec
 from drom_net.protocol.node import REDUCER
-from drom_net.results.rundir import (
-    NODES,
-    create_run_directory,
-    node_folder,
+from drom_net.results.outcomes import (
     read_central_outcome,
     read_data_facts,
     read_peer_central_outcome,
     read_task_outcome,
-    require_format,
-    write_results,
 )
+from drom_net.results.run_directory import NODES, create_run_directory, node_folder, write_results
+from drom_net.results.tables import require_format
 from drom_net.storage.journal import FOLDER as SPOOL
 
 

@@ -20,8 +20,8 @@ from drom_net.core.names import safe_names
 from drom_net.data.incoming import LINE_FORMATS
 from drom_net.data.live_rows import live_rows
 from drom_net.data.settings import LiveData
+from drom_net.graph.graph import Graph, GraphSchedule
 from drom_net.graph.neighborhood import Neighborhood, neighborhoods
-from drom_net.graph.topology import Graph, GraphSchedule
 from drom_net.node.spec import NodeSpec
 from drom_net.protocol.codec import encode
 from drom_net.protocol.messages import Pull, Push

@@ -22,7 +22,10 @@ from drom_net.data.live import LiveStream
 from drom_net.learning.records import TASK_DTYPE, absences_of, central_dtype
 from drom_net.learning.reference import Journal, ReferenceResult
 from drom_net.learning.task import TaskLearner
-from drom_net.results.rundir import Rows, load_model, node_folder, read_records
+from drom_net.results.model_file import load_model
+from drom_net.results.outcomes import Rows
+from drom_net.results.run_directory import node_folder
+from drom_net.results.tables import read_records
 from drom_net.storage.journal import FOLDER as SPOOL
 from drom_net.storage.journal import Spool
 

@@ -31,7 +31,7 @@ from drom_net.core.blas import blas_kernel
 from drom_net.core.errors import NodeFailedError, StoppedError, UsageError
 from drom_net.data.live import LiveStream
 from drom_net.data.stream import TaskStream
-from drom_net.graph.topology import resolve
+from drom_net.graph.families import resolve
 from drom_net.learning.metrics import Totals
 from drom_net.learning.records import TASK_DTYPE, central_dtype
 from drom_net.learning.reference import (
@@ -49,27 +49,29 @@ from drom_net.node.process import write_result_of_lost
 from drom_net.node.reports import Counts, JsonLog
 from drom_net.node.spec import NodeSpec
 from drom_net.protocol.node import REDUCER
-from drom_net.results.rundir import (
-    LOGS,
-    NODES,
-    SIMULATION,
+from drom_net.results.outcomes import (
     CentralOutcome,
     TaskOutcome,
-    create_run_directory,
     data_facts,
-    load_summary,
-    node_folder,
     read_central_outcome,
     read_peer_central_outcome,
     read_task_outcome,
     write_data_facts,
+)
+from drom_net.results.run_directory import (
+    LOGS,
+    NODES,
+    SIMULATION,
+    create_run_directory,
+    load_summary,
+    node_folder,
     write_environment,
     write_results,
 )
 from drom_net.results.summary import remove_folder, write_json, write_text
 from drom_net.simulation.simulator import Simulator
-from drom_net.storage.checkpoint import CheckpointFolder
 from drom_net.storage.journal import FOLDER as SPOOL
+from drom_net.storage.node_folder import CheckpointFolder
 
 _SAYINGS, _SAYINGS_EVERY_S = 20, 10.0
 """So many lines of nodes are told in so many seconds."""

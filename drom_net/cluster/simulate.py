@@ -18,7 +18,8 @@ from drom_net.learning.metrics import Totals
 from drom_net.learning.records import TASK_DTYPE, central_dtype
 from drom_net.node.build import Life, build_peer, build_reducer, build_worker
 from drom_net.protocol.node import REDUCER, TIMES_DTYPE, Node, Pace
-from drom_net.results.rundir import CentralOutcome, TaskOutcome, summary_of
+from drom_net.results.outcomes import CentralOutcome, TaskOutcome
+from drom_net.results.run_directory import summary_of
 from drom_net.results.timeline import Disturbance
 from drom_net.simulation.checks import PeersChecks, StarChecks
 from drom_net.simulation.network import Distribution, NetworkSettings, Stragglers, draw_factors, generator

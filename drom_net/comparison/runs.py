@@ -51,7 +51,7 @@ from drom_net.data.public import check_public
 from drom_net.data.public.places import DATA_FOLDER_VARIABLE, cache_folder
 from drom_net.data.settings import DATA_SECTIONS, RowSettings, StreamSettings
 from drom_net.data.stream import SparseRows, TaskStream, take
-from drom_net.graph.topology import TopologySettings
+from drom_net.graph.settings import TopologySettings
 from drom_net.learning.metrics import LEAST_PROBABILITY, auc, macro, majority_wrong
 from drom_net.learning.records import TASK_DTYPE
 from drom_net.learning.reference import AfterRound, PeersResult, ReferenceResult

@@ -49,7 +49,9 @@ from drom_net.data.settings import (
     SourceSettings,
     StreamSettings,
 )
-from drom_net.graph.topology import GraphSchedule, TopologySettings, check_settings, make_schedule
+from drom_net.graph.families import make_schedule
+from drom_net.graph.graph import GraphSchedule
+from drom_net.graph.settings import TopologySettings, check_settings
 from drom_net.protocol.settings import DEFAULT_CHECKPOINTS, WAIT, Checkpoints, Policy, Timeouts
 
 

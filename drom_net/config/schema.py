@@ -28,7 +28,7 @@ from drom_net.config.model import (
 )
 from drom_net.core.fields import REQUIRED, Setting, settings_of
 from drom_net.data.settings import DATA_SECTIONS, LiveData, SourceSettings
-from drom_net.graph.topology import TopologySettings
+from drom_net.graph.settings import TopologySettings
 from drom_net.protocol.settings import Checkpoints, Policy, Timeouts
 
 SCHEMA_FILE = Path(__file__).parents[1] / "schema.json"

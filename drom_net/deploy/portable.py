@@ -13,7 +13,8 @@ from drom_net.config.model import ClusterConfig, PeerSettings, ReducerSettings, 
 from drom_net.core.errors import ConfigError, Problem
 from drom_net.data.settings import DigitsSites, FileData, Synthetic
 from drom_net.deploy.deployment import Deployment
-from drom_net.graph.topology import TopologySettings, resolve
+from drom_net.graph.families import resolve
+from drom_net.graph.settings import TopologySettings
 
 CLUSTER, WEIGHTS, KEYS = "cluster.yaml", "weights.csv", "keys"
 """Names of files and of a folder beside each other."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from drom_net.algorithms.base import Algorithm, SyncRounds
-from drom_net.graph.topology import Graph, GraphSchedule
+from drom_net.graph.graph import Graph, GraphSchedule
 
 
 @dataclass(frozen=True, slots=True)

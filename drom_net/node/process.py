@@ -31,18 +31,14 @@ from drom_net.protocol.peer import Peer, PeerState, address_of
 from drom_net.protocol.reducer import Reducer
 from drom_net.protocol.worker import Worker, WorkerState
 from drom_net.results.summary import TaskFigures, remove_folder, summarize, write_json
-from drom_net.storage.checkpoint import (
-    CheckpointFolder,
-    Spent,
-    Writer,
-    cut_back,
-    encode_snapshot,
-    has_learned,
-    snapshot_classes,
-)
+from drom_net.storage.files import cut_back
+from drom_net.storage.node_folder import CheckpointFolder, Spent, has_learned
+from drom_net.storage.snapshot_codec import encode_snapshot, snapshot_classes
+from drom_net.storage.writer import Writer
 from drom_net.transport.curve import key_gate
+from drom_net.transport.dealer import DealerTransport
 from drom_net.transport.keys import PUBLIC_LIST, Keyring, read_keyring
-from drom_net.transport.zmq_transport import DealerTransport, RouterTransport
+from drom_net.transport.router import RouterTransport
 
 if TYPE_CHECKING:
     from drom_net.node.live.intake import Intake

@@ -27,7 +27,7 @@ from drom_net.protocol.peer import Peer
 from drom_net.protocol.reducer import Reducer
 from drom_net.protocol.worker import Worker
 from drom_net.results.sharing import sharing_figures
-from drom_net.storage.checkpoint import Spent
+from drom_net.storage.node_folder import Spent
 
 if TYPE_CHECKING:
     from drom_net.node.live.intake import Intake

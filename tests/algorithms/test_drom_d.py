@@ -17,7 +17,9 @@ from drom_net.algorithms.features import Matrix
 from drom_net.algorithms.local import LocalParameters, local
 from drom_net.core.seeding import stream as random_stream
 from drom_net.data.stream import TaskStream
-from drom_net.graph.topology import Graph, GraphSchedule, mixing_weights, one_peer_exponential
+from drom_net.graph.families import one_peer_exponential
+from drom_net.graph.graph import Graph, GraphSchedule
+from drom_net.graph.weights import mixing_weights
 from drom_net.learning.records import TASK_DTYPE, central_dtype
 from drom_net.learning.reference import PeersResult, run_reference
 from drom_net.learning.task import TaskLearner

@@ -22,8 +22,9 @@ from drom_net.data.scaling import RunningScaling
 from drom_net.learning.metrics import Totals
 from drom_net.learning.records import TASK_DTYPE
 from drom_net.protocol.node import TIMES_DTYPE
-from drom_net.results import rundir
-from drom_net.results.rundir import TaskOutcome, write_timeline
+from drom_net.results import tables
+from drom_net.results.outcomes import TaskOutcome
+from drom_net.results.tables import write_timeline
 
 QUICK = str(CONFIGS / "quickstart.yaml")
 LEARNERS = ", ".join(PARAMETERS)
@@ -182,7 +183,7 @@ def test_records_are_written_and_verified_piece_by_piece(
 ) -> None:
     config = str(make_sites(tmp_path))
     call(capsys, "run", config, "--driver", "simulation", "--out", "whole", "-q")
-    monkeypatch.setattr(rundir, "_AT_ONCE", 7)
+    monkeypatch.setattr(tables, "_AT_ONCE", 7)
     call(capsys, "run", config, "--driver", "simulation", "--out", "pieces", "-q")
     for name in ("records.csv", "rounds.csv", "timeline.csv"):
         assert Path("whole", name).read_text() == Path("pieces", name).read_text()

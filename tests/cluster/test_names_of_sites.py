@@ -18,7 +18,9 @@ from drom_net.cluster.prepare import prepare
 from drom_net.config.model import load_config
 from drom_net.core.names import safe_names
 from drom_net.data.datasets import load_dataset, task_names
-from drom_net.results.rundir import load_model, load_summary, read_records
+from drom_net.results.model_file import load_model
+from drom_net.results.run_directory import load_summary
+from drom_net.results.tables import read_records
 
 NAMES = ["Leeds General", "York/St Mary", "Hull", "reducer", "São Paulo", "a", "A"]
 FORMS = list(safe_names(NAMES))

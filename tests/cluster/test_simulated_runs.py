@@ -17,7 +17,8 @@ from drom_net.cluster.prepare import Prepared, prepare
 from drom_net.cluster.simulate import Conditions
 from drom_net.config.model import load_config
 from drom_net.data.datasets import load_dataset
-from drom_net.results.rundir import load_disturbances, read_timeline
+from drom_net.results.run_directory import load_disturbances
+from drom_net.results.tables import read_timeline
 from drom_net.simulation import simulator
 from drom_net.simulation.network import Distribution, NetworkSettings
 from drom_net.simulation.simulator import Crash, Pause

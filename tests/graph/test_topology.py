@@ -15,24 +15,11 @@ import pytest
 from drom_net.cli.topology import picture_title, print_topology, topology
 from drom_net.core.errors import ConfigError, DataError, InputError, UsageError
 from drom_net.core.fields import ItemError, Pairs, settings_of
-from drom_net.graph.topology import (
-    EXACT_LIMIT,
-    RULES,
-    Graph,
-    GraphSchedule,
-    TopologySettings,
-    check_settings,
-    make_graph,
-    make_schedule,
-    mixing_weights,
-    resolve,
-    schedule_zeta,
-    scheme,
-    topology_facts,
-    warnings_for,
-    weights_for_zeta,
-    zeta,
-)
+from drom_net.graph.facts import scheme, topology_facts, warnings_for
+from drom_net.graph.families import make_graph, make_schedule, resolve
+from drom_net.graph.graph import Graph, GraphSchedule
+from drom_net.graph.settings import RULES, TopologySettings, check_settings
+from drom_net.graph.weights import EXACT_LIMIT, mixing_weights, schedule_zeta, weights_for_zeta, zeta
 from drom_net.plots import draw_graph
 
 HERE = Path("/nowhere")

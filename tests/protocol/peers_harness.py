@@ -14,8 +14,8 @@ from star_harness import CONFIG, DIM, FEATURES, RUN_ID, Network, hello, keep_all
 
 from drom_net.algorithms.base import Algorithm
 from drom_net.data.stream import TaskStream
+from drom_net.graph.graph import Graph, GraphSchedule
 from drom_net.graph.neighborhood import Neighborhood
-from drom_net.graph.topology import Graph, GraphSchedule
 from drom_net.learning.records import TASK_DTYPE, central_dtype, peers_chain, run_digest
 from drom_net.learning.task import Centre, TaskLearner
 from drom_net.protocol.codec import decode, encode

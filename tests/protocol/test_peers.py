@@ -15,7 +15,9 @@ from star_harness import Network, faulty, perfect
 from drom_net.algorithms.base import ContributionKind
 from drom_net.algorithms.drom_d import DromDParameters, drom_d
 from drom_net.data.stream import TaskStream
-from drom_net.graph.topology import Graph, GraphSchedule, mixing_weights, one_peer_exponential
+from drom_net.graph.families import one_peer_exponential
+from drom_net.graph.graph import Graph, GraphSchedule
+from drom_net.graph.weights import mixing_weights
 from drom_net.learning.records import central_dtype
 from drom_net.protocol.messages import Farewell, Goodbye, Hello, Message, Push, Resend, Welcome
 from drom_net.protocol.node import Joined, Refused, Stalled, Warned

@@ -12,7 +12,8 @@ from drom_net.comparison.compare import Effort
 from drom_net.comparison.runs import Job, Runner, Subject, make_subject, named_config
 from drom_net.comparison.store import Store
 from drom_net.config.model import AlgorithmChoice
-from drom_net.graph.topology import make_schedule, mixing_weights, zeta
+from drom_net.graph.families import make_schedule
+from drom_net.graph.weights import mixing_weights, zeta
 from drom_net.results.report import Report
 from reproduction import search as search_module
 from reproduction.complexity import EMPTY, empty_shares, fitted_exponent, measure, table_1

@@ -10,8 +10,8 @@ from helpers import graph_of
 
 from drom_net.algorithms.base import SyncRounds
 from drom_net.core.errors import UsageError
+from drom_net.graph.graph import GraphSchedule
 from drom_net.graph.neighborhood import Neighborhood, neighborhoods
-from drom_net.graph.topology import GraphSchedule
 from drom_net.plots import Timeline, draw_timeline, draw_timelines
 from drom_net.protocol.node import TIMES_DTYPE
 from drom_net.results.timeline import (

@@ -20,7 +20,7 @@ from processes import DEADLINE_S, wait_until
 
 from drom_net.config.model import config_digest, load_config
 from drom_net.core.names import safe_names
-from drom_net.results.rundir import load_summary
+from drom_net.results.run_directory import load_summary
 
 DATA = "data: {dataset: synthetic, tasks: %d, examples: %d, dim: 8}\ncheckpoint: {every_s: 0.2}\n"
 STAR = "algorithm: {name: drom}\n" + DATA

@@ -15,7 +15,7 @@ from drom_net.algorithms.base import Algorithm
 from drom_net.algorithms.drom import DromParameters, drom
 from drom_net.algorithms.drom_d import DromDParameters, drom_d
 from drom_net.data.stream import TaskStream
-from drom_net.graph.topology import Graph, GraphSchedule
+from drom_net.graph.graph import Graph, GraphSchedule
 from drom_net.learning.records import peers_chain, run_digest
 from drom_net.protocol.node import TIMES_DTYPE, Pace, at_once
 from drom_net.protocol.settings import WAIT, Checkpoints, Policy, Timeouts

@@ -18,7 +18,8 @@ from drom_net.algorithms.local import local
 from drom_net.core.errors import ClusterError
 from drom_net.data.live import Decided, LiveStream
 from drom_net.data.stream import TaskStream
-from drom_net.graph.topology import TopologySettings, make_schedule
+from drom_net.graph.families import make_schedule
+from drom_net.graph.settings import TopologySettings
 from drom_net.learning.records import TASK_DTYPE
 from drom_net.learning.reference import run_reference, run_reference_peers
 from drom_net.protocol.node import TIMES_DTYPE, Stalled

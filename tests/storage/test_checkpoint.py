@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgpack
 import numpy as np
 import pytest
 from helpers import random_streams, sparse_stream
@@ -33,17 +34,11 @@ from drom_net.learning.records import TASK_DTYPE
 from drom_net.learning.task import Centre, TaskLearner, Word
 from drom_net.protocol.messages import Pull, Push
 from drom_net.protocol.node import Ended
-from drom_net.storage import checkpoint
-from drom_net.storage.checkpoint import (
-    CheckpointFolder,
-    Loaded,
-    Spent,
-    Writer,
-    cut_back,
-    decode_snapshot,
-    encode_snapshot,
-    snapshot_classes,
-)
+from drom_net.storage import node_folder
+from drom_net.storage.files import cut_back
+from drom_net.storage.node_folder import CheckpointFolder, Loaded, Spent
+from drom_net.storage.snapshot_codec import decode_snapshot, encode_snapshot, snapshot_classes
+from drom_net.storage.writer import Writer
 
 CLASSES = snapshot_classes()
 
@@ -191,7 +186,7 @@ def test_any_bytes_are_an_error_or_a_value(tokens: bytes) -> None:
 
 def tokens(*values: Any) -> bytes:
     """A header of these tokens; a pair stands for an extension."""
-    packer = checkpoint.msgpack.Packer(autoreset=False)
+    packer = msgpack.Packer(autoreset=False)
     for value in values:
         if isinstance(value, tuple):
             packer.pack_ext_type(value[0], struct.pack("<Q", value[1]))
@@ -394,7 +389,7 @@ def test_only_the_owner_may_read(tmp_path: Path) -> None:
 def test_a_node_at_work_touches_its_lock_every_few_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a health check looks at."""
     clock = Clock(100.0)
-    monkeypatch.setattr(checkpoint, "time", clock)
+    monkeypatch.setattr(node_folder, "time", clock)
     with folder_of(tmp_path) as folder:
         lock = folder.path / "lock"
         touched = []
@@ -601,7 +596,7 @@ def test_a_later_format_is_named_and_not_passed_over(tmp_path: Path, monkeypatch
         folder.begin("run-1")
         save(folder, 1)
         with monkeypatch.context() as later:
-            later.setattr(checkpoint, "FORMAT_VERSION", 3)
+            later.setattr(node_folder, "FORMAT_VERSION", 3)
             save(folder, 2)
         with pytest.raises(CheckpointError, match=r"has version 3 of the format, .* knows up to version 2"):
             folder.load(CLASSES)
@@ -612,7 +607,7 @@ def test_an_earlier_format_is_named_with_what_to_do(tmp_path: Path, monkeypatch:
     with folder_of(tmp_path) as folder:
         folder.begin("run-1")
         with monkeypatch.context() as earlier:
-            earlier.setattr(checkpoint, "FORMAT_VERSION", 1)
+            earlier.setattr(node_folder, "FORMAT_VERSION", 1)
             path = save(folder, 1)
         with pytest.raises(CheckpointError, match=r"has version 1 of the format, .* from version 2 alone: finish"):
             folder.load(CLASSES)
@@ -683,7 +678,8 @@ def run_child(code: str, *arguments: object) -> subprocess.CompletedProcess[str]
 CHILD = """
 import resource, sys
 from pathlib import Path
-from drom_net.storage.checkpoint import CheckpointFolder, encode_snapshot
+from drom_net.storage.node_folder import CheckpointFolder
+from drom_net.storage.snapshot_codec import encode_snapshot
 folder = CheckpointFolder(Path(sys.argv[1]) / "node", node="site-1", config_digest="c0ffee")
 folder.begin("run-1")
 def save(number, value=b""):

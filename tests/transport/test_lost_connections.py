@@ -16,7 +16,9 @@ from strangers import greeting, message, ready
 
 from drom_net.protocol.node import REDUCER
 from drom_net.protocol.settings import Timeouts
-from drom_net.transport.zmq_transport import SLICE_S, DealerTransport, RouterTransport, _hang_up
+from drom_net.transport.base import SLICE_S, hang_up
+from drom_net.transport.dealer import DealerTransport
+from drom_net.transport.router import RouterTransport
 
 pytestmark = pytest.mark.process
 
@@ -120,7 +122,7 @@ def test_whoever_connects_anew_keeps_its_address() -> None:
         dealer.send(REDUCER, [b"1"])
         address, _ = get(router)
         for word in (b"2", b"3"):
-            _hang_up(router._fd_of[address])
+            hang_up(router._fd_of[address])
             changes: list[tuple[str, bool]] = []
             until(lambda changes=changes: changes.extend(dealer.connection_changes()) or len(changes) > 1, dealer)
             assert changes == [(REDUCER, False), (REDUCER, True)]
@@ -177,7 +179,7 @@ def test_peers_connect_anew_too() -> None:
         assert words == [b"1"]
         lower.send(address, [b"2"])
         assert get(higher) == ("peer-0", [b"2"])
-        _hang_up(lower._fd_of[address])
+        hang_up(lower._fd_of[address])
         changes: list[tuple[str, bool]] = []
         until(lambda: changes.extend(higher.connection_changes()) or ("peer-0", False) in changes, higher)
         for _ in range(TRIES):

@@ -27,10 +27,13 @@ from drom_net.protocol.node import REDUCER, Refused
 from drom_net.protocol.reducer import Reducer
 from drom_net.protocol.settings import Timeouts
 from drom_net.protocol.worker import Worker
-from drom_net.transport import zmq_transport
+from drom_net.transport import base as base_module
+from drom_net.transport import router as router_module
+from drom_net.transport.base import SLICE_S
 from drom_net.transport.curve import Doorkeeper, key_gate
+from drom_net.transport.dealer import DealerTransport
 from drom_net.transport.keys import Keyring, create_keys, read_keyring, read_public_keys, secret_file
-from drom_net.transport.zmq_transport import SLICE_S, DealerTransport, RouterTransport
+from drom_net.transport.router import RouterTransport
 
 pytestmark = pytest.mark.process
 
@@ -525,14 +528,14 @@ def test_a_message_without_an_end_is_cut_off() -> None:
 def test_a_full_queue_does_not_hold_up_a_worker() -> None:
     """Whoever asks again and again where nobody is there would wait for ever, deaf to signals."""
     with DealerTransport("tcp://127.0.0.1:9", "site", dim=DIM, max_vectors=1, timeouts=TIMES) as dealer:
-        for _ in range(3 * zmq_transport._SEND_QUEUE):
+        for _ in range(3 * base_module._SEND_QUEUE):
             dealer.send(REDUCER, [b"anybody?"])
-        assert dealer.bytes_sent == zmq_transport._SEND_QUEUE * len(b"anybody?")
+        assert dealer.bytes_sent == base_module._SEND_QUEUE * len(b"anybody?")
 
 
 def test_accident_40_strangers_do_not_use_up_the_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
     """Too many connections: the oldest that speak for no task are closed; members stay, and newcomers get in."""
-    monkeypatch.setattr(zmq_transport, "_STRANGERS", 20)
+    monkeypatch.setattr(router_module, "_STRANGERS", 20)
     with listen(None) as router, connect(router.endpoint, None) as member, contextlib.ExitStack() as cleanup:
         address = met(router, member)
         router.is_member = lambda known: known == address
@@ -553,7 +556,7 @@ def test_accident_40_strangers_do_not_use_up_the_descriptors(monkeypatch: pytest
 def test_the_limit_of_connections_leaves_descriptors_for_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
     def limit(descriptors: int, members: int) -> int:
         monkeypatch.setattr(resource, "getrlimit", lambda _: (descriptors, descriptors))
-        return zmq_transport._connections_limit(members)
+        return router_module._connections_limit(members)
 
     assert limit(20_000, 12) == 2 * 12 + 256
     assert limit(resource.RLIM_INFINITY, 12) == 2 * 12 + 256
@@ -562,8 +565,8 @@ def test_the_limit_of_connections_leaves_descriptors_for_the_node(monkeypatch: p
 
 
 def test_strangers_get_few_answers_and_members_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(zmq_transport, "_STRANGERS", 5)
-    monkeypatch.setattr(zmq_transport.time, "monotonic", lambda: 1.0)
+    monkeypatch.setattr(router_module, "_STRANGERS", 5)
+    monkeypatch.setattr(router_module.time, "monotonic", lambda: 1.0)
     with listen(None, members=()) as router, connect(router.endpoint, None) as stranger:
         address = met(router, stranger)
         router.is_member = lambda known: False

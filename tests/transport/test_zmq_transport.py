@@ -18,8 +18,10 @@ from drom_net.core.errors import ClusterError, UsageError
 from drom_net.protocol.codec import HEADER_LIMIT_BYTES
 from drom_net.protocol.node import REDUCER
 from drom_net.protocol.settings import Timeouts
-from drom_net.transport import zmq_transport
-from drom_net.transport.zmq_transport import SLICE_S, DealerTransport, RouterTransport
+from drom_net.transport import base, router
+from drom_net.transport.base import SLICE_S
+from drom_net.transport.dealer import DealerTransport
+from drom_net.transport.router import RouterTransport
 
 pytestmark = pytest.mark.process
 
@@ -486,7 +488,8 @@ def test_accident_37_what_is_left_for_a_listener_that_has_gone_holds_up_no_close
     bind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """libzmq keeps it for an endpoint that one connects to, and would wait for it to come back."""
-    monkeypatch.setattr(zmq_transport, "_LINGER_MS", 3_600_000)
+    for module in (base, router):
+        monkeypatch.setattr(module, "LINGER_MS", 3_600_000)
     here, there = listen("tcp://127.0.0.1:*"), listen(bind)
     here.connect("peer-0", there.endpoint)
     here.send("peer-0", [b"hello"])

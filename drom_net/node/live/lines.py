@@ -20,7 +20,7 @@ _LINE_BYTES = 4 << 20
 """The longest line."""
 _CHUNK_BYTES = 256 << 10
 _LOOK_EVERY_S = 0.05
-"""How soon a file is looked at again; a node that is idle waits longer for its cluster (zmq_transport.SLICE_S)."""
+"""How soon a file is looked at again; a node that is idle waits longer for its cluster (transport.base.SLICE_S)."""
 _LINES_OF_A_ROW = 100
 """So many lines may a field in quotes go over."""
 _TAIL_BYTES = 64

@@ -21,7 +21,8 @@ from collections.abc import Sequence
 import zmq
 
 from drom_net.core.errors import ClusterError
-from drom_net.transport.zmq_transport import connections_for_applications, refuse_ipc_in_use
+from drom_net.transport.local_sockets import refuse_ipc_in_use
+from drom_net.transport.router import connections_for_applications
 
 _MECHANISM = b"NULL".ljust(20, b"\0")
 _GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x01" + _MECHANISM + bytes(32)

@@ -18,7 +18,7 @@ from drom_net.node.live.local_port import LocalPort, listen_failed
 from drom_net.protocol.settings import Timeouts
 from drom_net.storage.journal import Sender
 from drom_net.transport.keys import Keyring, client_of
-from drom_net.transport.zmq_transport import RouterTransport
+from drom_net.transport.router import RouterTransport
 
 ROWS_AT_ONCE = 10_000
 """The most rows in one."""

@@ -1,0 +1,218 @@
+"""A run directory: what a run leaves behind, in formats that other tools read.
+
+::
+
+    config.yaml        the configuration as run, every value given
+    environment.json   versions, BLAS kernel, machine
+    simulation.json    what a simulation ran on: latency, loss, faults, the seed of what was drawn
+    summary.json       the figures and the digest
+    model.npz          W (a row a task), A where the algorithm has one, tasks, features, preprocessing
+    records.csv        one row per task and round (or records.parquet)
+    rounds.csv         one row per central step (or rounds.parquet)
+    timeline.csv       one row per task and sync round: when its word was said and until when it waited, in seconds
+                       since the first task began, of a simulation by its clock; one more where a node went on after
+                       a crash (or timeline.parquet); the plain loop has no clock and writes none
+    logs/              what the processes said
+    nodes/             while it runs, and for nodes started by hand: each node's own folder, called by the safe form of
+                       its task's name (drom_net.core.names)
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from drom_net import __version__
+from drom_net.core.errors import UsageError
+from drom_net.learning.metrics import auc
+from drom_net.learning.records import (
+    peers_chain,
+    run_digest,
+)
+from drom_net.results.model_file import write_model
+from drom_net.results.outcomes import CentralOutcome, Rows, TaskOutcome, read_json
+from drom_net.results.summary import TaskFigures, summarize, write_json
+from drom_net.results.tables import write_records, write_timeline
+from drom_net.results.timeline import Disturbance, begun_anew
+
+NODES, LOGS, SIMULATION = "nodes", "logs", "simulation.json"
+
+
+def create_run_directory(path: Path) -> None:
+    """Make a new, empty run directory.
+
+    Raises:
+        UsageError: There is something already, or it cannot be made.
+    """
+    try:
+        if path.is_dir() and not any(path.iterdir()):
+            return
+        path.mkdir(parents=True)
+    except FileExistsError:
+        raise UsageError(f"{path} exists already and is not overwritten; choose another --out, or remove it") from None
+    except OSError as error:
+        raise UsageError(f"cannot make the run directory {path}: {error.strerror}") from None
+
+
+def free_run_directory(name: str) -> Path:
+    """runs/NAME, or runs/NAME-2, -3, .. : the first that does not exist."""
+    path = Path("runs") / name
+    number = 2
+    while path.exists():
+        path = Path("runs") / f"{name}-{number}"
+        number += 1
+    return path
+
+
+def node_folder(run_dir: Path, node: str) -> Path:
+    """The folder of the reducer, or of a task by the safe form of its name."""
+    return run_dir / NODES / node
+
+
+def write_results(
+    run_dir: Path,
+    tasks: Sequence[TaskOutcome],
+    centrals: Sequence[CentralOutcome],
+    *,
+    data_facts: dict[str, Any],
+    about: dict[str, Any],
+    driver: str,
+    file_format: str,
+) -> dict[str, Any]:
+    """Write model, records, timeline and summary of a run that has ended, in order or by an interruption.
+
+    Args:
+        centrals: The reducer's, or each peer's in task order.
+        data_facts: As `data_facts` gives them.
+        about: What the summary says of the run beside its figures.
+        file_format: "csv" or "parquet".
+
+    Returns:
+        The summary.
+    """
+    for name in ("records", "rounds", "timeline"):  # of a run that is resumed
+        for other in {"csv", "parquet"} - {file_format}:
+            (run_dir / f"{name}.{other}").unlink(missing_ok=True)
+    write_model(run_dir / "model.npz", tasks, algorithm=about["algorithm"], **data_facts)
+    write_records(run_dir, tasks, centrals, file_format=file_format)
+    write_timeline(run_dir, tasks, file_format=file_format, start_s=0.0 if driver == "simulation" else None)
+    summary = summary_of(tasks, centrals, about=about | {"positive": data_facts["positive"]}, driver=driver)
+    write_json(run_dir / "summary.json", summary)
+    return summary
+
+
+def summary_of(
+    tasks: Sequence[TaskOutcome], centrals: Sequence[CentralOutcome], *, about: dict[str, Any], driver: str
+) -> dict[str, Any]:
+    """The summary of a run that has ended; arguments as for `write_results`."""
+    central_chain = chain_of_rounds([central.chain for central in centrals], peers=centrals[0].members is not None)
+    finished = all(task.finished or task.lost for task in tasks) and all(central.finished for central in centrals)
+    if not all(task.keeps_records for task in tasks):
+        about = about | {"keep_records": False}
+    auc_overall, auc_of_tasks = aucs([task.rows for task in tasks], [task.totals.examples for task in tasks])
+    return summarize(
+        [_figures(task, its_auc) for task, its_auc in zip(tasks, auc_of_tasks, strict=True)],
+        about=about,
+        driver=driver,
+        rounds=max(task.rounds for task in tasks),
+        seconds=max(central.seconds for central in centrals),
+        digest=run_digest([task.chain for task in tasks], central_chain),
+        status="finished" if finished else "interrupted",
+        auc=auc_overall,
+    )
+
+
+def aucs(rows: Sequence[Rows], examples: Sequence[int]) -> tuple[float | None, list[float | None]]:
+    """The AUC over all predictions, and that of each task; None where some of them have no row.
+
+    Args:
+        examples: How many each task has predicted.
+    """
+    scored = [
+        (its["score"][active], its["clean_label"][active]) for its in rows for active in [np.flatnonzero(its["active"])]
+    ]
+    whole = [len(scores) == count for (scores, _), count in zip(scored, examples, strict=True)]
+    of_tasks = [auc(*its) if is_whole else None for its, is_whole in zip(scored, whole, strict=True)]
+    if not all(whole):
+        return None, of_tasks
+    scores, labels = (np.concatenate(parts) for parts in zip(*scored, strict=True))
+    return auc(scores, labels), of_tasks
+
+
+def load_summary(run_dir: Path) -> dict[str, Any]:
+    """summary.json.
+
+    Raises:
+        UsageError: It is missing or damaged.
+    """
+    missing = f"{run_dir} is not the directory of a finished run"
+    return read_json(run_dir / "summary.json", "tasks", "digest", missing=missing)
+
+
+def load_disturbances(run_dir: Path) -> list[Disturbance]:
+    """The faults of a simulated run, by its clock; none of another run.
+
+    Raises:
+        UsageError: simulation.json is damaged.
+    """
+    path = run_dir / SIMULATION
+    if not path.exists():
+        return []
+    found = read_json(path, "partitions", "faults")
+    cuts = [{"what": "partition", "where": "network"} | cut for cut in found["partitions"]]
+    try:
+        return [
+            Disturbance(
+                one["what"], one["where"], float(one["from_s"]), float(math.inf if one["to_s"] is None else one["to_s"])
+            )
+            for one in [*cuts, *found["faults"]]
+        ]
+    except (KeyError, TypeError, ValueError) as error:
+        raise UsageError(f"{path} is damaged: {error}") from None
+
+
+def write_environment(path: Path, *, blas: str) -> None:
+    """Versions, machine and BLAS kernel: what the bits of a run may depend on."""
+    import msgpack
+    import zmq
+
+    write_json(
+        path,
+        {
+            "drom_net": __version__,
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "blas_kernel": blas,
+            "blas_threads": os.environ.get("OPENBLAS_NUM_THREADS", ""),
+            "pyzmq": zmq.pyzmq_version(),
+            "libzmq": zmq.zmq_version(),
+            "msgpack": ".".join(map(str, msgpack.version)),
+            "platform": platform.platform(),
+            "machine": platform.machine(),
+            "byte_order": sys.byteorder,
+        },
+    )
+
+
+def _figures(task: TaskOutcome, its_auc: float | None) -> TaskFigures:
+    waiting_s = learning_s = None
+    if task.times is not None:
+        idle, closed = task.times["idle_s"], task.times["closed_s"]
+        waiting_s = round(float((closed - idle).sum()), 6)
+        away_s = np.diff(closed)[begun_anew(task.times)[1:]].sum()
+        learning_s = round(float(closed[-1] - closed[0] - away_s), 6) if len(closed) else 0.0
+    counts = (task.rounds, task.totals, task.lost, task.bytes_sent, task.bytes_received)
+    mixing = task.model.get("mixture"), task.model.get("evidence")
+    return TaskFigures(task.name, *counts, waiting_s, learning_s, *mixing, its_auc, len(task.model["w"]))
+
+
+def chain_of_rounds(chains: Sequence[bytes], *, peers: bool) -> bytes:
+    """The reducer's, or what stands for it where each task has a centre of its own."""
+    return peers_chain(chains) if peers else chains[0]
