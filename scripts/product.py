@@ -27,9 +27,11 @@ from drom_net.cluster.prepare import prepare
 from drom_net.cluster.progress import Silent
 from drom_net.cluster.run import run
 from drom_net.cluster.simulate import Conditions
-from drom_net.config.model import DATA_FOLDER_VARIABLE, PEERS, load_config
+from drom_net.config.load import load_config
+from drom_net.config.model import PEERS
 from drom_net.core.errors import DromNetError, StoppedError
 from drom_net.data.datasets import load_dataset
+from drom_net.data.public.places import DATA_FOLDER_VARIABLE
 from drom_net.data.settings import Synthetic
 from drom_net.simulation.network import Distribution, NetworkSettings
 

@@ -20,7 +20,7 @@ import numpy as np
 from drom_net.cluster.prepare import Prepared, prepare
 from drom_net.cluster.run import run_loop
 from drom_net.cluster.simulate import Conditions, build_simulator, checks_of, outcomes
-from drom_net.config.model import load_config
+from drom_net.config.load import load_config
 from drom_net.core.errors import ClusterError, DivergedError, RejectedError, RemoteError
 from drom_net.data.datasets import load_dataset
 from drom_net.protocol.codec import decode, encode

@@ -37,7 +37,7 @@ import click
 from drom_net.cli.output import print_table
 from drom_net.cluster.prepare import prepare
 from drom_net.cluster.run import run_loop
-from drom_net.config.model import load_config
+from drom_net.config.load import load_config
 from drom_net.data.datasets import load_dataset
 
 EXAMPLES = 200

@@ -35,7 +35,7 @@ import click
 from drom_net.cluster.prepare import Prepared, prepare
 from drom_net.cluster.run import run_loop
 from drom_net.cluster.simulate import Conditions, build_simulator, checks_of, outcomes
-from drom_net.config.model import load_config
+from drom_net.config.load import load_config
 from drom_net.core.errors import ClusterError
 from drom_net.data.datasets import load_dataset
 from drom_net.learning.records import absences_of

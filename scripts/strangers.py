@@ -43,7 +43,7 @@ from drom_net.client import WIRE_VERSION, Site
 from drom_net.cluster.prepare import Prepared, prepare
 from drom_net.cluster.run import run_loop
 from drom_net.cluster.simulate import Conditions, build_simulator
-from drom_net.config.model import load_config
+from drom_net.config.load import load_config
 from drom_net.data.datasets import load_dataset
 from drom_net.protocol.codec import HEADER_LIMIT_BYTES
 from drom_net.results.run_directory import node_folder

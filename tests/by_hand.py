@@ -16,7 +16,7 @@ from processes import DEADLINE_S, Family, Told, wait_until
 
 from drom_net.cluster.prepare import prepare
 from drom_net.cluster.run import run_loop
-from drom_net.config.model import load_config
+from drom_net.config.load import load_config
 from drom_net.data.datasets import load_dataset
 
 ALGORITHMS = {"star": "{name: drom}", "ring": "{name: drom-d, tau: 2}\ntopology: {graph: ring}"}

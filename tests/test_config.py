@@ -22,15 +22,14 @@ from drom_net.algorithms.drom import PAPER, DromParameters
 from drom_net.algorithms.drom_d import DromDParameters
 from drom_net.algorithms.local import LocalParameters
 from drom_net.cli import main
+from drom_net.config.load import load_config
 from drom_net.config.model import (
-    DATA_FOLDER_VARIABLE,
     TOP_LEVEL,
     ClusterConfig,
     ReducerSettings,
     config_digest,
     graph_schedule,
     is_loopback,
-    load_config,
     peer_endpoints,
     to_mapping,
     to_yaml,
@@ -38,6 +37,7 @@ from drom_net.config.model import (
 from drom_net.config.schema import SCHEMA_FILE, json_schema, reference_tables
 from drom_net.core.errors import ConfigError, DataError, InputError, UsageError
 from drom_net.core.fields import settings_of
+from drom_net.data.public.places import DATA_FOLDER_VARIABLE
 from drom_net.data.settings import DATA_SECTIONS, DigitsSites, FileData, LiveData
 from drom_net.graph.families import resolve
 from drom_net.graph.settings import TopologySettings

@@ -19,9 +19,9 @@ from drom_net.comparison.pages import write_report
 from drom_net.comparison.runs import Runner, Subject, make_subject, named_config
 from drom_net.comparison.spaces import learner_names, searched_keys
 from drom_net.comparison.store import Store
-from drom_net.config.model import load_config
+from drom_net.config.load import load_config
 from drom_net.core.errors import StoppedError, UsageError
-from drom_net.plots import require_matplotlib
+from drom_net.plots.base import require_matplotlib
 from drom_net.results.report import Report
 
 STORE = "runs.jsonl"

@@ -13,7 +13,7 @@ from drom_net.cli import options
 from drom_net.cli.init import print_columns
 from drom_net.cli.output import console, print_json, print_table, tell
 from drom_net.cluster.drafting import describe_file, table_format
-from drom_net.config.model import load_config
+from drom_net.config.load import load_config
 from drom_net.core.errors import UsageError, did_you_mean
 from drom_net.data.dataset import Dataset
 from drom_net.data.dataset import describe as describe_dataset

@@ -10,7 +10,8 @@ import click
 
 from drom_net.cli import options
 from drom_net.cli.output import tell
-from drom_net.config.model import is_loopback, load_config
+from drom_net.config.load import load_config
+from drom_net.config.model import is_loopback
 from drom_net.core.errors import UsageError, naming
 from drom_net.deploy.bundles import render_bundles
 from drom_net.deploy.deployment import Render, plan_deployment

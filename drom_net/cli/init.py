@@ -22,7 +22,7 @@ from drom_net.cluster.drafting import (
     read_tables,
     site_candidates,
 )
-from drom_net.config.model import load_config
+from drom_net.config.load import load_config
 from drom_net.core.errors import UsageError, did_you_mean, naming
 from drom_net.results.summary import write_text
 

@@ -9,7 +9,8 @@ import click
 from drom_net.cli import options
 from drom_net.cli.output import count_of, print_json
 from drom_net.cluster.plan import client_names, node_names
-from drom_net.config.model import ClusterConfig, load_config
+from drom_net.config.load import load_config
+from drom_net.config.model import ClusterConfig
 from drom_net.core.errors import ConfigError, Problem
 from drom_net.core.names import safe_names
 from drom_net.data.datasets import task_names

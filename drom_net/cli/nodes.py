@@ -19,7 +19,8 @@ from drom_net.cli.run import warn_of_paper_parameters, warn_of_sharing
 from drom_net.cluster.local import node_command, node_environment
 from drom_net.cluster.plan import Roster, about_run, node_specs, peer_graph, peer_specs
 from drom_net.cluster.prepare import stream_of
-from drom_net.config.model import ClusterConfig, SecuritySettings, config_digest, load_config, peer_endpoints, to_yaml
+from drom_net.config.load import load_config
+from drom_net.config.model import ClusterConfig, SecuritySettings, config_digest, peer_endpoints, to_yaml
 from drom_net.core.blas import blas_kernel
 from drom_net.core.errors import ConfigError, Problem, UsageError, naming
 from drom_net.core.fields import Endpoint

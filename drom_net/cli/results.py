@@ -20,11 +20,13 @@ from drom_net.cli.run import load_and_prepare, require_current
 from drom_net.cluster.merge import merge_nodes
 from drom_net.cluster.plan import lanes, peer_graph
 from drom_net.cluster.replay import replay as replay_run
-from drom_net.config.model import load_config
+from drom_net.config.load import load_config
 from drom_net.core.errors import DromNetError, UsageError
 from drom_net.data.rows import read_rows
 from drom_net.learning.task import SCALING
-from drom_net.plots import Timeline, check_plot_file, draw_sharing, draw_timelines
+from drom_net.plots.base import check_plot_file
+from drom_net.plots.sharing import draw_sharing
+from drom_net.plots.timeline import Timeline, draw_timelines
 from drom_net.results.model_file import load_model, row_reader_of, vectors_of
 from drom_net.results.run_directory import load_disturbances, load_summary
 from drom_net.results.tables import read_timeline, require_records

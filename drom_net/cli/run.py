@@ -30,7 +30,8 @@ from drom_net.cluster.plan import ALMOST, Cost, Roster, check_sharing, cost, hid
 from drom_net.cluster.prepare import Prepared, prepare, require_stored, stream_of
 from drom_net.cluster.run import require_resumable
 from drom_net.cluster.run import run as run_prepared
-from drom_net.config.model import ClusterConfig, config_digest, load_config, peer_endpoints
+from drom_net.config.load import load_config
+from drom_net.config.model import ClusterConfig, config_digest, peer_endpoints
 from drom_net.config.yamlfile import Problems, read_yaml
 from drom_net.core.errors import UsageError
 from drom_net.core.names import safe_names

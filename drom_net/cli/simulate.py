@@ -20,7 +20,8 @@ from drom_net.cluster.run import begin_run_directory, end_run_directory
 from drom_net.cluster.simulate import Conditions, forecast, node_names
 from drom_net.core.errors import UsageError
 from drom_net.graph.facts import tau_warnings
-from drom_net.plots import check_plot_file, draw_timeline
+from drom_net.plots.base import check_plot_file
+from drom_net.plots.timeline import draw_timeline
 from drom_net.results.timeline import lost_lane
 from drom_net.simulation.network import Distribution, NetworkSettings, Stragglers
 

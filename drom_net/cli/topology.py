@@ -10,12 +10,13 @@ import click
 from drom_net.cli import options
 from drom_net.cli.output import count_of, print_json, size, tell
 from drom_net.cluster.plan import algorithm_of, peer_graph
-from drom_net.config.model import load_config
+from drom_net.config.load import load_config
 from drom_net.core.errors import UsageError
 from drom_net.data.datasets import load_dataset
 from drom_net.data.live import FOREVER
 from drom_net.graph.facts import topology_facts
-from drom_net.plots import check_plot_file, draw_graph
+from drom_net.plots.base import check_plot_file
+from drom_net.plots.graph import draw_graph
 
 
 @click.command()

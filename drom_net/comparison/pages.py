@@ -6,7 +6,8 @@ import csv
 from collections.abc import Sequence
 from pathlib import Path
 
-from drom_net.plots import FORMATS, draw_picture
+from drom_net.plots.base import FORMATS
+from drom_net.plots.report import draw_picture
 from drom_net.results.report import Cell, Report, Table
 
 _NOTHING = 1e-9

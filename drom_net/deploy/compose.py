@@ -13,7 +13,8 @@ from functools import cached_property
 from pathlib import Path, PurePath
 
 from drom_net import __version__
-from drom_net.config.model import ClusterConfig, PeerSettings, ReducerSettings, load_config
+from drom_net.config.load import load_config
+from drom_net.config.model import ClusterConfig, PeerSettings, ReducerSettings
 from drom_net.data.public.catalog import PUBLIC_SETS
 from drom_net.data.settings import FileData
 from drom_net.deploy.deployment import PORT, Deployment, host_names, memory_mib, plan_deployment

@@ -9,8 +9,6 @@ from drom_net.graph.graph import FULL_MESH_LIMIT, Graph, GraphSchedule
 from drom_net.graph.settings import some_of
 from drom_net.graph.weights import EXACT_LIMIT, schedule_zeta, zeta
 
-# For people ---------------------------------------------------------------------------------------
-
 
 def warnings_for(
     graph: Graph, tau: int | Sequence[int], stream_lengths: Sequence[int], names: Sequence[str] = ()

@@ -13,8 +13,6 @@ from drom_net.core.errors import DataError, Problem
 from drom_net.graph.graph import ROW_SUM_TOLERANCE, Graph
 from drom_net.graph.settings import TopologySettings
 
-# Matrix files -------------------------------------------------------------------------------------
-
 
 def from_file(settings: TopologySettings, num_tasks: int, base: Path) -> tuple[Graph, ...]:
     assert settings.file is not None

@@ -74,8 +74,6 @@ class TopologySettings:
         return self.weights or ("matrix" if self.graph == "weights" else "mask")
 
 
-# From settings to a graph -------------------------------------------------------------------------
-
 _BELONGS = {
     "neighbors": ("nearest",),
     "rows": ("grid", "torus"),

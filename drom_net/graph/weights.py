@@ -12,9 +12,6 @@ EXACT_LIMIT = 2000
 """Tasks above which `topology_facts` computes neither zeta nor diameter: they take minutes and gigabytes."""
 
 
-# Weights and zeta ---------------------------------------------------------------------------------
-
-
 def mixing_weights(graph: Graph, rule: str) -> Matrix:
     """A symmetric, doubly stochastic S with the graph's edges and a positive diagonal (algorithms.md, zeta).
 

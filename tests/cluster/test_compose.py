@@ -19,7 +19,8 @@ from packaging.requirements import Requirement
 from processes import DEADLINE_S
 
 from drom_net.cli import main
-from drom_net.config.model import config_digest, load_config
+from drom_net.config.load import load_config
+from drom_net.config.model import config_digest
 from drom_net.core.names import safe_names
 from drom_net.data.datasets import task_names
 from drom_net.deploy.compose import checkout_files, render

@@ -22,7 +22,8 @@ from processes import DEADLINE_S, family
 
 from drom_net.cli import main
 from drom_net.cluster.plan import source_of
-from drom_net.config.model import config_digest, load_config
+from drom_net.config.load import load_config
+from drom_net.config.model import config_digest
 from drom_net.core.errors import ConfigError
 from drom_net.core.names import safe_names
 from drom_net.deploy.compose import render
@@ -40,7 +41,7 @@ BIND, FILE, STDIN = "source: {bind: 'ipc://{task}.sock'}", "source: {file: 'in/{
 def export(format: str, source: str, folder: Path) -> Mapping[str, str]:
     file = folder / "pumps.yaml"
     file.write_text(f"{LIVE}{source}\n")
-    files: Mapping[str, str] = importlib.import_module(f"drom_net.cluster.{format}").render(
+    files: Mapping[str, str] = importlib.import_module(f"drom_net.deploy.{format}").render(
         plan_deployment(load_config(file))
     )
     for name, text in files.items():

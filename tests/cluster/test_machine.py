@@ -11,7 +11,7 @@ import pytest
 from drom_net.cluster.machine import Machine, lacks, require_room, this_machine
 from drom_net.cluster.plan import Cost, Roster, cost, peer_graph
 from drom_net.cluster.run import _SAYINGS, _View
-from drom_net.config.model import load_config
+from drom_net.config.load import load_config
 from drom_net.core.errors import UsageError
 from drom_net.data.datasets import task_names
 

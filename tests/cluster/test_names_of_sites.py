@@ -15,7 +15,7 @@ from processes import DEADLINE_S, family
 from drom_net.cli import main
 from drom_net.client import Site
 from drom_net.cluster.prepare import prepare
-from drom_net.config.model import load_config
+from drom_net.config.load import load_config
 from drom_net.core.names import safe_names
 from drom_net.data.datasets import load_dataset, task_names
 from drom_net.results.model_file import load_model

@@ -15,7 +15,7 @@ from drom_net.cluster import run as run_module
 from drom_net.cluster.local import Interruption
 from drom_net.cluster.prepare import Prepared, prepare
 from drom_net.cluster.simulate import Conditions
-from drom_net.config.model import load_config
+from drom_net.config.load import load_config
 from drom_net.data.datasets import load_dataset
 from drom_net.results.run_directory import load_disturbances
 from drom_net.results.tables import read_timeline

@@ -45,7 +45,8 @@ from drom_net.comparison.runs import (
 from drom_net.comparison.spaces import draw, learner_names
 from drom_net.comparison.stats import paired_difference, spread_of
 from drom_net.comparison.store import Store
-from drom_net.config.model import AlgorithmChoice, load_config
+from drom_net.config.load import load_config
+from drom_net.config.model import AlgorithmChoice
 from drom_net.core.errors import StoppedError, UsageError
 from drom_net.data.stats import prepared_dataset
 from drom_net.data.stream import TaskStream

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from drom_net.comparison.pages import write_report
-from drom_net.plots import draw_picture
+from drom_net.plots.report import draw_picture
 from drom_net.results.report import Panel, Picture, Reference, Report, Series, Table
 
 LINES = Panel(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from drom_net.cluster.prepare import prepare
-from drom_net.config.model import load_config
+from drom_net.config.load import load_config
 from drom_net.data.advice import advice
 from drom_net.data.datasets import load_dataset
 

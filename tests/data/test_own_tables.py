@@ -18,7 +18,7 @@ import pytest
 
 from drom_net.cluster.prepare import prepare
 from drom_net.cluster.run import run_loop
-from drom_net.config.model import load_config
+from drom_net.config.load import load_config
 from drom_net.data.datasets import load_dataset
 from drom_net.learning.metrics import total
 

@@ -17,7 +17,7 @@ from drom_net.algorithms.drom import drom
 from drom_net.algorithms.features import Features, Matrix, SparseVector
 from drom_net.cluster.prepare import Prepared, prepare
 from drom_net.cluster.run import run_loop
-from drom_net.config.model import load_config
+from drom_net.config.load import load_config
 from drom_net.data.columns import Column, Schema
 from drom_net.data.dataset import TaskData
 from drom_net.data.datasets import load_dataset

@@ -20,7 +20,7 @@ from drom_net.graph.families import make_graph, make_schedule, resolve
 from drom_net.graph.graph import Graph, GraphSchedule
 from drom_net.graph.settings import RULES, TopologySettings, check_settings
 from drom_net.graph.weights import EXACT_LIMIT, mixing_weights, schedule_zeta, weights_for_zeta, zeta
-from drom_net.plots import draw_graph
+from drom_net.plots.graph import draw_graph
 
 HERE = Path("/nowhere")
 

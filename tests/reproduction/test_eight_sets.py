@@ -13,7 +13,8 @@ from quiet import Silent
 from drom_net.comparison.compare import Chosen, Effort, Trial, evaluate
 from drom_net.comparison.runs import Runner, Subject, make_subject, named_config
 from drom_net.comparison.store import Store
-from drom_net.config.model import load_config, to_mapping
+from drom_net.config.load import load_config
+from drom_net.config.model import to_mapping
 from reproduction import figures, sharing
 from reproduction.__main__ import main
 from reproduction.sharing import (

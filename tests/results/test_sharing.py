@@ -14,7 +14,7 @@ from drom_net.core.errors import UsageError
 from drom_net.learning.metrics import Totals
 from drom_net.learning.records import TASK_DTYPE
 from drom_net.learning.reference import run_reference
-from drom_net.plots import draw_sharing
+from drom_net.plots.sharing import draw_sharing
 from drom_net.results.sharing import Figures, sharing_figures
 from drom_net.results.summary import TaskFigures, summarize
 from drom_net.results.verdict import sharing_verdict, verdict

@@ -12,7 +12,7 @@ from drom_net.algorithms.base import SyncRounds
 from drom_net.core.errors import UsageError
 from drom_net.graph.graph import GraphSchedule
 from drom_net.graph.neighborhood import Neighborhood, neighborhoods
-from drom_net.plots import Timeline, draw_timeline, draw_timelines
+from drom_net.plots.timeline import Timeline, draw_timeline, draw_timelines
 from drom_net.protocol.node import TIMES_DTYPE
 from drom_net.results.timeline import (
     KINDS,

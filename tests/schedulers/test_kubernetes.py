@@ -23,7 +23,8 @@ import yaml
 
 from drom_net import __version__
 from drom_net.cli import main
-from drom_net.config.model import config_digest, graph_schedule, load_config
+from drom_net.config.load import load_config
+from drom_net.config.model import config_digest, graph_schedule
 from drom_net.core.names import safe_names
 from drom_net.data.datasets import task_names
 from drom_net.deploy.portable import host_name

@@ -18,7 +18,8 @@ from by_hand import digest_of_loop
 from network.test_deploy_page import blocks
 from processes import DEADLINE_S, wait_until
 
-from drom_net.config.model import config_digest, load_config
+from drom_net.config.load import load_config
+from drom_net.config.model import config_digest
 from drom_net.core.names import safe_names
 from drom_net.results.run_directory import load_summary
 

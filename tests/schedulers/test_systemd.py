@@ -14,7 +14,8 @@ import pytest
 from processes import DEADLINE_S
 
 from drom_net.cli import main
-from drom_net.config.model import config_digest, load_config
+from drom_net.config.load import load_config
+from drom_net.config.model import config_digest
 from drom_net.data.datasets import task_names
 
 STAR = """\

@@ -8,7 +8,7 @@ import pytest
 import storm
 from click.testing import CliRunner
 
-from drom_net.config.model import load_config
+from drom_net.config.load import load_config
 from drom_net.simulation.simulator import Crash, Pause
 
 BLOCK = 10

@@ -1,0 +1,246 @@
+"""From a YAML file and --set to a configuration that is right, or one error that names the place."""
+
+from __future__ import annotations
+
+import dataclasses
+import glob
+import os
+import re
+from collections.abc import Collection, Iterator, Sequence
+from functools import partial
+from pathlib import Path, PurePath
+
+from drom_net.algorithms import PARAMETERS, PRESETS
+from drom_net.config.checks import CHECKS, check_bind, check_number_of_peers, check_sections, check_timeouts, odd_braces
+from drom_net.config.model import (
+    ALGORITHM_NAME,
+    DATASET,
+    DEFAULT_ALGORITHM,
+    DEFAULT_PEERS,
+    SECTIONS,
+    TOP_LEVEL,
+    AlgorithmChoice,
+    ClusterConfig,
+    PeerSettings,
+    ReducerSettings,
+    SecuritySettings,
+    algorithm_settings,
+    data_settings,
+)
+from drom_net.config.overrides import apply_overrides, kind_of
+from drom_net.config.section import Section
+from drom_net.config.yamlfile import Item, Problems, failure, read_yaml
+from drom_net.core.errors import did_you_mean
+from drom_net.core.fields import (
+    settings_of,
+)
+from drom_net.data.incoming import LINE_FORMATS
+from drom_net.data.live_rows import with_names
+from drom_net.data.public.places import DATA_FOLDER_VARIABLE
+from drom_net.data.settings import (
+    DATA_SECTIONS,
+    FileData,
+    LiveData,
+    SourceSettings,
+)
+from drom_net.graph.settings import TopologySettings, check_settings
+from drom_net.protocol.settings import Checkpoints, Policy, Timeouts
+
+
+def _homes() -> Iterator[tuple[str, str, Collection[str]]]:
+    """Every section, its kind, and the keys it may hold."""
+    yield "", "", settings_of(ClusterConfig)
+    for name in PARAMETERS:
+        yield "algorithm", name, algorithm_settings(name)
+    for dataset in DATA_SECTIONS:
+        yield "data", dataset, data_settings(dataset)
+    yield "source", "", settings_of(SourceSettings)
+    yield "topology", "", settings_of(TopologySettings)
+    yield "reducer", "", settings_of(ReducerSettings)
+    yield "peers", "", settings_of(PeerSettings)
+    yield "policy", "", settings_of(Policy)
+    yield "checkpoint", "", settings_of(Checkpoints)
+    yield "timeouts", "", settings_of(Timeouts)
+    yield "security", "", settings_of(SecuritySettings)
+
+
+def load_config(path: Path, overrides: Sequence[str] = ()) -> ClusterConfig:
+    """Read and check a configuration. Raises ConfigError with every problem that was found.
+
+    Args:
+        path: The YAML file.
+        overrides: ``key=value`` each, such as ``algorithm.eta0=5``; they replace what the file says.
+    """
+    problems = Problems(path)
+    root = read_yaml(path, problems)
+    if not isinstance(root.value, dict):
+        expected = "a mapping with the keys " + ", ".join(TOP_LEVEL)
+        raise failure(root.mark, expected=expected, got=str(root))
+    apply_overrides(root.value, overrides, problems)
+    _choose_algorithm(root)
+
+    top = _section(problems, "", root, settings_of(ClusterConfig), also=TOP_LEVEL)
+    if top.values.get("name", "") is None:
+        # Any file name will do: what a folder should not be called is replaced.
+        top.values["name"] = re.sub("[^A-Za-z0-9._-]+", "-", path.stem).strip("-._")[:64] or "cluster"
+    name, algorithm = _read_algorithm(problems, root.value.get("algorithm"))
+    dataset, data = _read_data(problems, root.value.get("data"))
+    source = _read_source(problems, root.value.get("source"), dataset, data)
+    reducer = _section(problems, "reducer", root.value.get("reducer"), settings_of(ReducerSettings))
+    check_bind(reducer, "endpoint", "for the workers", "only where the reducer listens")
+    peers = _section(problems, "peers", root.value.get("peers"), settings_of(PeerSettings))
+    check_bind(peers, "endpoints", "for the neighbors", "only where peers listen")
+    check_number_of_peers(peers)
+    topology = _read_topology(problems, root.value.get("topology"))
+    check_sections(problems, root.value, name)
+    policy = _section(problems, "policy", root.value.get("policy"), settings_of(Policy))
+    checkpoint = _section(problems, "checkpoint", root.value.get("checkpoint"), settings_of(Checkpoints))
+    timeouts = _section(problems, "timeouts", root.value.get("timeouts"), settings_of(Timeouts))
+    check_timeouts(timeouts)
+    security = _section(problems, "security", root.value.get("security"), settings_of(SecuritySettings))
+    problems.raise_any()
+
+    settings = DATA_SECTIONS[dataset](**data.values)
+    base = path.absolute().parent
+    keys = None if security["keys"] is None else str(base / security["keys"])
+    if topology is not None and topology.file is not None:
+        topology = dataclasses.replace(topology, file=str(base / topology.file))
+    if isinstance(settings, FileData):
+        base = _folder_of_files(base / (settings.directory or ""), settings.files).absolute()
+        # Written out, so that the configuration as run finds its data from anywhere.
+        settings = dataclasses.replace(settings, directory=str(base))
+    if isinstance(settings, LiveData):
+        settings = with_names(settings, base)
+    if source is not None and source.file is not None:
+        source = dataclasses.replace(source, file=str(base / source.file))
+    return ClusterConfig(
+        algorithm=AlgorithmChoice(name, PARAMETERS[name](**algorithm.values)),
+        topology=topology,
+        data=settings,
+        source=source,
+        reducer=ReducerSettings(**reducer.values),
+        peers=PeerSettings(**peers.values),
+        policy=Policy(**policy.values),
+        checkpoint=Checkpoints(**checkpoint.values),
+        timeouts=Timeouts(**timeouts.values),
+        security=SecuritySettings(keys=keys),
+        path=path,
+        base=base,
+        **top.values,
+    )
+
+
+def _folder_of_files(own: Path, files: str) -> Path:
+    """Where relative data files are: in the folder of the topology file, or, where none of them is there, in the one
+    that DROM_NET_DATA names."""
+    named = os.environ.get(DATA_FOLDER_VARIABLE)
+    if not named or glob.glob(glob.escape(str(own / files)).replace("{task}", "*")):
+        return own
+    return Path(named)
+
+
+def _choose_algorithm(root: Item) -> None:
+    """Name the learner of a file that names none."""
+    sections = root.value
+    assert isinstance(sections, dict)
+    section = sections.get("algorithm")
+    if section is None or section.value is None:
+        section = sections["algorithm"] = Item({}, root.mark)
+    if isinstance(section.value, dict):
+        topology = sections.get("topology")
+        peers = topology is not None and topology.value is not None
+        section.value.setdefault("name", Item(DEFAULT_PEERS if peers else DEFAULT_ALGORITHM, section.mark))
+
+
+def _read_algorithm(problems: Problems, item: Item | None) -> tuple[str, Section]:
+    name = kind_of(item, "name")
+    if name not in PARAMETERS:
+        also = [key for name in PARAMETERS for key in algorithm_settings(name)]
+        return "", _section(problems, "algorithm", item, {"name": ALGORITHM_NAME}, also=also)
+    preset = PRESETS[name].get(kind_of(item, "preset") or "default", {})
+    section = _section(problems, "algorithm", item, algorithm_settings(name), kind=name, preset=preset)
+    section.values.pop("name")
+    section.values.pop("preset", None)
+    for check in CHECKS.get(name, ()):
+        check(section)
+    return name, section
+
+
+def _read_data(problems: Problems, item: Item | None) -> tuple[str, Section]:
+    names_files = item is not None and isinstance(item.value, dict) and "files" in item.value
+    dataset = kind_of(item, "dataset") or ("files" if names_files else "")
+    if dataset not in DATA_SECTIONS:
+        also = [key for dataset in DATA_SECTIONS for key in data_settings(dataset)]
+        return "", _section(problems, "data", item, {"dataset": DATASET}, also=also)
+    preset: dict[str, object] = {"dataset": dataset}
+    section = _section(problems, "data", item, data_settings(dataset), kind=dataset, preset=preset)
+    section.values.pop("dataset", None)
+    for check in CHECKS.get(dataset, ()):
+        check(section)
+    return dataset, section
+
+
+def _read_topology(problems: Problems, item: Item | None) -> TopologySettings | None:
+    """The graph of peers; None where there is no such section, or an error has been noted."""
+    if item is None or item.value is None:
+        return None
+    known = settings_of(TopologySettings)
+    section = _section(problems, "topology", item, known)
+    if section.values.keys() != {setting.field for setting in known.values()}:
+        return None
+    settings = TopologySettings(**section.values)
+    for problem in check_settings(settings):
+        key = problem.place.removeprefix("topology.")
+        section.complain(key, expected=problem.expected, got=problem.got, hint=problem.hint)
+    return settings
+
+
+def _read_source(problems: Problems, item: Item | None, dataset: str, data: Section) -> SourceSettings | None:
+    """Where live examples come from; None for other data, or where an error has been noted."""
+    if dataset and dataset != LiveData.dataset:
+        if item is not None and item.value is not None:
+            problems.add(item.mark, "source", expected=f"no such section with dataset {dataset}", got=str(item))
+        return None
+    known = settings_of(SourceSettings)
+    section = _section(problems, "source", item, known)
+    if not dataset or section.values.keys() != {setting.field for setting in known.values()}:
+        return None
+    settings = SourceSettings(**section.values)
+    kinds = [kind for kind in ("bind", "file", "stdin") if section[kind]]
+    if len(kinds) != 1:
+        expected = "one of source.bind, source.file and source.stdin"
+        section.complain(kinds[-1] if kinds else "bind", expected=expected, got=" and ".join(kinds) or "none")
+        return None
+    tasks = data.values.get("tasks") or ()
+    for key in ("bind", "file"):
+        if isinstance(section[key], str) and (odd := odd_braces(section[key])):
+            hint = did_you_mean(odd[:80], ["{task}"])
+            section.complain(key, expected="no braces but {task}", hint=hint)
+    if isinstance(settings.bind, tuple) and tasks and len(settings.bind) != len(tasks):
+        expected = f"{len(tasks)} endpoints, as there are so many tasks"
+        section.complain("bind", expected=expected, got=str(len(settings.bind)))
+    if settings.file is not None and len(tasks) > 1 and "{task}" not in settings.file:
+        section.complain("file", expected=f"a name with {{task}}, for {len(tasks)} tasks")
+    if settings.file is not None and settings.format is None and PurePath(settings.file).suffix not in LINE_FORMATS:
+        expected = f"a name that ends in {', '.join(LINE_FORMATS)}, or source.format"
+        section.complain("file", expected=expected)
+    if settings.bind is not None and settings.format is not None:
+        section.complain("format", expected="none beside source.bind")
+    return settings
+
+
+def where_it_belongs(key: str, here: str) -> str:
+    """A hint where another section, or another kind of this one, has a key that was found `here`."""
+    homes = [(section, kind) for section, kind, keys in _homes() if key in keys]
+    if kinds := [kind for section, kind in homes if section == here]:
+        *others, last = kinds
+        listed = f"{', '.join(others)} and {last}" if others else last
+        return f"it belongs to {'dataset' if here == 'data' else here} {listed}"
+    if key in SECTIONS or ("", "") in homes:
+        return "it belongs at the top"
+    sections = dict.fromkeys(section for section, _ in homes)
+    return f"it belongs under {' or '.join(sections)}" if sections else ""
+
+
+_section = partial(Section, elsewhere=where_it_belongs)
+"""Reads one section of the file."""

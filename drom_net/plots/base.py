@@ -1,0 +1,55 @@
+"""What all pictures share: a file that can be written, and matplotlib, which only drawing needs."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from drom_net.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+FORMATS = (".png", ".svg")
+EDGE, FILL, RIM, TEXT = "0.35", "0.93", "0.15", "0.1"  # grey, as a printer sees it
+NAME_LIMIT = 16
+PRINT_DPI = 300
+
+
+def check_plot_file(path: Path) -> None:
+    """Refuse what could not be written, before anything is computed for it.
+
+    Raises:
+        UsageError: matplotlib is missing, the suffix is none of `FORMATS`, or nothing can be written there.
+    """
+    if path.suffix.lower() not in FORMATS:
+        raise UsageError(f"{path}: expected a name that ends in {' or '.join(FORMATS)}")
+    if not path.parent.is_dir():
+        raise UsageError(f"{path}: there is no folder {path.parent}")
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise UsageError(f"{path} cannot be written")
+    require_matplotlib()
+
+
+def require_matplotlib() -> None:
+    """
+    Raises:
+        UsageError: It is missing.
+    """
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise UsageError("pictures need matplotlib: pip install 'drom-net[plots]'") from None
+
+
+def save(figure: Figure, path: Path, *, dpi: int = 150) -> None:
+    """Write a figure, the same bytes for the same picture."""
+    from matplotlib import rc_context
+
+    svg = path.suffix.lower() == ".svg"
+    with rc_context({"svg.hashsalt": "drom-net"}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # names may have letters that no font has
+        figure.savefig(path, dpi=dpi, metadata={"Date": None} if svg else {"Software": None})
