@@ -6,9 +6,10 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from drom_net.comparison.compare import Effort, check_learners, compare
+from drom_net.comparison.compare import compare
 from drom_net.comparison.pages import write_report
-from drom_net.comparison.runs import make_subject, named_config
+from drom_net.comparison.subjects import make_subject, named_config
+from drom_net.comparison.tuning import Effort, check_learners
 from drom_net.core.errors import UsageError, did_you_mean
 from drom_net.data.public import check_public
 from drom_net.results.report import Report

@@ -13,7 +13,7 @@ from drom_net.algorithms import ALGORITHMS, PARAMETERS
 from drom_net.algorithms.base import NO_REPLY, Contribution, Example, Reply, ReplyKind
 from drom_net.algorithms.drom import PAPER
 from drom_net.cluster.run import run_loop
-from drom_net.comparison.runs import Job, Subject, configure
+from drom_net.comparison.subjects import Job, Subject, configure
 from drom_net.core.seeding import stream
 from drom_net.learning.metrics import total
 from drom_net.protocol.codec import encode

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from drom_net.cluster.prepare import Prepared, prepare
+from drom_net.comparison.figures import Outcome
 from drom_net.comparison.pages import percents
-from drom_net.comparison.runs import Outcome, Subject, load_data
 from drom_net.comparison.stats import spread_of
+from drom_net.comparison.subjects import Subject, load_data
 from drom_net.data.settings import StreamSettings, Wisdm
 from drom_net.data.stream import TaskStream
 from drom_net.results.report import Cell, Panel, Picture, Report, Series, Table

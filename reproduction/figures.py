@@ -6,11 +6,14 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from drom_net.comparison.compare import Effort, Result, headline, tune_and_evaluate
+from drom_net.comparison.compare import tune_and_evaluate
+from drom_net.comparison.findings import headline
 from drom_net.comparison.pages import markdown_table
-from drom_net.comparison.runs import Runner, Subject, make_subject, named_config
+from drom_net.comparison.runner import Runner
 from drom_net.comparison.spaces import learner_names
 from drom_net.comparison.stats import spread_of
+from drom_net.comparison.subjects import Subject, make_subject, named_config
+from drom_net.comparison.tuning import Effort, Result
 from drom_net.results.report import Cell, Panel, Picture, Reference, Report, Series, Table
 from reproduction.sensitivity import PAPER
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from drom_net.algorithms.base import Algorithm
 from drom_net.cluster.prepare import Prepared
+from drom_net.comparison.figures import Outcome
 from drom_net.comparison.pages import markdown_table, percent_of, percents
-from drom_net.comparison.runs import Outcome, Subject
 from drom_net.comparison.stats import Difference, paired_difference, spread_of
+from drom_net.comparison.subjects import Subject
 from drom_net.data.stream import TaskStream
 from drom_net.results.report import Cell, Panel, Picture, Reference, Report, Series, Table
 from reproduction.figures import Options

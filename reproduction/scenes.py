@@ -25,9 +25,10 @@ from drom_net.algorithms.base import (
 from drom_net.algorithms.features import Block, Features, SparseVectors, numbers
 from drom_net.cluster.plan import algorithm_of
 from drom_net.cluster.prepare import Prepared
-from drom_net.comparison.compare import Effort
-from drom_net.comparison.runs import Job, Outcome, Subject, configure, make_subject, named_config, run_one
+from drom_net.comparison.figures import Outcome, run_one
 from drom_net.comparison.stats import Difference
+from drom_net.comparison.subjects import Job, Subject, configure, make_subject, named_config
+from drom_net.comparison.tuning import Effort
 from drom_net.data.settings import Mhci, StreamSettings
 from drom_net.data.stream import TaskStream
 from drom_net.learning.records import TASK_DTYPE

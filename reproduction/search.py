@@ -12,11 +12,14 @@ from typing import Any
 from drom_net.algorithms import PARAMETERS
 from drom_net.algorithms.drom import DromParameters
 from drom_net.cluster.prepare import Prepared
-from drom_net.comparison.compare import Effort, Values, job_of, tune_and_evaluate
+from drom_net.comparison.compare import tune_and_evaluate
+from drom_net.comparison.figures import Outcome, run_one
 from drom_net.comparison.pages import percents
-from drom_net.comparison.runs import Job, Outcome, Runner, Subject, make_subject, named_config, run_one
+from drom_net.comparison.runner import Runner
 from drom_net.comparison.spaces import Even, draw
 from drom_net.comparison.stats import paired_difference, spread_of
+from drom_net.comparison.subjects import Job, Subject, make_subject, named_config
+from drom_net.comparison.tuning import Effort, Values, job_of
 from drom_net.config.model import AlgorithmChoice
 from drom_net.core.fields import settings_of
 from drom_net.core.seeding import stream
@@ -136,7 +139,7 @@ Differences are paired, in percentage points, with their 95 % interval. What was
             ),
             "tried": Table(("data", "variant", "setting", "error_rate_tuning", "parameters"), tried, on_page=False),
         },
-        {"search": _picture([subject for subject, _ in subjects], rows)},
+        {"search": picture([subject for subject, _ in subjects], rows)},
     )
 
 
@@ -168,7 +171,7 @@ def _number(cell: Cell) -> float:
     return cell
 
 
-def _picture(subjects: Sequence[Subject], rows: Sequence[Sequence[Cell]]) -> Picture:
+def picture(subjects: Sequence[Subject], rows: Sequence[Sequence[Cell]]) -> Picture:
     panels = []
     for subject in subjects:
         of = [row for row in rows if row[0] == subject.name and row[5] is not None]

@@ -8,10 +8,13 @@ from dataclasses import dataclass
 
 from drom_net.algorithms.drom_d import DromDParameters
 from drom_net.cluster.plan import peer_graph
-from drom_net.comparison.compare import Effort, tune_and_evaluate
+from drom_net.comparison.compare import tune_and_evaluate
+from drom_net.comparison.figures import Outcome
 from drom_net.comparison.pages import percents
-from drom_net.comparison.runs import Job, Outcome, Runner, Subject, configure
+from drom_net.comparison.runner import Runner
 from drom_net.comparison.stats import paired_difference, spread_of
+from drom_net.comparison.subjects import Job, Subject, configure
+from drom_net.comparison.tuning import Effort
 from drom_net.config.model import AlgorithmChoice
 from drom_net.graph.settings import TopologySettings
 from drom_net.graph.weights import mixing_weights, zeta
@@ -155,7 +158,7 @@ def table_3(subjects: Sequence[Subject], effort: Effort, runner: Runner) -> Repo
                 rows,
             )
         },
-        {"table-3": _picture(subjects, rows)},
+        {"table-3": picture(subjects, rows)},
     )
 
 
@@ -185,7 +188,7 @@ The paper finds that a larger tau or zeta is worse, that tau = 20 costs almost n
 tau = 1 is better on sparse ones."""
 
 
-def _picture(subjects: Sequence[Subject], rows: Sequence[Sequence[Cell]]) -> Picture:
+def picture(subjects: Sequence[Subject], rows: Sequence[Sequence[Cell]]) -> Picture:
     panels = []
     for subject in subjects:
         series: list[Series] = []

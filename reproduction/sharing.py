@@ -10,11 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from drom_net.algorithms import ALGORITHMS, PARAMETERS
-from drom_net.comparison.compare import Chosen, Effort, Result, Trial, difference_in_words, evaluate, tune
+from drom_net.comparison.compare import evaluate
+from drom_net.comparison.findings import difference_in_words
 from drom_net.comparison.pages import markdown_table, percent_of, percents
-from drom_net.comparison.runs import PAPER_TAU, Runner, Subject, make_subject, named_config, written_parameters
+from drom_net.comparison.runner import Runner
 from drom_net.comparison.spaces import learner_of
 from drom_net.comparison.stats import Spread, paired_difference, spread_of
+from drom_net.comparison.subjects import PAPER_TAU, Subject, make_subject, named_config, written_parameters
+from drom_net.comparison.tuning import Chosen, Effort, Result, Trial, tune
 from drom_net.config.model import AlgorithmChoice
 from drom_net.graph.settings import TopologySettings
 from drom_net.results.report import Cell, Panel, Picture, Reference, Report, Series, Table

@@ -29,7 +29,8 @@ from drom_net.protocol.peer import Peer
 from drom_net.protocol.reducer import Reducer
 from drom_net.protocol.worker import Worker
 from drom_net.results.run_directory import summary_of
-from drom_net.simulation.simulator import Crash, Simulator, StuckError
+from drom_net.simulation.faults import Crash
+from drom_net.simulation.simulator import Simulator, StuckError
 
 Frames = list[bytes]
 

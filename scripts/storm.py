@@ -43,8 +43,9 @@ from drom_net.learning.reference import Journal
 from drom_net.results.outcomes import CentralOutcome
 from drom_net.results.run_directory import summary_of
 from drom_net.simulation.checks import Lives
+from drom_net.simulation.faults import Crash, Fault, Pause
 from drom_net.simulation.network import Distribution, NetworkSettings, Partition, Stragglers, generator
-from drom_net.simulation.simulator import Crash, Fault, Pause, StuckError
+from drom_net.simulation.simulator import StuckError
 
 _MOST_EVENTS = 400_000
 _GIVEN_UP = re.compile("no task is left|did not join|lost the reducer|no reducer answered")

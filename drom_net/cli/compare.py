@@ -14,11 +14,14 @@ import click
 from drom_net.cli import options
 from drom_net.cli.output import choose_runs_progress, print_json, print_table
 from drom_net.cluster.prepare import require_stored
-from drom_net.comparison.compare import Effort, check_learners, compare, conclusion, headline, results_on, title_of
+from drom_net.comparison.compare import compare
+from drom_net.comparison.findings import conclusion, headline, results_on, title_of
 from drom_net.comparison.pages import write_report
-from drom_net.comparison.runs import Runner, Subject, make_subject, named_config
+from drom_net.comparison.runner import Runner
 from drom_net.comparison.spaces import learner_names, searched_keys
 from drom_net.comparison.store import Store
+from drom_net.comparison.subjects import Subject, make_subject, named_config
+from drom_net.comparison.tuning import Effort, check_learners
 from drom_net.config.load import load_config
 from drom_net.core.errors import StoppedError, UsageError
 from drom_net.plots.base import require_matplotlib

@@ -13,8 +13,10 @@ from drom_net.cli.options import task_index
 from drom_net.cluster.simulate import THE_REDUCER
 from drom_net.core.errors import UsageError
 from drom_net.protocol.node import REDUCER
+from drom_net.simulation.faults import Crash, Fault, Pause
 from drom_net.simulation.network import Distribution, Partition, parse_stragglers
-from drom_net.simulation.simulator import Crash, Fault, Pause
+
+_RATES = {"bit": 0.125, "kbit": 125.0, "Mbit": 125e3, "Gbit": 125e6, "B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9}
 
 
 class Parsed(click.ParamType):  # type: ignore[type-arg]  # click 8.1 has no type argument
@@ -54,9 +56,6 @@ def probability(text: str) -> float:
     if not 0.0 <= value <= 1.0:
         raise ValueError(f'expected a probability such as 0.01 or 1%, got "{text}"')
     return value
-
-
-_RATES = {"bit": 0.125, "kbit": 125.0, "Mbit": 125e3, "Gbit": 125e6, "B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9}
 
 
 def bytes_per_s(text: str) -> float:

@@ -28,7 +28,7 @@ from drom_net.core.names import safe_names
 from drom_net.data.dataset import Dataset
 from drom_net.data.datasets import known_dim, load_dataset
 from drom_net.deploy.deployment import missing, no_dim, no_meeting_place, no_peers, roster_names
-from drom_net.node.process import SIGNALS
+from drom_net.node.signals import SIGNALS
 from drom_net.node.spec import NodeSpec
 from drom_net.protocol.node import REDUCER
 from drom_net.results.outcomes import write_data_facts
@@ -36,6 +36,9 @@ from drom_net.results.run_directory import node_folder, write_environment
 from drom_net.results.summary import remove_folder
 from drom_net.storage.node_folder import CheckpointFolder
 from drom_net.transport.keys import read_keyring
+
+_PREPARED = {"config.yaml", "data.json", "environment.json", "examples", "lock", "spec.json"}
+"""What is in a node's folder before the node has begun."""
 
 Command = Callable[..., Any]
 
@@ -288,10 +291,6 @@ def _specs(config: ClusterConfig, roster: Roster, out: Path, *, endpoint: str) -
         about=about_run(config),
         summary=str(out / "summary.json"),
     )
-
-
-_PREPARED = {"config.yaml", "data.json", "environment.json", "examples", "lock", "spec.json"}
-"""What is in a node's folder before the node has begun."""
 
 
 def _claim(spec: NodeSpec) -> None:

@@ -18,9 +18,12 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 
 from drom_net.cluster.progress import Progress
-from drom_net.comparison.runs import RunsProgress
+from drom_net.comparison.runner import RunsProgress
 from drom_net.learning.metrics import Totals, total
 from drom_net.node.reports import JsonLog, printable
+
+_log: JsonLog | None = None
+"""Where `tell` writes, if not plain lines."""
 
 _PACE_OF_S = 10.0
 """What is left is told from the rounds of so many seconds."""
@@ -70,10 +73,6 @@ def size(num_bytes: float) -> str:
             return f"{num_bytes:.0f} {unit}" if unit == "B" else f"{num_bytes:.1f} {unit}"
         num_bytes /= 1000
     return f"{num_bytes:.1f} TB"
-
-
-_log: JsonLog | None = None
-"""Where `tell` writes, if not plain lines."""
 
 
 def log_as(log_format: str, node: str = "") -> None:

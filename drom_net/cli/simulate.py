@@ -13,10 +13,10 @@ import click
 from drom_net.cli import durations, options
 from drom_net.cli.output import LiveProgress, choose_progress, count_of, print_json, print_table, shown, size, tell
 from drom_net.cli.run import hiding_lines, load_and_prepare
+from drom_net.cluster.directories import begin_run_directory, end_run_directory
 from drom_net.cluster.plan import algorithm_of, hiding_table, lanes
 from drom_net.cluster.prepare import Prepared, require_stored, with_parameters
 from drom_net.cluster.progress import Progress
-from drom_net.cluster.run import begin_run_directory, end_run_directory
 from drom_net.cluster.simulate import Conditions, forecast, node_names
 from drom_net.core.errors import UsageError
 from drom_net.graph.facts import tau_warnings
@@ -24,6 +24,8 @@ from drom_net.plots.base import check_plot_file
 from drom_net.plots.timeline import draw_timeline
 from drom_net.results.timeline import lost_lane
 from drom_net.simulation.network import Distribution, NetworkSettings, Stragglers
+
+_SHOWN = ("seconds", "waiting_share", "messages", "bytes_sent", "error_rate")
 
 
 @click.command()
@@ -201,9 +203,6 @@ def _others(prepared: Prepared, conditions: Conditions, progress: Progress) -> l
             row = forecast(other, conditions, progress).figures
             beside.append({"exchange": exchange, "tau": tau} | {key: row[key] for key in _SHOWN})
     return beside
-
-
-_SHOWN = ("seconds", "waiting_share", "messages", "bytes_sent", "error_rate")
 
 
 def _warnings(prepared: Prepared, conditions: Conditions) -> list[str]:

@@ -16,8 +16,10 @@ from drom_net.config.model import ClusterConfig
 from drom_net.config.yamlfile import write_flow
 from drom_net.core.errors import DataError, Problem, UsageError
 from drom_net.data import columns as kinds
-from drom_net.data.columns import LEVEL_PLACES, TEXT_PLACES, Column, places_for, plain_text
+from drom_net.data.cells import plain_text
+from drom_net.data.columns import LEVEL_PLACES, TEXT_PLACES, Column, places_for
 from drom_net.data.describing import describe_columns
+from drom_net.data.dialects import Wanted
 from drom_net.data.faults import Faults, quoted
 from drom_net.data.file_settings import check_settings, format_of
 from drom_net.data.files import load_files, resolved
@@ -26,7 +28,7 @@ from drom_net.data.labels import NEGATIVE, plain_label
 from drom_net.data.readers import SUFFIXES
 from drom_net.data.settings import FileData
 from drom_net.data.sites import label_counts, open_tables
-from drom_net.data.tables import TABLE_FORMATS, FileTable, Texts, Wanted, as_texts, counts, read_file
+from drom_net.data.tables import TABLE_FORMATS, FileTable, Texts, as_texts, counts, read_file
 
 ONE_SITE = "-"
 """In place of a column: all rows are of one site."""

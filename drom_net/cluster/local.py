@@ -17,7 +17,7 @@ from typing import Any
 
 from drom_net.core.blas import ONE_THREAD
 from drom_net.core.errors import NodeFailedError, StoppedError
-from drom_net.node.process import ONE_WISH_S, stop_signals
+from drom_net.node.signals import ONE_WISH_S, stop_signals
 from drom_net.node.spec import NodeSpec
 
 _STOP_GRACE_S = 10.0

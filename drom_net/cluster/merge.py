@@ -11,7 +11,7 @@ from typing import Any
 
 from drom_net.core.errors import UsageError
 from drom_net.core.names import is_name
-from drom_net.node.process import write_result_of_lost
+from drom_net.node.results import write_result_of_lost
 from drom_net.node.spec import NodeSpec
 from drom_net.protocol.node import REDUCER
 from drom_net.results.outcomes import (

@@ -17,8 +17,8 @@ from drom_net.algorithms.drom_d import DromDParameters
 from drom_net.config.model import ClusterConfig, config_digest, graph_schedule
 from drom_net.core.errors import ConfigError, Problem
 from drom_net.core.names import safe_names
-from drom_net.data.incoming import LINE_FORMATS
 from drom_net.data.live_rows import live_rows
+from drom_net.data.row_lines import LINE_FORMATS
 from drom_net.data.settings import LiveData
 from drom_net.graph.graph import Graph, GraphSchedule
 from drom_net.graph.neighborhood import Neighborhood, neighborhoods
@@ -28,6 +28,9 @@ from drom_net.protocol.messages import Pull, Push
 from drom_net.protocol.node import REDUCER
 from drom_net.results.timeline import Lane, Rows, make_lanes, peer_words, star_words
 from drom_net.transport.keys import client_of
+
+ALMOST = 0.05
+"""The share of its time that a task may wait where a latency counts as almost hidden."""
 
 _NODE_FDS = 20  # standard streams, records, and libzmq's own: epoll, event and signal descriptors
 _LAUNCHER_FDS = 16
@@ -445,10 +448,6 @@ def _count_union(ranges: Sequence[range]) -> int:
 
 def _size(message: Push | Pull) -> int:
     return sum(memoryview(frame).nbytes for frame in encode(message))
-
-
-ALMOST = 0.05
-"""The share of its time that a task may wait where a latency counts as almost hidden."""
 
 
 def waiting_share(exchange: str, tau: int, *, latency_s: float, round_s: float) -> float:

@@ -22,8 +22,10 @@ from drom_net.results.outcomes import CentralOutcome, TaskOutcome
 from drom_net.results.run_directory import summary_of
 from drom_net.results.timeline import Disturbance
 from drom_net.simulation.checks import PeersChecks, StarChecks
+from drom_net.simulation.faults import Crash, Fault
 from drom_net.simulation.network import Distribution, NetworkSettings, Stragglers, draw_factors, generator
-from drom_net.simulation.simulator import Crash, Fault, Simulator, peers_wiring, star_wiring
+from drom_net.simulation.simulator import Simulator
+from drom_net.simulation.wiring import peers_wiring, star_wiring
 
 THE_REDUCER = f"the {REDUCER}"
 """What it is called beside a task of its name."""

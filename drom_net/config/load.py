@@ -34,9 +34,9 @@ from drom_net.core.errors import did_you_mean
 from drom_net.core.fields import (
     settings_of,
 )
-from drom_net.data.incoming import LINE_FORMATS
 from drom_net.data.live_rows import with_names
 from drom_net.data.public.places import DATA_FOLDER_VARIABLE
+from drom_net.data.row_lines import LINE_FORMATS
 from drom_net.data.settings import (
     DATA_SECTIONS,
     FileData,

@@ -14,7 +14,7 @@ from drom_net.data.tables import Cells, Days, FileTable, Numbers, Texts, as_text
 
 _EXAMPLES = 3
 _LONGEST_EXAMPLE = 24
-_EPOCH = datetime.datetime(1970, 1, 1)
+EPOCH = datetime.datetime(1970, 1, 1)
 
 
 def describe_columns(tables: Sequence[FileTable], schema: Schema) -> list[dict[str, Any]]:
@@ -83,7 +83,7 @@ def _examples(parts: Sequence[Cells], texts: Sequence[Texts]) -> list[str]:
 
 def _date(days: float) -> str:
     try:
-        moment = _EPOCH + datetime.timedelta(days=days)
+        moment = EPOCH + datetime.timedelta(days=days)
     except OverflowError:  # by its zone it is a little before or after the calendar
         return f"{days:.6g} days"
     return moment.isoformat(timespec="seconds") if days % 1.0 else moment.date().isoformat()

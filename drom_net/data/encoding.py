@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from drom_net.algorithms.features import Matrix, Vector
-from drom_net.data.columns import DATE, LARGEST_NUMBER, NO_ENTRIES, NUMBER, TIME, CellError, Column, Entries, Schema
+from drom_net.data.cells import LARGEST_NUMBER, CellError
+from drom_net.data.columns import DATE, NO_ENTRIES, NUMBER, TIME, Column, Entries, Schema
 from drom_net.data.faults import Faults
 from drom_net.data.preprocessing import add_up
 from drom_net.data.stream import SparseRows

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from drom_net.algorithms.features import Matrix
 from drom_net.core.errors import did_you_mean
 from drom_net.data.dataset import Dataset, TaskData, pick_task
+from drom_net.data.dialects import Wanted
 from drom_net.data.encoding import Encoder
 from drom_net.data.faults import Faults, quoted
 from drom_net.data.file_settings import (
@@ -41,14 +42,7 @@ from drom_net.data.sites import (
     tasks_in_column,
 )
 from drom_net.data.stream import SparseRows, take
-from drom_net.data.tables import (
-    TABLE_FORMATS,
-    Texts,
-    Wanted,
-    as_texts,
-    read_file,
-    read_header,
-)
+from drom_net.data.tables import TABLE_FORMATS, Texts, as_texts, read_file, read_header
 
 
 def load_files(settings: FileData, *, base: Path, only: str | int | None = None) -> Dataset:

@@ -11,24 +11,20 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from drom_net.data.cells import MISSING, NO, YES, days_of, plain_text
 from drom_net.data.columns import (
     CATEGORY,
     COUNTER,
     DATE,
     EMPTY,
     IDENTIFIER,
-    MISSING,
-    NO,
     NUMBER,
     TEXT,
     TIME,
-    YES,
     YES_NO,
     Column,
     Schema,
-    days_of,
     places_for,
-    plain_text,
 )
 from drom_net.data.faults import parse_number, quoted
 from drom_net.data.tables import Cells, Days, Numbers, Texts

@@ -28,6 +28,19 @@ from drom_net.data.faults import Faults, extra, parse_number, quoted
 from drom_net.data.settings import FileData
 from drom_net.data.stream import SparseRows, take
 
+SUFFIXES = {
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".tab": "csv",
+    ".txt": "csv",
+    ".svmlight": "svmlight",
+    ".libsvm": "svmlight",
+    ".svm": "svmlight",
+    ".npz": "npz",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+}
+
 LISTED_LIMIT = 8
 """Column names in a message."""
 LARGEST_FEATURE = 2**31 - 1
@@ -404,19 +417,6 @@ def _npz_rows(
 READERS: dict[str, Callable[[Source, Faults], Table | None]] = {
     "svmlight": _read_svmlight,
     "npz": _read_npz,
-}
-
-SUFFIXES = {
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".tab": "csv",
-    ".txt": "csv",
-    ".svmlight": "svmlight",
-    ".libsvm": "svmlight",
-    ".svm": "svmlight",
-    ".npz": "npz",
-    ".parquet": "parquet",
-    ".pq": "parquet",
 }
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from drom_net.algorithms.features import Features
 from drom_net.data.faults import Faults
-from drom_net.data.incoming import RowError, RowReader, read_unlabelled
+from drom_net.data.incoming import RowError, RowReader
+from drom_net.data.row_lines import read_unlabelled
 
 SHOWN = "standard input"
 

@@ -14,13 +14,15 @@ import numpy.typing as npt
 from drom_net.algorithms.features import Vector
 from drom_net.core.errors import did_you_mean
 from drom_net.core.names import is_name, tidy
-from drom_net.data.columns import CellError, Column, Schema, days_of, number_of
+from drom_net.data.cells import CellError, days_of, number_of
+from drom_net.data.columns import Column, Schema
+from drom_net.data.dialects import Wanted
 from drom_net.data.faults import Faults, quoted
 from drom_net.data.file_settings import check_task_name, natural_key, tasks_by_name
 from drom_net.data.kinds import Found, Part, find_schema
 from drom_net.data.labels import Labels
 from drom_net.data.settings import FileData
-from drom_net.data.tables import Cells, Days, FileTable, Numbers, Texts, Wanted, as_texts, read_file, read_header
+from drom_net.data.tables import Cells, Days, FileTable, Numbers, Texts, as_texts, read_file, read_header
 
 LISTED_LIMIT = 8
 """Column names in a message."""

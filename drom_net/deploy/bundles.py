@@ -19,6 +19,75 @@ from drom_net.deploy.portable import CLUSTER, KEYS, WEIGHTS, at_places, host_nam
 from drom_net.protocol.node import REDUCER
 from drom_net.transport.keys import PUBLIC_LIST, client_of, read_keyring, secret_file
 
+_SERVICE = """\
+# @NODE@, the @ROLE@ of this site, in a container on this host: see README.md.
+name: @NAME@
+services:
+  @ROLE@:
+    image: ${DROM_NET_IMAGE:-drom-net:@VERSION@}
+    pull_policy: never # it is built, or was pulled before: no registry is asked for it
+    command: [@ROLE@]
+    user: "${UID:-1000}:${GID:-1000}"
+    environment:
+      DROM_NET_CONFIG: /cluster.yaml
+      DROM_NET_OUT: /node
+      DROM_NET_KEYS: /keys
+      DROM_NET_DATA: /data
+@OWN@
+
+    volumes:
+@MOUNTS@
+    restart: "on-failure:10"
+    stop_grace_period: 30s
+    read_only: true
+    tmpfs: [/tmp]
+    cap_drop: [ALL]
+    security_opt: ["no-new-privileges:true"]
+    pids_limit: 100
+    logging: {driver: json-file, options: {max-size: 1m, max-file: "3"}}
+"""
+_BY_HAND = """
+Or by hand, where drom-net is installed; the first line tells whether all is well, and starts nothing:
+
+```
+{check}
+{run}
+```
+"""
+_PAGE = """\
+# {title}
+
+This folder is for one site: it has what {what} of the cluster `{cluster}` needs, and nothing of the other sites.
+{meet}
+Keep the folder where nobody else can read it.
+
+## What is in here
+
+{files}
+
+## Your data
+
+{data}
+
+## What to type
+
+Type it in this folder.
+
+{start}
+{by_hand}
+The nodes may start in any order; each waits {join_s} s for the others (`timeouts.join_s` in `cluster.yaml`). One that
+has given up, or that was stopped, is started again by the same command, and goes on.
+
+## What comes out
+
+{out} {model}`result.json` says how it went. When all have finished, whoever runs the
+cluster puts the folders of all sites together by `drom-net merge`: send `nodes/{node}` if you are asked for it.
+
+## Whom to ask
+
+Whoever sent you this folder. Say what the last lines say, and never send the `.secret` file along.
+"""
+
 DATA, RUN, PAGE, COMPOSE = "data", "run", "README.md", "docker-compose.yml"
 """Names in a site's folder."""
 _DATA_OF = {"compose": "/data", "systemd": "/srv/drom-net"}
@@ -199,34 +268,6 @@ def _compose(site: _Site) -> Mapping[str, str]:
 
 _RENDER = {"compose": _compose, "kubernetes": _kubernetes, "systemd": _systemd}
 
-_SERVICE = """\
-# @NODE@, the @ROLE@ of this site, in a container on this host: see README.md.
-name: @NAME@
-services:
-  @ROLE@:
-    image: ${DROM_NET_IMAGE:-drom-net:@VERSION@}
-    pull_policy: never # it is built, or was pulled before: no registry is asked for it
-    command: [@ROLE@]
-    user: "${UID:-1000}:${GID:-1000}"
-    environment:
-      DROM_NET_CONFIG: /cluster.yaml
-      DROM_NET_OUT: /node
-      DROM_NET_KEYS: /keys
-      DROM_NET_DATA: /data
-@OWN@
-
-    volumes:
-@MOUNTS@
-    restart: "on-failure:10"
-    stop_grace_period: 30s
-    read_only: true
-    tmpfs: [/tmp]
-    cap_drop: [ALL]
-    security_opt: ["no-new-privileges:true"]
-    pids_limit: 100
-    logging: {driver: json-file, options: {max-size: 1m, max-file: "3"}}
-"""
-
 
 def _listens_by_itself(site: _Site) -> str | None:
     """Where the configuration says that it listens, if others are not to reach it by that."""
@@ -295,50 +336,6 @@ def _about_data(format: str, site: _Site) -> str:
     if config.data.dataset in PUBLIC_SETS:
         return f"Put the folder of the public data set {config.data.dataset} into `{DATA}`."
     return "None is needed: the rows are made up."
-
-
-_BY_HAND = """
-Or by hand, where drom-net is installed; the first line tells whether all is well, and starts nothing:
-
-```
-{check}
-{run}
-```
-"""
-
-_PAGE = """\
-# {title}
-
-This folder is for one site: it has what {what} of the cluster `{cluster}` needs, and nothing of the other sites.
-{meet}
-Keep the folder where nobody else can read it.
-
-## What is in here
-
-{files}
-
-## Your data
-
-{data}
-
-## What to type
-
-Type it in this folder.
-
-{start}
-{by_hand}
-The nodes may start in any order; each waits {join_s} s for the others (`timeouts.join_s` in `cluster.yaml`). One that
-has given up, or that was stopped, is started again by the same command, and goes on.
-
-## What comes out
-
-{out} {model}`result.json` says how it went. When all have finished, whoever runs the
-cluster puts the folders of all sites together by `drom-net merge`: send `nodes/{node}` if you are asked for it.
-
-## Whom to ask
-
-Whoever sent you this folder. Say what the last lines say, and never send the `.secret` file along.
-"""
 
 
 def _start_compose(site: _Site) -> tuple[str, str]:

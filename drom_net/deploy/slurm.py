@@ -13,25 +13,6 @@ from collections.abc import Mapping
 from drom_net.deploy.deployment import Deployment
 from drom_net.deploy.portable import CLUSTER, at_places, node_list, portable_files
 
-_HEAD = "The cluster, without endpoints: job.sh adds them as it begins."
-
-
-def render(deployment: Deployment) -> Mapping[str, str]:
-    """The cluster's file, the list of its nodes, and two scripts, for a folder that all machines share."""
-    config = deployment.config
-    star = deployment.graph is None
-    shared = dataclasses.replace(at_places(config), data=config.data)
-    files = portable_files(deployment, shared, head=_HEAD, without=["reducer", "peers"])
-    what = f"{len(deployment.tasks)} tasks, {'a star' if star else 'peers'}"
-    job = _JOB.replace("@NAME@", config.name).replace("@WHAT@", what).replace("@FILE@", CLUSTER)
-    job = job.replace("@ENDPOINTS@", _STAR if star else _PEERS).replace("@NODES@", str(len(deployment.nodes)))
-    return files | {
-        "nodes.txt": node_list(deployment),
-        "job.sh": job,
-        "node.sh": _NODE.replace("@ROLE@", "worker" if star else "peer"),
-    }
-
-
 _JOB = """\
 #!/bin/bash
 # The cluster @NAME@ (@WHAT@) as one job of Slurm, in a folder that all of its machines see:
@@ -87,16 +68,13 @@ else
     drom-net merge "$DROM_NET_OUT"
 fi
 """
-
 _STAR = """\
     printf 'reducer: {endpoint: "tcp://%s:%d"}\\n' "${machines[0]}" "$port\""""
-
 _PEERS = """\
     printf 'peers:\\n  endpoints:\\n'
     for ((rank = 0; rank < @NODES@; rank++)); do
         printf '  - "tcp://%s:%d"\\n' "${machines[rank % SLURM_NNODES]}" $((port + rank))
     done"""
-
 _NODE = """\
 #!/bin/bash
 # One node of the cluster, by its rank in the step that job.sh starts.
@@ -116,3 +94,21 @@ reducer)
     ;;
 esac
 """
+
+_HEAD = "The cluster, without endpoints: job.sh adds them as it begins."
+
+
+def render(deployment: Deployment) -> Mapping[str, str]:
+    """The cluster's file, the list of its nodes, and two scripts, for a folder that all machines share."""
+    config = deployment.config
+    star = deployment.graph is None
+    shared = dataclasses.replace(at_places(config), data=config.data)
+    files = portable_files(deployment, shared, head=_HEAD, without=["reducer", "peers"])
+    what = f"{len(deployment.tasks)} tasks, {'a star' if star else 'peers'}"
+    job = _JOB.replace("@NAME@", config.name).replace("@WHAT@", what).replace("@FILE@", CLUSTER)
+    job = job.replace("@ENDPOINTS@", _STAR if star else _PEERS).replace("@NODES@", str(len(deployment.nodes)))
+    return files | {
+        "nodes.txt": node_list(deployment),
+        "job.sh": job,
+        "node.sh": _NODE.replace("@ROLE@", "worker" if star else "peer"),
+    }

@@ -10,68 +10,6 @@ from drom_net.deploy.deployment import Deployment, memory_mib, no_meeting_place,
 from drom_net.deploy.portable import CLUSTER, at_places, node_list, portable_files
 from drom_net.protocol.node import REDUCER
 
-_HEAD = "The cluster, the same on all hosts: in /etc/drom-net."
-
-
-def render(deployment: Deployment) -> Mapping[str, str]:
-    """A folder that every host gets, each with its own key only.
-
-    Raises:
-        ConfigError: The file does not say where the nodes meet.
-    """
-    config, star = deployment.config, deployment.graph is None
-    if star and config.reducer.endpoint is None:
-        raise no_meeting_place(config)
-    if not star and config.peers.endpoints is None:
-        raise no_peers(config)
-    bind = "ipc:///run/drom-net/{task}/app.sock"  # in the unit's RuntimeDirectory
-    places = at_places(config, reducer=config.reducer, peers=config.peers, bind=bind, follows_files=True)
-    files = portable_files(deployment, places, head=_HEAD)
-    roles = ["reducer", "worker"] if star else ["peer"]
-    install = _INSTALL.replace("@ROLE@", roles[-1]).replace("@FILES@", " ".join(files)).replace("@NAME@", config.name)
-    return {
-        **files,
-        "nodes.txt": node_list(deployment),
-        "data.txt": _data_list(deployment),
-        "node.env": _ENVIRONMENT,
-        **dict(_unit(role, deployment) for role in roles),
-        "install.sh": install.replace("@FILE@", CLUSTER).replace("@TAB@", "\t"),
-    }
-
-
-def _data_list(deployment: Deployment) -> str:
-    """A line for each file, or folder of a public set, that a node reads: the node and the file, with a tab between."""
-    data = deployment.config.data
-    lines = ["# NODE, a tab, and a file that it reads; names without / at the front are relative to /srv/drom-net.\n"]
-    for name in deployment.nodes:
-        if isinstance(data, FileData):
-            if isinstance(data.features, str):
-                lines.append(f"{name}\t{data.features}\n")
-            if name != REDUCER:
-                task = deployment.tasks[deployment.nodes.index(name) - len(deployment.nodes)]
-                lines.append(f"{name}\t{data.files.replace('{task}', task)}\n")
-        elif data.dataset in PUBLIC_SETS and name != REDUCER:
-            lines.append(f"{name}\t{PUBLIC_SETS[data.dataset].folder}\n")
-    return "".join(lines)
-
-
-def _memory(role: str, deployment: Deployment) -> str:
-    """Twice what compose allows, for here Python may have all extras; one limit for all tasks."""
-    tasks = [-1] if role == REDUCER else range(len(deployment.tasks))
-    planned = [memory_mib(deployment, task) for task in tasks]
-    return f"{max(512, 2 * max(planned))}M" if all(planned) else "75%"
-
-
-def _unit(role: str, deployment: Deployment) -> tuple[str, str]:
-    """Its name, and what is in it."""
-    if role == REDUCER:
-        name, node, task = "drom-net-reducer.service", "reducer", ""
-    else:
-        name, node, task = f"drom-net-{role}@.service", "%i", "Environment=DROM_NET_TASK=%i\n"
-    text = _UNIT.replace("@ROLE@", role).replace("@NODE@", node).replace("@TASK@", task)
-    return name, text.replace("@NAME@", deployment.config.name).replace("@MEMORY@", _memory(role, deployment))
-
-
 _UNIT = """\
 # In /etc/systemd/system; install.sh puts it there. An instance is named after its task.
 [Unit]
@@ -138,7 +76,6 @@ SystemCallFilter=@system-service
 [Install]
 WantedBy=multi-user.target
 """
-
 _ENVIRONMENT = """\
 # What differs for one node, as /etc/drom-net/NODE.env: install.sh puts it there once. After a change call it again.
 # Where a reducer or peer listens, if the name in cluster.yaml is not an address of this host ([::] is IPv6 and IPv4):
@@ -153,7 +90,6 @@ _ENVIRONMENT = """\
 #DROM_NET_METRICS_INSECURE=1
 DROM_NET_LOG_FORMAT=text
 """
-
 _INSTALL = """\
 #!/bin/sh
 # Puts one node of the cluster @NAME@ into place and starts it, as root on its host, in this folder:
@@ -230,3 +166,64 @@ inactive) echo "$unit has come to its end; what it said: journalctl -u $unit" ;;
 esac
 (umask 077 && echo "$is" >"$started")
 """
+
+_HEAD = "The cluster, the same on all hosts: in /etc/drom-net."
+
+
+def render(deployment: Deployment) -> Mapping[str, str]:
+    """A folder that every host gets, each with its own key only.
+
+    Raises:
+        ConfigError: The file does not say where the nodes meet.
+    """
+    config, star = deployment.config, deployment.graph is None
+    if star and config.reducer.endpoint is None:
+        raise no_meeting_place(config)
+    if not star and config.peers.endpoints is None:
+        raise no_peers(config)
+    bind = "ipc:///run/drom-net/{task}/app.sock"  # in the unit's RuntimeDirectory
+    places = at_places(config, reducer=config.reducer, peers=config.peers, bind=bind, follows_files=True)
+    files = portable_files(deployment, places, head=_HEAD)
+    roles = ["reducer", "worker"] if star else ["peer"]
+    install = _INSTALL.replace("@ROLE@", roles[-1]).replace("@FILES@", " ".join(files)).replace("@NAME@", config.name)
+    return {
+        **files,
+        "nodes.txt": node_list(deployment),
+        "data.txt": _data_list(deployment),
+        "node.env": _ENVIRONMENT,
+        **dict(_unit(role, deployment) for role in roles),
+        "install.sh": install.replace("@FILE@", CLUSTER).replace("@TAB@", "\t"),
+    }
+
+
+def _data_list(deployment: Deployment) -> str:
+    """A line for each file, or folder of a public set, that a node reads: the node and the file, with a tab between."""
+    data = deployment.config.data
+    lines = ["# NODE, a tab, and a file that it reads; names without / at the front are relative to /srv/drom-net.\n"]
+    for name in deployment.nodes:
+        if isinstance(data, FileData):
+            if isinstance(data.features, str):
+                lines.append(f"{name}\t{data.features}\n")
+            if name != REDUCER:
+                task = deployment.tasks[deployment.nodes.index(name) - len(deployment.nodes)]
+                lines.append(f"{name}\t{data.files.replace('{task}', task)}\n")
+        elif data.dataset in PUBLIC_SETS and name != REDUCER:
+            lines.append(f"{name}\t{PUBLIC_SETS[data.dataset].folder}\n")
+    return "".join(lines)
+
+
+def _memory(role: str, deployment: Deployment) -> str:
+    """Twice what compose allows, for here Python may have all extras; one limit for all tasks."""
+    tasks = [-1] if role == REDUCER else range(len(deployment.tasks))
+    planned = [memory_mib(deployment, task) for task in tasks]
+    return f"{max(512, 2 * max(planned))}M" if all(planned) else "75%"
+
+
+def _unit(role: str, deployment: Deployment) -> tuple[str, str]:
+    """Its name, and what is in it."""
+    if role == REDUCER:
+        name, node, task = "drom-net-reducer.service", "reducer", ""
+    else:
+        name, node, task = f"drom-net-{role}@.service", "%i", "Environment=DROM_NET_TASK=%i\n"
+    text = _UNIT.replace("@ROLE@", role).replace("@NODE@", node).replace("@TASK@", task)
+    return name, text.replace("@NAME@", deployment.config.name).replace("@MEMORY@", _memory(role, deployment))

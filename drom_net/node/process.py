@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import os
 import secrets
-import signal
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from drom_net.core.errors import ClusterError, DivergedError, DromNetError, RejectedError, UsageError, naming
-from drom_net.data.live import LiveStream
-from drom_net.data.stream import TaskStream
-from drom_net.learning.records import run_digest
-from drom_net.learning.task import TaskResult
+from drom_net.core.errors import ClusterError, DivergedError, DromNetError, RejectedError
 from drom_net.node.build import Life, build_peer, build_reducer, build_worker
 from drom_net.node.loop import drive, flush, let_all_pass
 from drom_net.node.metrics_page import serve_counts
@@ -26,15 +18,12 @@ from drom_net.node.reports import Reporter, reporter_of
 from drom_net.node.spec import NodeSpec
 from drom_net.node.telemetry import Teller
 from drom_net.protocol.messages import Message
-from drom_net.protocol.node import REDUCER, TIMES_DTYPE, Ended, named
+from drom_net.protocol.node import REDUCER, named
 from drom_net.protocol.peer import Peer, PeerState, address_of
 from drom_net.protocol.reducer import Reducer
 from drom_net.protocol.worker import Worker, WorkerState
-from drom_net.results.summary import TaskFigures, remove_folder, summarize, write_json
-from drom_net.storage.files import cut_back
-from drom_net.storage.node_folder import CheckpointFolder, Spent, has_learned
-from drom_net.storage.snapshot_codec import encode_snapshot, snapshot_classes
-from drom_net.storage.writer import Writer
+from drom_net.results.summary import remove_folder, write_json
+from drom_net.storage.node_folder import CheckpointFolder, has_learned
 from drom_net.transport.curve import key_gate
 from drom_net.transport.dealer import DealerTransport
 from drom_net.transport.keys import PUBLIC_LIST, Keyring, read_keyring
@@ -42,53 +31,16 @@ from drom_net.transport.router import RouterTransport
 
 if TYPE_CHECKING:
     from drom_net.node.live.intake import Intake
-
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""What ends a node in order; its exit code is then 128 and the signal's number."""
-
-
-ONE_WISH_S = 1.0
-"""Signals within this time are one: `timeout` sends its own twice."""
-
-
-def stop_signals() -> list[signal.Signals]:
-    """Those of SIGNALS that are obeyed: all, but SIGHUP where it is ignored (`nohup`)."""
-    return [number for number in SIGNALS if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN]
-
-
-class _Stop:
-    """SIGTERM and SIGINT: the first asks the node to end in order, a later one ends the process at once."""
-
-    def __init__(self, parent: int) -> None:
-        self._parent = parent
-        self._asked_at = 0.0
-        self.exit_code = 0
-        for number in stop_signals():
-            signal.signal(number, self._on_signal)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # whoever started us may have held them back until now
-
-    def _on_signal(self, number: int, _: object) -> None:
-        now = time.monotonic()
-        if not self.exit_code:
-            self.exit_code, self._asked_at = 128 + number, now
-        elif now >= self._asked_at + ONE_WISH_S:
-            os._exit(128 + number)
-
-    @property
-    def orphaned(self) -> bool:
-        """Whether the launcher is gone."""
-        return bool(self._parent) and os.getppid() != self._parent
-
-    def requested(self) -> bool:
-        if self.orphaned and not self.exit_code:
-            self.exit_code = 128 + signal.SIGTERM  # the launcher is gone: no orphan is left behind
-        return self.exit_code != 0
+from drom_net.node.disk import Disk
+from drom_net.node.results import peak_memory, summarize_star, write_task_result
+from drom_net.node.signals import Stop
+from drom_net.node.start import life_of, rows_of, stream_of
 
 
 def run_node(spec: NodeSpec) -> int:
     """Run the node to its end and return the exit code; what went wrong is on standard error."""
     reporter = reporter_of(spec)
-    stop = _Stop(spec.parent)
+    stop = Stop(spec.parent)
     incarnation = 0
     try:
         with CheckpointFolder(Path(spec.out), node=spec.node, config_digest=spec.config_digest) as folder:
@@ -97,7 +49,7 @@ def run_node(spec: NodeSpec) -> int:
             (Path(spec.out) / "result.json").unlink(missing_ok=True)  # what an interrupted life has left
             serve_counts(spec, reporter)
             run = {"worker": _run_worker, "peer": _run_peer, "reducer": _run_reducer}[spec.role]
-            finished = run(spec, reporter, stop, folder, _life(spec, folder, reporter))
+            finished = run(spec, reporter, stop, folder, life_of(spec, folder, reporter))
     except DromNetError as error:
         reporter.fail(str(error), exit_code=error.exit_code)
         if incarnation == 1 and not folder.others_know:
@@ -112,123 +64,9 @@ def run_node(spec: NodeSpec) -> int:
     return 0 if finished else stop.exit_code
 
 
-def _life(spec: NodeSpec, folder: CheckpointFolder, reporter: Reporter) -> Life:
-    """What an earlier start of this node has left."""
-    loaded = folder.load(snapshot_classes())
-    if loaded is None:
-        if folder.incarnation > 1:
-            text = f"start {folder.incarnation}: there is no snapshot yet, beginning anew"
-            reporter.say(text, "restored", level="info", round=0)
-        return Life(folder.incarnation, folder.run_id, keeps_snapshots=True)
-    for sentence in loaded.skipped:
-        reporter.say(f"warning: {sentence}", "snapshot_damaged")
-    text = f"start {folder.incarnation}: going on from the snapshot of round {loaded.round}"
-    reporter.say(text, "restored", level="info", round=loaded.round)
-    return Life(folder.incarnation, folder.run_id, keeps_snapshots=True, snapshot=loaded.snapshot)
-
-
-def _rows_of(
-    spec: NodeSpec, node: Worker | Reducer | Peer, life: Life, files: contextlib.ExitStack
-) -> list[tuple[IO[bytes] | None, Callable[[], bytes]]]:
-    """The node's files of rows, cut back to where it goes on, each with where its rows come from; None for rows that
-    are not kept."""
-    takes = {"records": node.take_records}
-    if isinstance(node, Worker | Peer):
-        takes["times"] = _wall(node)
-    if isinstance(node, Peer):
-        takes["central"] = node.take_central_records
-    saved: list[tuple[IO[bytes] | None, Callable[[], bytes]]] = []
-    if not spec.keep_records:
-        return [(None, take) for take in takes.values()]
-    for name, types in node.row_types.items():
-        path = Path(spec.out) / f"{name}.bin"
-        if life.snapshot is not None:
-            t = node.recorded[name]
-            cut_back(path, types, t, expect_round=t if name != "times" and t else None)
-        file = path.open("wb" if life.snapshot is None else "ab")
-        files.callback(_close, file)
-        saved.append((file, takes[name]))
-    return saved
-
-
-def _close(file: IO[bytes]) -> None:
-    """It may still have to write something, and the disk may be full."""
-    with naming(file.name):
-        file.close()
-
-
-def _stream_of(spec: NodeSpec, life: Life, reporter: Reporter) -> tuple[TaskStream | LiveStream, Intake | None]:
-    """The task's examples, and where they come from if they come while it runs."""
-    if not spec.source:
-        return TaskStream.load(Path(spec.examples), spread_over=spec.spread_over), None
-    from drom_net.node.live.intake import Intake  # nobody else pays for it
-
-    intake = Intake(spec, life.snapshot, life.incarnation, reporter)
-    return intake.stream, intake
-
-
-class _Disk:
-    """Sees to a node's snapshots: they are written beside its work, and it is told when they are safe. What a live
-    stream has decided is on the disk before anything is said of it."""
-
-    def __init__(
-        self, node: Worker | Reducer | Peer, folder: CheckpointFolder, teller: Teller, intake: Intake | None
-    ) -> None:
-        self._node = node
-        self._folder = folder
-        self._intake = intake
-        self._teller = teller
-        self._writer = Writer(folder)
-        self._in_flight = False
-        self._round = self._num_bytes = 0
-        self._began = 0.0
-
-    def __enter__(self) -> _Disk:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if self._intake is not None:
-            self._intake.close()
-        try:
-            self._writer.close()
-        except OSError:
-            if kind is None:
-                raise
-
-    def keep(self, now: float) -> None:
-        """Take a snapshot where it is time; wait for the disk where the node does."""
-        if self._intake is not None:
-            self._intake.keep_decided()
-        while True:
-            if self._in_flight and not self._writer.busy:
-                self._settle(now)
-            if (snapshot := self._node.take_snapshot()) is not None:
-                self._teller.save()
-                header, *buffers = encode_snapshot(snapshot)
-                self._round, self._num_bytes = snapshot["round"], len(header) + sum(map(len, buffers))
-                self._began = time.monotonic()
-                self._folder.spent = self._folder.before + self._teller.spent()
-                self._writer.submit(self._round, header, buffers, self._teller.files)
-                if self._intake is not None:
-                    self._intake.snapshot_taken(snapshot)
-                self._in_flight = True
-            if not self._node.holding or not self._in_flight:
-                return
-            self._writer.wait()
-            self._settle(now)
-
-    def _settle(self, now: float) -> None:
-        self._writer.finished()
-        self._in_flight = False
-        self._teller.checkpointed(self._round, seconds=time.monotonic() - self._began, num_bytes=self._num_bytes)
-        self._node.snapshot_kept(now)
-        if self._intake is not None:
-            self._intake.snapshot_kept()
-
-
-def _run_worker(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: CheckpointFolder, life: Life) -> bool:
+def _run_worker(spec: NodeSpec, reporter: Reporter, stop: Stop, folder: CheckpointFolder, life: Life) -> bool:
     out = Path(spec.out)
-    stream, intake = _stream_of(spec, life, reporter)
+    stream, intake = stream_of(spec, life, reporter)
     worker = build_worker(spec, stream, life)
     with (
         DealerTransport(
@@ -243,7 +81,7 @@ def _run_worker(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkpo
     ):
         if not spec.parent:
             reporter.note(f"looking for the reducer at {spec.endpoint}", "looking", endpoint=spec.endpoint)
-        saved = _rows_of(spec, worker, life, files)
+        saved = rows_of(spec, worker, life, files)
         teller = Teller(
             reporter,
             saved,
@@ -258,7 +96,7 @@ def _run_worker(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkpo
     if error is not None and (worker.round == 0 or worker.result is None):
         raise error
     assert worker.result is not None
-    _write_task_result(spec, worker.result, finished, worker.round, spent, run_id=worker.run_id)
+    write_task_result(spec, worker.result, finished, worker.round, spent, run_id=worker.run_id)
     if error is not None:
         raise error
     reporter.progress(**_worker_figures(worker))
@@ -266,9 +104,9 @@ def _run_worker(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkpo
     return finished
 
 
-def _run_peer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: CheckpointFolder, life: Life) -> bool:
+def _run_peer(spec: NodeSpec, reporter: Reporter, stop: Stop, folder: CheckpointFolder, life: Life) -> bool:
     out = Path(spec.out)
-    stream, intake = _stream_of(spec, life, reporter)
+    stream, intake = stream_of(spec, life, reporter)
     peer = build_peer(spec, stream, life)
     folder.adopt(peer.run_id)
     neighbors = peer.neighborhood.neighbors
@@ -295,7 +133,7 @@ def _run_peer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkpoin
             reporter.note(text, "listening", endpoint=transport.endpoint)
         teller = Teller(
             reporter,
-            _rows_of(spec, peer, life, files),
+            rows_of(spec, peer, life, files),
             stop,
             lambda: _worker_figures(peer),
             names=spec.tasks,
@@ -309,7 +147,7 @@ def _run_peer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkpoin
     if error is not None and (peer.round == 0 or peer.result is None):
         raise error
     assert peer.result is not None
-    _write_task_result(
+    write_task_result(
         spec,
         peer.result,
         finished,
@@ -335,82 +173,7 @@ def _note_end(reporter: Reporter, finished: bool, t: int, where: str) -> None:
     reporter.note(f"{how} after round {t}; {where}", how, round=t)
 
 
-def _wall(node: Worker | Peer) -> Callable[[], bytes]:
-    """Its times as seconds since 1970, so that those of several hosts can be put side by side."""
-    offset = time.time() - time.monotonic()
-
-    def take() -> bytes:
-        rows = np.frombuffer(node.take_times(), dtype=TIMES_DTYPE).copy()
-        for name in ("said_s", "idle_s", "closed_s"):
-            rows[name] += offset
-        return rows.tobytes()
-
-    return take
-
-
-def _write_task_result(
-    spec: NodeSpec,
-    result: TaskResult,
-    finished: bool,
-    rounds: int,
-    spent: Spent,
-    **more: object,
-) -> None:
-    """What a task leaves in its folder: its vectors, and all else in result.json."""
-    out = Path(spec.out)
-    for name, vector in result.model.items():
-        path = out / f"{name}.npy"
-        with naming(path):
-            np.save(path, vector, allow_pickle=False)
-    sent, received = spent.moved.get(spec.task, (0, 0))
-    document = {
-        "task": spec.task,
-        "name": spec.name,
-        "finished": finished,
-        "rounds": rounds,
-        "chain": result.chain.hex(),
-        "totals": result.totals.to_list(),
-        "vectors": list(result.model),
-        "bytes_sent": sent,
-        "bytes_received": received,
-        "seconds": spent.seconds,
-        "peak_bytes": _peak_memory(),
-        "keep_records": spec.keep_records,
-    }
-    write_json(out / "result.json", document | more)
-
-
-def _peak_memory() -> int | None:
-    """The most memory that this process has had (RSS); None where the system does not tell."""
-    with contextlib.suppress(OSError, ValueError, StopIteration):
-        lines = Path("/proc/self/status").read_text().splitlines()
-        return 1024 * int(next(line.split()[1] for line in lines if line.startswith("VmHWM:")))
-    return None
-
-
-def write_result_of_lost(spec: NodeSpec) -> None:
-    """What a task has left that was killed and did not come back: as of its last snapshot."""
-    out, reporter = Path(spec.out), reporter_of(dataclasses.replace(spec, parent=0))
-    if not spec.source and not Path(spec.examples).exists():
-        raise UsageError(f"{out} has no result and no examples any more: start {spec.name} once more to its end")
-    with (
-        CheckpointFolder(out, node=spec.node, config_digest=spec.config_digest) as folder,
-        contextlib.ExitStack() as files,
-    ):
-        folder.begin(spec.run_id)
-        life = _life(spec, folder, reporter)
-        stream, _ = _stream_of(spec, life, reporter)
-        node = build_peer(spec, stream, life) if spec.role == "peer" else build_worker(spec, stream, life)
-        _rows_of(spec, node, life, files)
-    node.stop()
-    assert node.result is not None
-    more: dict[str, object] = {"run_id": node.run_id, "lost": True}
-    if isinstance(node, Peer):
-        more |= {"central_chain": node.central_chain.hex(), "members": node.neighborhood.everybody}
-    _write_task_result(spec, node.result, False, node.round, folder.before, **more)
-
-
-def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: CheckpointFolder, life: Life) -> bool:
+def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: Stop, folder: CheckpointFolder, life: Life) -> bool:
     out = Path(spec.out)
     run_id = folder.run_id or secrets.token_hex(8)
     folder.adopt(run_id)
@@ -434,7 +197,7 @@ def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkp
         reporter.note(text, "listening", endpoint=transport.endpoint)
         teller = Teller(
             reporter,
-            _rows_of(spec, reducer, life, files),
+            rows_of(spec, reducer, life, files),
             stop,
             lambda: {"round": reducer.closed_rounds} | ({"sigma_1": reducer.last_sigma} if reducer.last_sigma else {}),
             names=spec.tasks,
@@ -462,7 +225,7 @@ def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: _Stop, folder: Checkp
             "refused": teller.refused,
             "refused_handshakes": transport.refused_handshakes,
             "closed_strangers": transport.closed_strangers,
-            "peak_bytes": _peak_memory(),
+            "peak_bytes": peak_memory(),
             "keep_records": spec.keep_records,
             "run_id": run_id,
         },
@@ -517,7 +280,7 @@ def _drive(
     teller.watch(node, transport, intake)
     with np.errstate(over="ignore", invalid="ignore"):  # one clear error tells of divergence, not NumPy's warnings
         try:
-            with _Disk(node, folder, teller, intake) as disk:
+            with Disk(node, folder, teller, intake) as disk:
                 if intake is not None and not isinstance(node, Reducer):
                     from drom_net.node.live.sources import open_source
 
@@ -581,28 +344,6 @@ def _forget_if_nothing_was_learned(spec: NodeSpec) -> None:
     with contextlib.suppress(OSError):  # others may have theirs beside it
         folder.parent.rmdir()
         folder.parent.parent.rmdir()
-
-
-def summarize_star(
-    about: dict[str, str],
-    names: tuple[str, ...],
-    ended: list[Ended],
-    central_chain: bytes,
-    spent: Spent,
-) -> dict[str, Any]:
-    """The summary as the reducer can write it: from the workers' goodbyes and its own chain."""
-    figures = [
-        TaskFigures(name, end.rounds, end.totals, False, *spent.moved.get(task, (0, 0)))
-        for task, (name, end) in enumerate(zip(names, ended, strict=True))
-    ]
-    return summarize(
-        figures,
-        about=about,
-        driver="processes",
-        rounds=max(end.rounds for end in ended),
-        seconds=spent.seconds,
-        digest=run_digest([end.chain for end in ended], central_chain),
-    )
 
 
 def _worker_figures(node: Worker | Peer) -> dict[str, Any]:

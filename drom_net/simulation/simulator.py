@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,104 +18,17 @@ import numpy.typing as npt
 
 from drom_net.core.errors import ClusterError, DivergedError, RejectedError
 from drom_net.protocol.codec import Frames, decode, encode
-from drom_net.protocol.node import REDUCER, Event, Node
-from drom_net.protocol.peer import address_of
+from drom_net.protocol.node import REDUCER, Event
+from drom_net.simulation.faults import Crash, Fault
 from drom_net.simulation.network import Distribution, Network, NetworkSettings, Partition, generator
+from drom_net.simulation.slot import MakeNode, NodeTotals, Slot
+from drom_net.simulation.wiring import Wiring, incoming
 
 _LOOK_EVERY_EVENTS = 1000
-MakeNode = Callable[[int, int, object | None], Node]
-"""(node, incarnation, snapshot) -> a node that was not started; without a snapshot from the beginning."""
-Wiring = Sequence[Mapping[str, int]]
-"""For each node those that it connects to: by the address that it uses, the node's number."""
-
-
-def star_wiring(num_workers: int) -> list[dict[str, int]]:
-    """Workers are the nodes from 0 on; the reducer is the last."""
-    return [{REDUCER: num_workers} for _ in range(num_workers)] + [{}]
-
-
-def peers_wiring(neighbors: Sequence[Sequence[int]]) -> list[dict[str, int]]:
-    """Peers are the nodes in task order; each connects to its neighbors before it."""
-    return [{address_of(other): other for other in row if other < task} for task, row in enumerate(neighbors)]
-
-
-def incoming(node: int, incarnation: int) -> str:
-    """Where a node that has connected speaks from; it connects anew when it is restarted."""
-    return f"in-{node}/{incarnation}"
-
-
-@dataclass(frozen=True, slots=True)
-class Crash:
-    """A node dies at a time, and comes back with its last snapshot (infinity: never)."""
-
-    node: int
-    at_s: float
-    back_after_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Pause:
-    """A node gets nothing done for a while; its messages queue up."""
-
-    node: int
-    at_s: float
-    for_s: float
-
-
-Fault = Crash | Pause
 
 
 class StuckError(ClusterError):
     """Nodes have not finished, and nothing will happen any more; or more happened than was allowed."""
-
-
-@dataclass(slots=True)
-class NodeTotals:
-    """What a node did, all incarnations together."""
-
-    central_s: float = 0.0
-    """It was busy with central steps."""
-    finished_at_s: float = math.inf
-    messages_sent: int = 0
-    messages_received: int = 0
-    bytes_sent: int = 0
-    bytes_received: int = 0
-    lost: int = 0
-    """Messages to this node that the network lost, or that came while it was down."""
-    doubled: int = 0
-    """Messages to this node that the network doubled."""
-    crashes: int = 0
-
-
-@dataclass(slots=True, eq=False)
-class _Slot:
-    """A node's place: it outlives the node."""
-
-    index: int
-    node: Any = None
-    """The node (of any kind: `round` and `central_steps` are looked up where they exist); None while it is down."""
-    finished: bool = False
-    incarnation: int = 0
-    """Also counted up by a crash, so that what was on its way is not delivered."""
-    version: int = 0
-    """Of the one alarm in the queue that counts."""
-    alarm_at: float = math.inf
-    occupied: bool = False
-    """It makes a central step, or is paused: until `free_at` no call is made."""
-    busy_from: float = 0.0
-    free_at: float = 0.0
-    inbox: deque[tuple[float, str, Frames | bool]] = field(default_factory=deque)
-    """What came while it was occupied, and when."""
-    counts_steps: bool = False
-    steps: int = 0
-    factor: float = 1.0
-    snapshot: object | None = None
-    keeping: object | None = None
-    """A snapshot that is on its way to the disk."""
-    routes: dict[str, tuple[int, str, int]] = field(default_factory=dict)
-    """By the address it uses: the node, this one's address there, and which incarnation of that node has opened the
-    connection (-1: this node has)."""
-    totals: NodeTotals = field(default_factory=NodeTotals)
 
 
 class Simulator:
@@ -185,7 +96,7 @@ class Simulator:
         self._persist_s = persist_s
         self._persist_rng = generator(seed, "disk")
         self._crashes = any(isinstance(fault, Crash) for fault in faults)
-        self._slots = [_Slot(index) for index in range(num_nodes)]
+        self._slots = [Slot(index) for index in range(num_nodes)]
         self._unfinished = num_nodes
         for slot in self._slots:
             self._place(slot)
@@ -307,7 +218,7 @@ class Simulator:
 
     # Calls on a node, and what follows them
 
-    def _place(self, slot: _Slot) -> None:
+    def _place(self, slot: Slot) -> None:
         """Make the node, and connect it."""
         index, incarnation = slot.index, slot.incarnation
         node: Any = self._make(index, incarnation, slot.snapshot)
@@ -319,24 +230,24 @@ class Simulator:
             slot.routes[address] = (other, mine, -1)
             self._slots[other].routes[mine] = (index, address, incarnation)
 
-    def _start(self, slot: _Slot) -> None:
+    def _start(self, slot: Slot) -> None:
         self._touched = slot.index
         slot.node.start(self.now)
         self._called(slot)
 
-    def _hand(self, slot: _Slot, address: str, payload: Frames | bool) -> None:
+    def _hand(self, slot: Slot, address: str, payload: Frames | bool) -> None:
         if isinstance(payload, bool):
             slot.node.on_connection(address, payload, self.now)
         else:
             message = decode(payload, dim=self._dim, max_vectors=slot.node.max_vectors)
             slot.node.receive(address, message, self.now)
 
-    def _called(self, slot: _Slot) -> None:
+    def _called(self, slot: Slot) -> None:
         """After a call: the node computes for as long as that takes, or goes on at once."""
         if not self._computes(slot):
             self._go_on(slot)
 
-    def _go_on(self, slot: _Slot) -> None:
+    def _go_on(self, slot: Slot) -> None:
         """Do with a free node all that is to be done now, and set its alarm."""
         node, now = slot.node, self.now
         self._touched = slot.index
@@ -357,7 +268,7 @@ class Simulator:
             if self._computes(slot):
                 return
 
-    def _computes(self, slot: _Slot) -> bool:
+    def _computes(self, slot: Slot) -> bool:
         """Count a call that was just made, and see whether the node is busy now with a central step."""
         self.events += 1
         if self.events > self._most_events:
@@ -378,7 +289,7 @@ class Simulator:
         self._set_alarm(slot, slot.free_at)
         return True
 
-    def _flush(self, slot: _Slot) -> None:
+    def _flush(self, slot: Slot) -> None:
         """Take from a node what it has to say, to tell and to keep."""
         node = slot.node
         if self._crashes:
@@ -392,7 +303,7 @@ class Simulator:
             for event in events:
                 self._on_event(slot.index, self.now, event)
 
-    def _keep(self, slot: _Slot) -> None:
+    def _keep(self, slot: Slot) -> None:
         """Snapshots go to the disk, at once or after a while."""
         while (snapshot := slot.node.take_snapshot()) is not None:
             self._take_records(slot)
@@ -404,7 +315,7 @@ class Simulator:
             slot.snapshot = snapshot
             slot.node.snapshot_kept(self.now)
 
-    def _kept(self, slot: _Slot, incarnation: int) -> None:
+    def _kept(self, slot: Slot, incarnation: int) -> None:
         if slot.finished or slot.node is None or slot.incarnation != incarnation:
             return
         slot.snapshot = slot.keeping
@@ -412,7 +323,7 @@ class Simulator:
         if not slot.occupied:
             self._go_on(slot)
 
-    def _send(self, slot: _Slot, route: tuple[int, str, int], frames: list[bytes]) -> None:
+    def _send(self, slot: Slot, route: tuple[int, str, int], frames: list[bytes]) -> None:
         index, seen_as, incarnation = route
         receiver = self._slots[index]
         size = sum(map(len, frames))
@@ -429,7 +340,7 @@ class Simulator:
         for at in arrivals:
             self._push(at, index, receiver.incarnation, seen_as, frames)
 
-    def _finish(self, slot: _Slot) -> None:
+    def _finish(self, slot: Slot) -> None:
         self._take_records(slot)
         slot.finished = True
         slot.inbox.clear()
@@ -438,7 +349,7 @@ class Simulator:
         for other, seen_as, _ in self._partners(slot):
             self._notice(other, seen_as, False, self.now + self._detect_s)
 
-    def _take_records(self, slot: _Slot) -> None:
+    def _take_records(self, slot: Slot) -> None:
         self.records[slot.index] += slot.node.take_records()
         self.times[slot.index] += slot.node.take_times()
         if hasattr(slot.node, "take_central_records"):
@@ -453,18 +364,18 @@ class Simulator:
     def _at(self, at: float, action: Callable[[], None]) -> None:
         self._push(at, -1, 0, "", action)
 
-    def _set_alarm(self, slot: _Slot, at: float) -> None:
+    def _set_alarm(self, slot: Slot, at: float) -> None:
         slot.version += 1
         slot.alarm_at = at
         if at < math.inf:
             self._push(at, slot.index, slot.version, "", None)
 
-    def _set_free(self, slot: _Slot) -> None:
+    def _set_free(self, slot: Slot) -> None:
         """The end of what it computed, or of a pause."""
         slot.occupied = False
         self._was_busy(slot, slot.free_at)
 
-    def _was_busy(self, slot: _Slot, until: float) -> None:
+    def _was_busy(self, slot: Slot, until: float) -> None:
         """Note what it has computed until then."""
         if slot.busy_from < until:
             slot.totals.central_s += until - slot.busy_from
@@ -481,7 +392,7 @@ class Simulator:
         else:
             self._pause(slot, fault.for_s)
 
-    def _pause(self, slot: _Slot, for_s: float) -> None:
+    def _pause(self, slot: Slot, for_s: float) -> None:
         if slot.occupied:
             self._was_busy(slot, self.now)
         else:
@@ -492,7 +403,7 @@ class Simulator:
         slot.free_at = slot.busy_from + left_s
         self._set_alarm(slot, slot.free_at)
 
-    def _crash(self, slot: _Slot, back_after_s: float) -> None:
+    def _crash(self, slot: Slot, back_after_s: float) -> None:
         if slot.occupied:
             self._was_busy(slot, self.now)
             slot.occupied = False
@@ -512,7 +423,7 @@ class Simulator:
         if back_after_s < math.inf:
             self._at(self.now + back_after_s, partial(self._restart, slot))
 
-    def _place_again(self, slot: _Slot) -> None:
+    def _place_again(self, slot: Slot) -> None:
         """From the last snapshot; what was recorded after it is made again."""
         self._place(slot)
         kept = {"records": self.records, "central": self.central_records, "times": self.times}
@@ -524,14 +435,14 @@ class Simulator:
                 self.lost_times.append((slot.index, taken_back))
             del rows[kept_bytes:]
 
-    def _restart(self, slot: _Slot) -> None:
+    def _restart(self, slot: Slot) -> None:
         self._place_again(slot)
         for other, seen_as, dialed in self._partners(slot):
             if not dialed:
                 self._connect_again(slot, slot.incarnation, other, seen_as)
         self._start(slot)
 
-    def _connect_again(self, slot: _Slot, incarnation: int, other: int, seen_as: str) -> None:
+    def _connect_again(self, slot: Slot, incarnation: int, other: int, seen_as: str) -> None:
         """Tell who connects to a node that it is back, once no partition is between them."""
         if slot.incarnation != incarnation:
             return  # it has crashed again
@@ -562,7 +473,7 @@ class Simulator:
         if slot.node is not None and not slot.finished:
             self._push(at, index, slot.incarnation, address, connected)
 
-    def _partners(self, slot: _Slot) -> list[tuple[int, str, bool]]:
+    def _partners(self, slot: Slot) -> list[tuple[int, str, bool]]:
         """Who is connected with a node: their numbers, its address there, and whether the node connected to them."""
         return [
             (other, seen_as, incarnation < 0)

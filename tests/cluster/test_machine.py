@@ -10,7 +10,7 @@ import pytest
 
 from drom_net.cluster.machine import Machine, lacks, require_room, this_machine
 from drom_net.cluster.plan import Cost, Roster, cost, peer_graph
-from drom_net.cluster.run import _SAYINGS, _View
+from drom_net.cluster.view import _SAYINGS, View
 from drom_net.config.load import load_config
 from drom_net.core.errors import UsageError
 from drom_net.data.datasets import task_names
@@ -82,7 +82,7 @@ class _Said(list[str]):
 
 def test_of_many_nodes_in_the_same_trouble_the_first_ones_tell() -> None:
     said = _Said()
-    view = _View(said, 1, _Calm())  # type: ignore[arg-type]
+    view = View(said, 1, _Calm())  # type: ignore[arg-type]
     for number in range(200):
         view.on_line(_Named(f"task-{number}"), {"say": "waiting"})  # type: ignore[arg-type]
     assert said[0] == "task-0: waiting"

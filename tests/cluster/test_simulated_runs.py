@@ -20,8 +20,8 @@ from drom_net.data.datasets import load_dataset
 from drom_net.results.run_directory import load_disturbances
 from drom_net.results.tables import read_timeline
 from drom_net.simulation import simulator
+from drom_net.simulation.faults import Crash, Pause
 from drom_net.simulation.network import Distribution, NetworkSettings
-from drom_net.simulation.simulator import Crash, Pause
 
 DATA = """\
 data: {dataset: synthetic, tasks: 6, examples: 40, dim: 6, flip: 0.1}

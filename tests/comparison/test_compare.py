@@ -19,32 +19,16 @@ from drom_net.cli import main
 from drom_net.cluster.plan import algorithm_of
 from drom_net.cluster.prepare import prepare
 from drom_net.cluster.run import run_loop
-from drom_net.comparison.compare import (
-    Effort,
-    Result,
-    Trial,
-    check_learners,
-    compare,
-    conclusion,
-    headline,
-    tune_and_evaluate,
-)
+from drom_net.comparison.compare import compare, tune_and_evaluate
+from drom_net.comparison.figures import Outcome, run_one
+from drom_net.comparison.findings import conclusion, headline
 from drom_net.comparison.pages import write_report
-from drom_net.comparison.runs import (
-    Job,
-    Outcome,
-    Runner,
-    Subject,
-    configure,
-    head_of,
-    load_data,
-    make_subject,
-    named_config,
-    run_one,
-)
+from drom_net.comparison.runner import Runner
 from drom_net.comparison.spaces import draw, learner_names
 from drom_net.comparison.stats import paired_difference, spread_of
 from drom_net.comparison.store import Store
+from drom_net.comparison.subjects import Job, Subject, configure, head_of, load_data, make_subject, named_config
+from drom_net.comparison.tuning import Effort, Result, Trial, check_learners
 from drom_net.config.load import load_config
 from drom_net.config.model import AlgorithmChoice
 from drom_net.core.errors import StoppedError, UsageError

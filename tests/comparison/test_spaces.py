@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from drom_net.algorithms import ALGORITHMS, PARAMETERS
-from drom_net.comparison.runs import configure, make_subject, named_config
 from drom_net.comparison.spaces import draw, learner_names, learner_of, num_settings
+from drom_net.comparison.subjects import configure, make_subject, named_config
 from drom_net.config.load import load_config
 from drom_net.config.model import to_yaml
 from drom_net.core.errors import UsageError

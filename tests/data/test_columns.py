@@ -14,21 +14,8 @@ from hypothesis import strategies as st
 
 from drom_net.algorithms.features import SparseVector
 from drom_net.core.errors import DataError
-from drom_net.data.columns import (
-    LARGEST_NUMBER,
-    MISSING,
-    NO,
-    TEXT_PLACES,
-    YES,
-    CellError,
-    Column,
-    ColumnKinds,
-    Schema,
-    days_of,
-    hashed,
-    places_for,
-    plain_text,
-)
+from drom_net.data.cells import LARGEST_NUMBER, MISSING, NO, YES, CellError, days_of, hashed, plain_text
+from drom_net.data.columns import TEXT_PLACES, Column, ColumnKinds, Schema, places_for
 from drom_net.data.encoding import Encoder
 from drom_net.data.faults import Faults
 from drom_net.data.stream import SparseRows

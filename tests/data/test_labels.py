@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from drom_net.core.errors import DataError
-from drom_net.data.columns import MISSING
+from drom_net.data.cells import MISSING
 from drom_net.data.datasets import load_dataset
 from drom_net.data.faults import Faults
 from drom_net.data.labels import NUMERIC, Labels, find_labels

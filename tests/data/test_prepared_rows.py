@@ -21,10 +21,11 @@ from drom_net.config.load import load_config
 from drom_net.data.columns import Column, Schema
 from drom_net.data.dataset import TaskData
 from drom_net.data.datasets import load_dataset
-from drom_net.data.incoming import Lines, RowReader
+from drom_net.data.incoming import RowReader
 from drom_net.data.live import LiveStream
 from drom_net.data.prepare import make_stream
 from drom_net.data.preprocessing import Preprocessing
+from drom_net.data.row_lines import Lines
 from drom_net.data.settings import FileData
 from drom_net.data.stream import SparseRows, TaskStream
 from drom_net.learning.task import TaskLearner

@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 from drom_net.cli.data import table_2
-from drom_net.comparison.runs import make_subject, named_config
+from drom_net.comparison.subjects import make_subject, named_config
 from drom_net.core.errors import DataError
 from drom_net.data.dataset import Dataset, TaskData
 from drom_net.data.datasets import known_dim, load_dataset, task_names

@@ -17,9 +17,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from drom_net.core.errors import DataError
-from drom_net.data.columns import MISSING
+from drom_net.data.cells import MISSING
+from drom_net.data.dialects import Wanted, find_dialect
 from drom_net.data.faults import Faults
-from drom_net.data.tables import Days, FileTable, Numbers, Texts, Wanted, as_texts, find_dialect, read_file
+from drom_net.data.tables import Days, FileTable, Numbers, Texts, as_texts, read_file
 
 ROWS = [["31.7", "Ulm", "1"], ["-2.25", "Bonn", "0"], ["", "Ulm", "1"], ["4e2", "é", "0"]]
 HEADER = ["dose", "town", "ill"]

@@ -17,9 +17,10 @@ from live_site import FixedModel, Said, intake_of, learned, node_spec
 from drom_net.algorithms.features import SparseVector
 from drom_net.core.errors import CheckpointError, ClusterError
 from drom_net.data.columns import Column, Schema
-from drom_net.data.incoming import Lines, RowError, RowReader
+from drom_net.data.incoming import RowError, RowReader
 from drom_net.data.labels import Labels
 from drom_net.data.preprocessing import HASHED_DIM, Preprocessing
+from drom_net.data.row_lines import Lines
 from drom_net.node.live import lines as lines_module
 from drom_net.node.live.intake import Intake
 from drom_net.node.live.lines import FollowedFile, StandardInput

@@ -25,7 +25,7 @@ from drom_net.protocol.node import Envelope, Event
 from drom_net.protocol.peer import Peer, address_of
 from drom_net.protocol.settings import WAIT, Checkpoints, Policy, Timeouts
 from drom_net.simulation.checks import PeersChecks
-from drom_net.simulation.simulator import NodeTotals
+from drom_net.simulation.slot import NodeTotals
 
 PATIENT = Timeouts(linger_s=300.0, join_s=300.0)
 

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 from quiet import Silent
 
-from drom_net.comparison.compare import Chosen, Effort, Trial, evaluate
-from drom_net.comparison.runs import Runner, Subject, make_subject, named_config
+from drom_net.comparison.compare import evaluate
+from drom_net.comparison.runner import Runner
 from drom_net.comparison.store import Store
+from drom_net.comparison.subjects import Subject, make_subject, named_config
+from drom_net.comparison.tuning import Chosen, Effort, Trial
 from drom_net.config.load import load_config
 from drom_net.config.model import to_mapping
 from reproduction import figures, sharing

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from drom_net.comparison import runs
+from drom_net.comparison import figures as run_figures
 from reproduction import figures
 from reproduction.__main__ import main
 from reproduction.figures import PaperData
@@ -30,7 +30,7 @@ def test_the_figures_are_made_again_quickly(
     monkeypatch.setattr(figures, "DATA", (PaperData("synthetic", "A title", 5.31, 95.63),))
     monkeypatch.setattr(figures, "QUICK_ROUNDS", 12)
     monkeypatch.setattr(figures, "learner_names", lambda: ("drom", "local", "pooled"))
-    monkeypatch.setattr(runs, "CURVE_POINTS", 6)
+    monkeypatch.setattr(run_figures, "CURVE_POINTS", 6)
     arguments = ["figure-3", "figure-4", "--quick", "--jobs", "1", "--out", str(tmp_path)]
     assert main(arguments) == 0
     err = capsys.readouterr().err

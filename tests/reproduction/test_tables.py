@@ -8,9 +8,10 @@ import math
 import pytest
 from quiet import Silent
 
-from drom_net.comparison.compare import Effort
-from drom_net.comparison.runs import Job, Runner, Subject, make_subject, named_config
+from drom_net.comparison.runner import Runner
 from drom_net.comparison.store import Store
+from drom_net.comparison.subjects import Job, Subject, make_subject, named_config
+from drom_net.comparison.tuning import Effort
 from drom_net.config.model import AlgorithmChoice
 from drom_net.graph.families import make_schedule
 from drom_net.graph.weights import mixing_weights, zeta

@@ -19,8 +19,10 @@ from drom_net.graph.graph import Graph, GraphSchedule
 from drom_net.learning.records import peers_chain, run_digest
 from drom_net.protocol.node import TIMES_DTYPE, Pace, at_once
 from drom_net.protocol.settings import WAIT, Checkpoints, Policy, Timeouts
+from drom_net.simulation.faults import Crash
 from drom_net.simulation.network import Distribution, NetworkSettings
-from drom_net.simulation.simulator import Crash, Simulator, peers_wiring, star_wiring
+from drom_net.simulation.simulator import Simulator
+from drom_net.simulation.wiring import peers_wiring, star_wiring
 
 PATIENT = Timeouts(join_s=1000.0, linger_s=1000.0)
 BAD = NetworkSettings(Distribution.parse("0..400ms"), loss=0.2, duplicate=0.2, reorder=0.2)

@@ -26,8 +26,9 @@ from drom_net.data.stream import TaskStream
 from drom_net.learning.reference import PeersResult, ReferenceResult, run_reference
 from drom_net.protocol.settings import Checkpoints, Timeouts
 from drom_net.simulation.checks import PeersChecks, StarChecks
+from drom_net.simulation.faults import Crash, Fault
 from drom_net.simulation.network import Distribution, NetworkSettings
-from drom_net.simulation.simulator import Crash, Fault, Simulator
+from drom_net.simulation.simulator import Simulator
 
 EXCHANGES = ("blocking", "overlap", "delayed")
 LENGTHS = (5, 2, 4, 6)

@@ -18,8 +18,8 @@ from drom_net.learning.records import TASK_DTYPE, central_dtype
 from drom_net.learning.reference import run_reference
 from drom_net.protocol.settings import Checkpoints
 from drom_net.simulation.checks import PeersChecks, StarChecks
+from drom_net.simulation.faults import Crash
 from drom_net.simulation.network import Distribution, NetworkSettings
-from drom_net.simulation.simulator import Crash
 
 LENGTHS = (40, 7, 33, 0)
 

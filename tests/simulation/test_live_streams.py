@@ -24,8 +24,9 @@ from drom_net.learning.records import TASK_DTYPE
 from drom_net.learning.reference import run_reference, run_reference_peers
 from drom_net.protocol.node import TIMES_DTYPE, Stalled
 from drom_net.protocol.settings import Policy, Timeouts
+from drom_net.simulation.faults import Crash
 from drom_net.simulation.network import Distribution, NetworkSettings
-from drom_net.simulation.simulator import Crash, Simulator
+from drom_net.simulation.simulator import Simulator
 
 DIM = 7
 QUICK = NetworkSettings(Distribution.parse("1ms..5ms"))

@@ -19,8 +19,9 @@ from drom_net.learning.records import absences_of, central_dtype
 from drom_net.learning.reference import Journal, run_reference, run_reference_peers
 from drom_net.protocol.settings import Checkpoints, Policy, Timeouts
 from drom_net.simulation.checks import Lives
+from drom_net.simulation.faults import Crash, Fault, Pause
 from drom_net.simulation.network import Distribution, NetworkSettings, Partition
-from drom_net.simulation.simulator import Crash, Fault, Pause, Simulator, StuckError
+from drom_net.simulation.simulator import Simulator, StuckError
 
 TIMES = Timeouts(join_s=5.0, lost_s=2.0, linger_s=20.0, resend_after_s=0.2, resend_cap_s=1.0)
 PATIENT = replace(TIMES, join_s=100.0, lost_s=100.0)

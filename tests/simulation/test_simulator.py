@@ -37,16 +37,10 @@ from drom_net.protocol.node import ConnectionChanged, Envelope, Event
 from drom_net.protocol.peer import PeerState
 from drom_net.protocol.settings import Timeouts
 from drom_net.simulation.checks import PeersChecks, StarChecks, check_records
+from drom_net.simulation.faults import Crash, Fault, Pause
 from drom_net.simulation.network import Distribution, NetworkSettings, Partition
-from drom_net.simulation.simulator import (
-    Crash,
-    Fault,
-    Pause,
-    Simulator,
-    StuckError,
-    incoming,
-    star_wiring,
-)
+from drom_net.simulation.simulator import Simulator, StuckError
+from drom_net.simulation.wiring import incoming, star_wiring
 
 LENGTHS = [30, 9, 24, 30, 13, 41]
 GRAPHS = {

@@ -9,7 +9,7 @@ import storm
 from click.testing import CliRunner
 
 from drom_net.config.load import load_config
-from drom_net.simulation.simulator import Crash, Pause
+from drom_net.simulation.faults import Crash, Pause
 
 BLOCK = 10
 

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from drom_net.data.incoming import Lines, RowError
+from drom_net.data.incoming import RowError
+from drom_net.data.row_lines import Lines
 from drom_net.node.live.intake import Intake
 
 _LINE_BYTES = 4 << 20

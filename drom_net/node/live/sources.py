@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from drom_net.data.incoming import Lines
+from drom_net.data.row_lines import Lines
 from drom_net.node.live.intake import Intake
 from drom_net.node.live.lines import FollowedFile, StandardInput
 from drom_net.node.live.service import Model, Service

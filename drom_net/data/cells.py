@@ -1,0 +1,169 @@
+"""What one cell says: a number, a day, words, and how it is shown in a message."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+import zlib
+from functools import lru_cache
+
+import numpy as np
+
+from drom_net.data.faults import parse_number, quoted
+
+LARGEST_NUMBER = 1e100
+"""Beyond it squares are no longer finite."""
+
+MISSING = frozenset(
+    ["", "NA", "N/A", "n/a", "NaN", "nan", "-NaN", "-nan", "<NA>", "NULL", "null", "None", "#N/A", "#NA", "?"]
+)
+"""How tables write a missing value, as pandas does; `data.missing` adds to them."""
+
+YES = frozenset(
+    [
+        "true",
+        "t",
+        "yes",
+        "y",
+        "1",
+        "on",
+        "wahr",
+        "ja",
+        "j",
+        "vrai",
+        "oui",
+        "verdadero",
+        "sí",
+        "si",
+        "vero",
+        "sim",
+        "verdadeiro",
+        "waar",
+        "tak",
+        "prawda",
+        "positive",
+        "positiv",
+        "positif",
+        "pos",
+    ]
+)
+NO = frozenset(
+    [
+        "false",
+        "f",
+        "no",
+        "n",
+        "0",
+        "-1",
+        "off",
+        "falsch",
+        "nein",
+        "faux",
+        "non",
+        "falso",
+        "não",
+        "nao",
+        "onwaar",
+        "nee",
+        "nie",
+        "fałsz",
+        "negative",
+        "negativ",
+        "négatif",
+        "neg",
+    ]
+)
+"""Words for yes and no, in lower case."""
+
+_DAY_S = 86_400.0
+HALF = math.sqrt(0.5)
+EPOCH = datetime.datetime(1970, 1, 1)
+WORD = re.compile(r"\b\w\w+\b")
+_WHOLE = re.compile(r"[+-]?\d+\.0+")
+
+
+class CellError(ValueError):
+    """A cell that its column cannot have."""
+
+    def __init__(self, expected: str, got: str, column: str = "") -> None:
+        self.expected, self.got, self.column = expected, got, column
+        super().__init__(f"expected {expected}, got {got}")
+
+
+@lru_cache(maxsize=1 << 16)
+def hashed(what: str, places: int) -> tuple[int, float]:
+    """(place, sign) of a word or level: z mod places, z being splitmix64's output for its CRC-32; minus where the
+    highest bit of z is set."""
+    z = (zlib.crc32(what.encode("utf-8", "surrogatepass")) + 1) * 0x9E3779B97F4A7C15 % 2**64
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB % 2**64
+    z ^= z >> 31
+    return z % places, -1.0 if z >> 63 else 1.0
+
+
+def number_of(cell: object) -> float:
+    """A cell as a finite number.
+
+    Raises:
+        CellError: It is none.
+    """
+    number: float | None
+    if isinstance(cell, str):
+        number = parse_number(cell)
+    elif isinstance(cell, bool) or not isinstance(cell, int | float):
+        number = None
+    else:
+        number = float(cell) if abs(cell) < LARGEST_NUMBER or isinstance(cell, float) else math.inf
+    if number is None:
+        raise CellError("a number", shown(cell))
+    if not abs(number) <= LARGEST_NUMBER:
+        raise CellError("a finite number" if math.isinf(number) else f"a number up to {LARGEST_NUMBER:g}", shown(cell))
+    return number
+
+
+def days_of(cell: object, format: str = "") -> float:
+    """A date or time as days since 1970-01-01 (UTC where it says its zone).
+
+    Raises:
+        CellError: It is none.
+    """
+    moment: datetime.datetime | datetime.date | None = None
+    try:
+        if isinstance(cell, datetime.date):  # a datetime is one, too
+            moment = cell
+        elif isinstance(cell, str):
+            text = cell.strip()
+            moment = datetime.datetime.strptime(text, format) if format else datetime.datetime.fromisoformat(text)
+        if isinstance(moment, datetime.datetime) and moment.tzinfo is not None:
+            past = moment - EPOCH.replace(tzinfo=datetime.UTC)  # no date of the calendar is made: it may have none
+        elif isinstance(moment, datetime.datetime):
+            past = moment - EPOCH
+        elif moment is not None:
+            past = datetime.datetime(moment.year, moment.month, moment.day) - EPOCH
+    except (ValueError, OverflowError):
+        moment = None
+    if moment is None:
+        raise CellError(f"a date as {format}" if format else "a date (2024-12-31, 2024-12-31T23:59)", shown(cell))
+    return past.days + (past.seconds + past.microseconds / 1e6) / _DAY_S
+
+
+def plain_text(cell: object) -> str:
+    """A level as text: " x " is "x", and 3.0 and "3.0" are "3"."""
+    if isinstance(cell, bool | np.bool_):
+        return "true" if cell else "false"
+    if isinstance(cell, float | np.floating):
+        cell = repr(float(cell) + 0.0)
+    text = str(cell).strip()
+    return text.partition(".")[0] if _WHOLE.fullmatch(text) else text
+
+
+def shown(value: object) -> str:
+    """A value in a message."""
+    if value is None or value == "":
+        return "nothing (a missing value)"
+    if isinstance(value, str):
+        return quoted(value.strip())
+    if isinstance(value, list | dict | bytes):
+        return f"{'bytes' if isinstance(value, bytes) else type(value).__name__} of {len(value)}"
+    return str(value)[:60]
