@@ -14,14 +14,13 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from drom_net.core.errors import ClusterError, DivergedError, RejectedError
 from drom_net.protocol.codec import Frames, decode, encode
 from drom_net.protocol.node import REDUCER, Event
 from drom_net.simulation.faults import Crash, Fault
 from drom_net.simulation.network import Distribution, Network, NetworkSettings, Partition, generator
-from drom_net.simulation.slot import MakeNode, NodeTotals, Slot
+from drom_net.simulation.slot import MakeNode, NodeTotals, Slot, size_until
 from drom_net.simulation.wiring import Wiring, incoming
 
 _LOOK_EVERY_EVENTS = 1000
@@ -486,12 +485,6 @@ class Simulator:
         stuck = [slot for slot in self._slots if not slot.finished]
         shown = "; ".join(f"node {slot.index} {_describe(slot.node)}" for slot in stuck[:5])
         return f"{shown}; and {len(stuck) - 5} more" if len(stuck) > 5 else shown
-
-
-def size_until(rows: bytearray, types: npt.DTypeLike, t: int) -> int:
-    """How many bytes the rows up to a round have."""
-    table = np.frombuffer(bytes(rows), dtype=types)
-    return int(table["round"].searchsorted(t, side="right")) * table.itemsize
 
 
 def _describe(node: Any) -> str:

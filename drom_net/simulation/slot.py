@@ -8,6 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from drom_net.protocol.codec import Frames
 from drom_net.protocol.node import Node
 
@@ -62,3 +65,9 @@ class Slot:
     """By the address it uses: the node, this one's address there, and which incarnation of that node has opened the
     connection (-1: this node has)."""
     totals: NodeTotals = field(default_factory=NodeTotals)
+
+
+def size_until(rows: bytearray, types: npt.DTypeLike, t: int) -> int:
+    """How many bytes the rows up to a round have."""
+    table = np.frombuffer(bytes(rows), dtype=types)
+    return int(table["round"].searchsorted(t, side="right")) * table.itemsize
