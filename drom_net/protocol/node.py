@@ -257,13 +257,14 @@ class Rivals:
 class Keeper:
     """When a node takes snapshots, and up to which round the last one that was kept goes."""
 
-    def __init__(self, settings: Checkpoints | None, *, durable: int = 0) -> None:
+    def __init__(self, settings: Checkpoints | None, *, durable: int | None = None) -> None:
         """
         Args:
             settings: None for a node that keeps none: all that it has closed counts as kept, as it never comes back.
-            durable: The round of the snapshot that it goes on from.
+            durable: The round of the snapshot that it goes on from, if it does.
         """
-        self.durable = durable
+        self.durable = durable or 0
+        self._has_one = durable is not None
         self.active = settings is not None
         self.busy = False
         """A snapshot was taken and is not kept yet."""
@@ -272,9 +273,8 @@ class Keeper:
         self._every_rounds = min(settings.every_rounds or settings.history_rounds, max(1, settings.history_rounds // 4))
         self._every_s = settings.every_s
         self.most = settings.history_rounds
-        self._last = durable
+        self._last = self._taken = self.durable
         self._last_at = -math.inf
-        self._taken = durable
 
     def start(self, now: float) -> None:
         self._last_at = now
@@ -294,7 +294,11 @@ class Keeper:
         self.busy, self._taken = True, t
 
     def kept(self) -> None:
-        self.busy, self.durable = False, self._taken
+        self.busy, self.durable, self._has_one = False, self._taken, True
+
+    def has_end(self, t: int) -> bool:
+        """Whether a node whose last round is t need take no more: of a task without examples that is round 0."""
+        return not self.active or (self._has_one and self.durable >= t)
 
     def is_far(self, t: int) -> bool:
         """Whether a snapshot should no longer wait for anything."""
@@ -316,7 +320,7 @@ class Keeper:
 class Tray:
     """What a node has to say and to tell, until the driver takes it."""
 
-    def __init__(self, checkpoints: Checkpoints | None = None, *, durable: int = 0) -> None:
+    def __init__(self, checkpoints: Checkpoints | None = None, *, durable: int | None = None) -> None:
         self._keeper = Keeper(checkpoints, durable=durable)
         self._holds = False
         self._outbox: list[Envelope] = []

@@ -164,7 +164,7 @@ class Peer(Tray):
             checkpoints: When to take snapshots; None for never.
             snapshot: What an earlier incarnation has left, to go on from.
         """
-        super().__init__(checkpoints, durable=0 if snapshot is None else snapshot["round"])
+        super().__init__(checkpoints, durable=None if snapshot is None else snapshot["round"])
         self.state = PeerState.JOINING
         self.result: TaskResult | None = None
         self.round = 0
@@ -298,7 +298,9 @@ class Peer(Tray):
         for task in self._neighbors:
             if task < self._task:
                 self._say(task, self._introduction(task))
-        if 0 < self.round == self._learner.last_round:  # an earlier incarnation has said goodbye: some may be gone
+        if (
+            self._restored and self.round == self._learner.last_round
+        ):  # an earlier incarnation has said goodbye: some may be gone
             self._say_goodbye(now)
         self._begin_if_all_are_here()
 
@@ -499,9 +501,9 @@ class Peer(Tray):
         self._finish_if_all_have_confirmed()
 
     def _must_hold(self) -> bool:
-        if not self._keeper.active:
-            return False
-        return self._keeper.durable < (self.round if self._ended else self._hold_until)
+        if self._ended:
+            return not self._keeper.has_end(self.round)
+        return self._keeper.active and self._keeper.durable < self._hold_until
 
     def _restore(self, snapshot: Snapshot) -> None:
         self.round, self._closed, self._predicted = snapshot["round"], snapshot["closed"], snapshot["predicted"]
@@ -985,7 +987,7 @@ class Peer(Tray):
         if self._last_word is not None and self._last_word > self.round:
             self._say_word(self._last_word, self._learner.word(IDLE._replace(last=True), self._last_word))
         self._ended = self._between = True
-        self._due = self._due or (self._keeper.active and self._keeper.durable < self.round)
+        self._due = self._due or not self._keeper.has_end(self.round)
         self._holds = self._must_hold()
         self._wait(PeerState.FINISHING, now)
         self._give_up_at = now + self._linger_s

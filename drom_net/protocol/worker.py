@@ -89,7 +89,7 @@ class Worker(Tray):
             checkpoints: When to take snapshots; None for never.
             snapshot: What an earlier incarnation has left, to go on from.
         """
-        super().__init__(checkpoints, durable=0 if snapshot is None else snapshot["round"])
+        super().__init__(checkpoints, durable=None if snapshot is None else snapshot["round"])
         self.state = WorkerState.JOINING
         self.result: TaskResult | None = None
         self.run_id = hello.run_id
@@ -127,6 +127,7 @@ class Worker(Tray):
         """Rounds that were closed without it: it goes through them by itself, its correction unchanged."""
         self._opened_until = 0
         """Rounds that others have opened: a live stream without an example is idle in them."""
+        self._restored = snapshot is not None
         if snapshot is not None:
             self.round = snapshot["round"]
             learner.restore(snapshot["learner"])
@@ -168,7 +169,7 @@ class Worker(Tray):
 
     def start(self, now: float) -> None:
         self._keeper.start(now)
-        if 0 < self.round == self._learner.last_round:  # an earlier incarnation has said goodbye
+        if self._restored and self.round == self._learner.last_round:  # an earlier incarnation has said goodbye
             self._outbox.append(Envelope(REDUCER, self._introduction))
             self._say_goodbye(now)
             return
@@ -378,7 +379,7 @@ class Worker(Tray):
         self.result = self._learner.result()
         self._note_times(self.round, now, now, now)
         self._ended = True
-        if self._keeper.active and self._keeper.durable < self.round:
+        if not self._keeper.has_end(self.round):
             self._keep_round_end(now)  # once it has our goodbye the reducer may be gone
         self._holds = self._must_hold()
         self._wait(WorkerState.FINISHING, Goodbye(self.round, self.result.chain, self.result.totals), now)
@@ -392,7 +393,7 @@ class Worker(Tray):
         return max(self._timeouts.linger_s, self._timeouts.lost_s)
 
     def _must_hold(self) -> bool:
-        return self._ended and self._keeper.active and self._keeper.durable < self.round
+        return self._ended and not self._keeper.has_end(self.round)
 
     def _is_sync(self, t: int) -> bool:
         return self._learner.algorithm.is_sync(t)

@@ -604,6 +604,41 @@ def test_a_restored_peer_that_has_said_goodbye_does_not_wait_for_neighbors_to_jo
     assert again.finished
 
 
+@pytest.mark.parametrize("role", ["worker", "peer"])
+def test_a_task_without_examples_that_is_restored_after_its_end_waits_for_nobody_to_join(role: str) -> None:
+    """It keeps a snapshot of round 0 before it says goodbye: others may be gone once they have that."""
+    nothing = random_streams([0])[0]
+
+    def node(**more: Any) -> Any:
+        options = {"checkpoints": EVERY_ROUND, "timeouts": PATIENT, **more}
+        if role == "worker":
+            return make_worker(CENTRAL, nothing, task=1, **options)
+        return make_peer(COUPLED, nothing, HOODS[1], num_tasks=3, **options)
+
+    before = node()
+    before.start(0.0)
+    if role == "worker":
+        before.receive(REDUCER, Welcome("run-1"), 1.0)
+    else:
+        before.receive(incoming(2), hello(2), 1.0)
+        before.receive(address_of(0), Welcome("run-1"), 1.0)
+    before.take_outbox()
+    while before.next_timer() <= 1.0:
+        before.on_timer(1.0)
+    assert before.holding and before.take_outbox() == []
+    snapshot = before.take_snapshot()
+    assert snapshot["round"] == 0
+    before.snapshot_kept(1.0)
+    assert not before.holding and Goodbye in [type(envelope.message) for envelope in before.take_outbox()]
+    again = node(snapshot=snapshot, incarnation=2)
+    again.start(5.0)
+    assert again.state.name == "FINISHING"
+    assert again.result.chain == before.result.chain
+    again.take_outbox()
+    again.on_timer(5.0 + PATIENT.linger_s)
+    assert again.finished
+
+
 def test_a_restored_peer_knows_whose_goodbye_has_come() -> None:
     """Once it is gone it cannot be asked again: that is kept before the farewell is said."""
     node = peer(0)
