@@ -200,7 +200,8 @@ class Worker(Tray):
                     self._asking.start(now)
             case Welcome(run_id=run_id, round=t) if self.state is WorkerState.JOINING:
                 self.run_id = run_id
-                if t > self.round + 1 and self._learner.algorithm.push_vectors:
+                algorithm = self._learner.algorithm
+                if algorithm.push_vectors and t > algorithm.sync.next(self.round + 1):
                     self._behind_from, self._behind_until = self.round, t
                 # The connection may be down again by the time that the welcome is read.
                 down = self._down_since
