@@ -167,13 +167,13 @@ ZERO = Reply(ReplyKind.ZERO)
 
 @dataclass(frozen=True, slots=True)
 class CentralInfo:
-    """What the centre saw in one round; part of the records."""
+    """What the centre saw in one round; part of the records. Without arguments that of a centre without such a pair."""
 
-    sigma: float
+    sigma: float = 0.0
     """The largest singular value of A."""
-    v: Vector
-    """Its vector over the tasks, shape (m,)."""
-    residual: float
+    v: Vector | None = None
+    """Its vector over the tasks, shape (m,), float64; None is zeros."""
+    residual: float = 0.0
     """|A^T v - sigma u|, how far the pair is from being exact."""
     u: Vector | None = None
     """Where each reply with a vector is v_i u: this u, from which they can be made again."""

@@ -57,7 +57,7 @@ def local(parameters: LocalParameters | None = None) -> Algorithm:
     def central_step(
         state: None, contributions: Mapping[int, Contribution], members: Sequence[int] | None = None
     ) -> tuple[None, dict[int, Reply], CentralInfo]:
-        return state, dict.fromkeys(sorted(contributions), KEEP), CentralInfo(0.0, np.zeros(0), 0.0)
+        return state, dict.fromkeys(sorted(contributions), KEEP), CentralInfo()
 
     return Algorithm(
         name="local",

@@ -138,7 +138,7 @@ def osmtl(parameters: OSMTLParameters | None = None) -> Algorithm:
             others = tuple([came.get(other, state.nothing) for other in state.tasks if other != task])
             # The step waits for a reply, also where there are no others.
             replies[task] = Reply(ReplyKind.VECTORS, others or (state.nothing,)) if task in came else KEEP
-        return state, replies, CentralInfo(0.0, np.zeros(len(state.tasks)), 0.0)
+        return state, replies, CentralInfo()
 
     return Algorithm(
         name="osmtl",

@@ -42,10 +42,9 @@ class PooledState:
 
 @dataclass(slots=True)
 class PooledCentral:
-    """The centre: the common model, how many rounds it has seen, and for how many tasks."""
+    """The centre: the common model, and how many rounds it has seen."""
 
     w: Vector
-    num_tasks: int
     t: int = 0
 
 
@@ -84,14 +83,14 @@ def pooled(parameters: PooledParameters | None = None) -> Algorithm:
         if came:
             state.w = state.w - q.eta0 / math.sqrt(state.t) / len(came) * step
         replies = {task: Reply(ReplyKind.VECTORS, (state.w,)) for task in tasks}
-        return state, replies, CentralInfo(0.0, np.zeros(state.num_tasks), 0.0)
+        return state, replies, CentralInfo()
 
     return Algorithm(
         name="pooled",
         init_local=lambda dim: PooledState(np.zeros(dim)),
         primal_step=primal_step,
         dual_step=dual_step,
-        init_central=lambda tasks, dim, rng: PooledCentral(np.zeros(dim), len(tasks)),
+        init_central=lambda tasks, dim, rng: PooledCentral(np.zeros(dim)),
         central_step=central_step,
         sync=SyncRounds(1),
         predict=lambda state, x: dot(state.w, x),

@@ -99,6 +99,10 @@ class DownloadError(DromNetError):
     """A file could not be fetched from its publisher, or is not what it should be."""
 
 
+class LearnerError(DromNetError):
+    """A learner does not do what `algorithms.base.Algorithm` says."""
+
+
 class DivergedError(DromNetError):
     """The learner left the finite numbers; its parameters do not suit the data."""
 

@@ -180,6 +180,7 @@ class CentralLog:
 
     def _settle(self) -> None:
         for t, info, came, went, absent in self._open:
+            assert info.v is not None  # learning.task.Centre has seen to it
             counts = [came.count(kind) for kind in _COUNTED]
             self._rows += _CENTRAL_HEAD.pack(t, info.sigma, info.residual, *counts, went.count(ReplyKind.VECTORS))
             self._rows += info.v.tobytes()

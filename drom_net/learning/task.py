@@ -29,7 +29,7 @@ from drom_net.algorithms.base import (
     ReplyKind,
 )
 from drom_net.algorithms.features import Block, Features, Vector, bounded, numbers
-from drom_net.core.errors import DivergedError
+from drom_net.core.errors import DivergedError, LearnerError
 from drom_net.core.seeding import stream as random_stream
 from drom_net.data.live import LiveStream
 from drom_net.data.stream import TaskStream
@@ -344,6 +344,7 @@ class Centre:
             contributions = {task: self._scaled(task, contributions[task]) for task in contributions}
         contributions = {task: self._bounded(contribution) for task, contribution in contributions.items()}
         self._state, replies, info = self._algorithm.central_step(self._state, contributions, members)
+        info = self._whole(info)
         self.last_sigma = info.sigma
         self._last = replies, info
         came = [contribution.kind for contribution in contributions.values()]
@@ -351,13 +352,29 @@ class Centre:
         self._log.add(t, info, came, went, [self._row_of[task] for task in absent])
         return replies
 
+    def _whole(self, info: CentralInfo) -> CentralInfo:
+        """With a number for each task, or the records could not be read again.
+
+        Raises:
+            LearnerError: Its v is of another shape or kind.
+        """
+        m = len(self._row_of)
+        if info.v is None:
+            return dataclasses.replace(info, v=np.zeros(m))
+        if info.v.shape != (m,) or info.v.dtype != np.float64:
+            raise LearnerError(
+                f"learner {self._algorithm.name}, CentralInfo.v of its central_step: expected float64 of shape ({m},), "
+                f"a number for each task, got {info.v.dtype} of shape {info.v.shape}; leave v out where there is none"
+            )
+        return info
+
     def last_replies(self) -> Replies:
         """What the last central step answered, in little room. There must have been one."""
         assert self._last is not None
         replies, info = self._last
         kinds = {task: reply.kind for task, reply in replies.items()}
         places = {task: reply.place for task, reply in replies.items()}
-        if info.u is not None:
+        if info.u is not None and info.v is not None:
             factors = {task: float(info.v[self._row_of[task]]) for task in replies}
             return Replies(kinds, places, (), {}, factors, info.u)
         common = next((reply.vectors for reply in replies.values() if reply.vectors), ())

@@ -120,6 +120,8 @@ class Worker(Tray):
         keeps two snapshots, and should one be damaged goes on from the other."""
         self._round_end: Snapshot | None = None
         """Of a round that is closed: to be kept when the reducer has got as far."""
+        self._round_end_pushed = 0
+        """The last push up to then."""
         self._ended = False
         self._behind_from = self._behind_until = 0
         """Rounds that it makes up for."""
@@ -201,7 +203,8 @@ class Worker(Tray):
                     self._asking.start(now)
             case Welcome(run_id=run_id, round=t) if self.state is WorkerState.JOINING:
                 self.run_id = run_id
-                if t > self.round + 1 and self._learner.algorithm.push_vectors:
+                algorithm = self._learner.algorithm
+                if algorithm.push_vectors and t > algorithm.sync.next(self.round + 1):
                     self._behind_from, self._behind_until = self.round, t
                 # The connection may be down again by the time that the welcome is read.
                 down = self._down_since
@@ -306,9 +309,8 @@ class Worker(Tray):
         if self._round_end is None or self._keeper.busy:
             return None
         t = self._round_end["round"]
-        missing = {s: push for s, push in self._history.items() if self._reducer_durable < s <= t}
         # Once the reducer would be as far, none of our pushes need be in it; they would make it large.
-        if missing and not self._ended and not self._keeper.is_far(self.round):
+        if self._round_end_pushed > self._reducer_durable and not self._ended and not self._keeper.is_far(self.round):
             return None
         taken, self._round_end = self._round_end, None
         self._keeper.taken(t)
@@ -335,6 +337,7 @@ class Worker(Tray):
     def _keep_round_end(self, now: float) -> None:
         self._keeper.note_due(self.round, now)
         self._round_end = {"round": self.round, "learner": self._learner.snapshot()}
+        self._round_end_pushed = next(reversed(self._history), 0)
 
     def _on_pull(self, pull: Pull, now: float) -> None:
         t = pull.round

@@ -15,6 +15,7 @@ from drom_net.algorithms.base import (
     KEEP,
     ZERO,
     Algorithm,
+    CentralInfo,
     Contribution,
     ContributionKind,
     Example,
@@ -24,7 +25,7 @@ from drom_net.algorithms.base import (
 )
 from drom_net.algorithms.drom import DromParameters, drom
 from drom_net.algorithms.local import LocalParameters, local
-from drom_net.core.errors import DivergedError
+from drom_net.core.errors import DivergedError, LearnerError
 from drom_net.data.stream import TaskStream
 from drom_net.learning.records import TASK_DTYPE, central_dtype
 from drom_net.learning.reference import run_reference
@@ -241,3 +242,19 @@ def test_a_learner_gives_the_algorithm_what_the_stream_has() -> None:
     for index, example in enumerate(given):
         np.testing.assert_array_equal(example.x, stream.features(index))
         assert example.y == stream.labels[index]
+
+
+@pytest.mark.parametrize("v", [np.zeros(0), np.zeros(3, dtype=np.float32), np.zeros((3, 1))])
+def test_a_centre_whose_v_is_not_one_number_for_each_task_is_one_clear_error(v: np.ndarray) -> None:
+    """Its records could not be read again, and `verify` would refuse the run."""
+    algorithm = local()._replace(central_step=lambda state, came, members=None: (state, {}, CentralInfo(0.0, v)))
+    with pytest.raises(LearnerError, match=r"learner local, CentralInfo.v .* expected float64 of shape \(3,\)"):
+        Centre(algorithm, tasks=range(3), dim=7, seed=0).reduce(1, {0: IDLE})
+
+
+def test_a_centre_without_a_singular_pair_has_zeros_in_its_records() -> None:
+    """The template is local.py: what it returns must also do for a learner that exchanges."""
+    centre = Centre(local(), tasks=range(3), dim=7, seed=0)
+    centre.reduce(1, {0: IDLE})
+    (row,) = np.frombuffer(centre.take_records(), dtype=central_dtype(3))
+    assert (row["round"], row["v"].tolist()) == (1, [0.0] * 3)
