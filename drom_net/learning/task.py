@@ -81,28 +81,35 @@ class Word(NamedTuple):
 
 
 class Replies(NamedTuple):
-    """What a central step answered, in little room, to be said again."""
+    """What a central step answered, in little room and few values, to be said again."""
 
-    kinds: dict[int, ReplyKind]
-    """By task."""
-    places: dict[int, int]
-    """`Reply.place` by task."""
+    kinds: bytes
+    """A byte a task: 1 more than its `ReplyKind`, or 0 where it had no part in the step."""
+    places: bytes
+    """`Reply.place` of each task, as int32; empty where all are 0."""
     common: tuple[Block, ...]
     """The vectors of all who have none of their own."""
     vectors: dict[int, tuple[Block, ...]]
     """Those of others, by task."""
-    factors: dict[int, float]
-    """v_i by task, where the vectors are v_i u."""
+    factors: Vector | None
+    """v_i of each task, where the vectors are v_i u."""
     u: Vector | None
+
+    def has(self, task: int) -> bool:
+        """Whether a task had a part in the step."""
+        return self.kinds[task] != 0
 
     def to(self, task: int) -> Reply | None:
         """The reply to a task; None where it had no part in the step."""
-        kind = self.kinds.get(task)
-        if kind is None or kind is not ReplyKind.VECTORS:
-            return None if kind is None else Reply(kind)
-        if self.u is not None:
-            return Reply(kind, (self.factors[task] * self.u,))
-        return Reply(kind, self.vectors.get(task, self.common), self.places[task])
+        if not self.kinds[task]:
+            return None
+        kind = ReplyKind(self.kinds[task] - 1)
+        if kind is not ReplyKind.VECTORS:
+            return Reply(kind)
+        if self.factors is not None and self.u is not None:
+            return Reply(kind, (float(self.factors[task]) * self.u,))
+        place = int.from_bytes(self.places[4 * task : 4 * task + 4], "little")
+        return Reply(kind, self.vectors.get(task, self.common), place)
 
 
 class TaskLearner:
@@ -369,17 +376,23 @@ class Centre:
         return info
 
     def last_replies(self) -> Replies:
-        """What the last central step answered, in little room. There must have been one."""
+        """What the last central step answered; of a centre over the tasks 0, 1, .. There must have been one."""
         assert self._last is not None
         replies, info = self._last
-        kinds = {task: reply.kind for task, reply in replies.items()}
-        places = {task: reply.place for task, reply in replies.items()}
+        kinds = bytearray(len(self._row_of))
+        for task, reply in replies.items():
+            kinds[task] = 1 + reply.kind
         if info.u is not None and info.v is not None:
-            factors = {task: float(info.v[self._row_of[task]]) for task in replies}
-            return Replies(kinds, places, (), {}, factors, info.u)
+            return Replies(bytes(kinds), b"", (), {}, info.v.copy(), info.u)
+        places = b""
+        if any(reply.place for reply in replies.values()):
+            of_tasks = np.zeros(len(kinds), dtype="<i4")
+            for task, reply in replies.items():
+                of_tasks[task] = reply.place
+            places = of_tasks.tobytes()
         common = next((reply.vectors for reply in replies.values() if reply.vectors), ())
         own = {task: reply.vectors for task, reply in replies.items() if reply.vectors is not common}
-        return Replies(kinds, places, common, own, {}, None)
+        return Replies(bytes(kinds), places, common, own, None, None)
 
     def _bounded(self, contribution: Contribution) -> Contribution:
         """Nobody can lead the others out of the finite numbers, whatever it says."""

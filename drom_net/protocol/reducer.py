@@ -622,7 +622,7 @@ class Reducer(Tray):
             return
         following = self._sync.next(t + 1)
         if self._policy.may_miss:  # the next in which it took part, or may still
-            part = (s for s, known in self._history.items() if s > t and task in known.kinds)
+            part = (s for s, known in self._history.items() if s > t and known.has(task))
             following = next(part, self._round.number)
             if following == self._round.number and task in self._absent and following - t <= NEAR:
                 self._take_back(task)
@@ -635,7 +635,7 @@ class Reducer(Tray):
             return
         live = [(task, one.durable_before) for task, one in enumerate(self._members) if one.ended is None]
         for t in list(self._history):
-            if any(kept < t and task in self._history[t].kinds for task, kept in live):
+            if any(kept < t and self._history[t].has(task) for task, kept in live):
                 if not self._absent:
                     break
                 continue  # who is absent needs those rounds only in which it took part
