@@ -19,9 +19,10 @@ from drom_net.node.spec import NodeSpec
 from drom_net.node.telemetry import Teller
 from drom_net.protocol.messages import Message
 from drom_net.protocol.node import REDUCER, named
-from drom_net.protocol.peer import Peer, PeerState, address_of
+from drom_net.protocol.peer import Peer, address_of
 from drom_net.protocol.reducer import Reducer
-from drom_net.protocol.worker import Worker, WorkerState
+from drom_net.protocol.states import PeerState, WorkerState
+from drom_net.protocol.worker import Worker
 from drom_net.results.summary import remove_folder, write_json
 from drom_net.storage.node_folder import CheckpointFolder, has_learned
 from drom_net.transport.curve import key_gate

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from drom_net.learning.metrics import Totals
 from drom_net.protocol.messages import Hello, Message
 from drom_net.protocol.settings import Checkpoints
+from drom_net.protocol.states import State, check_step
 
 REDUCER = "reducer"
 """The address of the reducer, as a worker sees it."""
@@ -320,6 +321,9 @@ class Keeper:
 class Tray:
     """What a node has to say and to tell, until the driver takes it."""
 
+    state: Any
+    """A state of its role, of `protocol.states`."""
+
     def __init__(self, checkpoints: Checkpoints | None = None, *, durable: int | None = None) -> None:
         self._keeper = Keeper(checkpoints, durable=durable)
         self._holds = False
@@ -330,6 +334,10 @@ class Tray:
         """How often it has asked again."""
         self.waited_s = 0.0
         """For how long there was nothing else to do in the sync rounds closed so far."""
+
+    def _enter(self, state: State) -> None:
+        check_step(self.state, state)
+        self.state = state
 
     def take_times(self) -> bytes:
         taken, self._times = bytes(self._times), bytearray()

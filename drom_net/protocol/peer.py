@@ -13,7 +13,6 @@ keeps its words until those who use them have kept (on disk) what they made of t
 from __future__ import annotations
 
 import dataclasses
-import enum
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -62,6 +61,7 @@ from drom_net.protocol.node import (
     named,
 )
 from drom_net.protocol.settings import WAIT, Checkpoints, Policy, Timeouts
+from drom_net.protocol.states import PeerState
 
 WORDS_KEPT = 4
 """Of a neighbor, at the most, beside the one that is waited for. With a delayed exchange a peer in sync round k waits
@@ -70,18 +70,6 @@ for the words of k - 1, and a neighbor that has its word of k may have said k + 
 
 _ENDED = " ended the run: "
 _GONE = Contribution(ContributionKind.GONE)
-
-
-class PeerState(enum.Enum):
-    JOINING = "joining"
-    """Not every neighbor is there yet."""
-    STEPPING = "stepping"
-    """Between two rounds."""
-    WAITING = "waiting"
-    """In a sync round, for the words of neighbors."""
-    FINISHING = "finishing"
-    """All rounds are done; neighbors have not confirmed the goodbye yet."""
-    FINISHED = "finished"
 
 
 def address_of(task: int) -> str:
@@ -668,7 +656,7 @@ class Peer(Tray):
     def _begin_if_all_are_here(self) -> None:
         if self.state is PeerState.JOINING and not self._not_joined():
             self._give_up_at = self._asking.due = math.inf
-            self.state = PeerState.STEPPING
+            self._enter(PeerState.STEPPING)
             self._note_times(self._sync.last(self.round), self._now, self._now, self._now)
             if not self._predicted:
                 self._await_example()
@@ -955,7 +943,7 @@ class Peer(Tray):
     def _end_round(self, reply: Reply) -> None:
         self._learner.end(self.round, reply)
         self._note_times(self.round, self._since, min(self._idle_since, self._now), self._now)
-        self.state = PeerState.STEPPING
+        self._enter(PeerState.STEPPING)
         self._deadline = math.inf
         if self._exchange != "overlap":
             self._await_example()
@@ -1048,7 +1036,7 @@ class Peer(Tray):
                 for entry in self._neighbors.values()
             )
         ):
-            self.state = PeerState.FINISHED
+            self._enter(PeerState.FINISHED)
 
     # Waiting, and trouble
 
@@ -1057,7 +1045,7 @@ class Peer(Tray):
             self._outbox.append(Envelope(address, message))
 
     def _wait(self, state: PeerState, now: float) -> None:
-        self.state = state
+        self._enter(state)
         self._since = self._asked_at = now
         self._asking.start(now)
         self._stall.start(now)
@@ -1113,7 +1101,7 @@ class Peer(Tray):
         self._events.append(
             Warned(f"no confirmation of the goodbye within {self._linger_s:g} s: {self._waiting_for()}")
         )
-        self.state = PeerState.FINISHED
+        self._enter(PeerState.FINISHED)
 
     def _end_run(self, why: str) -> None:
         self._tell_all(why)

@@ -6,7 +6,6 @@ which are kept until it has them safe. A reducer that comes back asks for the pu
 
 from __future__ import annotations
 
-import enum
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -53,15 +52,10 @@ from drom_net.protocol.node import (
     named,
 )
 from drom_net.protocol.settings import WAIT, Checkpoints, Policy, Timeouts
+from drom_net.protocol.states import ReducerState
 
 _ME = "the reducer"
 _EACH = SyncRounds(1)
-
-
-class ReducerState(enum.Enum):
-    COLLECTING = "collecting"
-    """Waiting for workers, for their pushes or for their goodbyes."""
-    FINISHED = "finished"
 
 
 @dataclass(slots=True)
@@ -737,7 +731,7 @@ class Reducer(Tray):
         if self._unsure or not any(member.ended is not None for member in self._members):
             return
         self._stall.stop()
-        self.state = ReducerState.FINISHED
+        self._enter(ReducerState.FINISHED)
 
     # Trouble
 

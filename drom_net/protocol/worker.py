@@ -7,7 +7,6 @@ reducer may do the same, a worker keeps its pushes until the reducer has kept (o
 from __future__ import annotations
 
 import dataclasses
-import enum
 import math
 
 import numpy.typing as npt
@@ -48,20 +47,9 @@ from drom_net.protocol.node import (
     at_once,
 )
 from drom_net.protocol.settings import Checkpoints, Timeouts
+from drom_net.protocol.states import WorkerState
 
 _GONE = Contribution(ContributionKind.GONE)
-
-
-class WorkerState(enum.Enum):
-    JOINING = "joining"
-    """Hello is said; Welcome has not come."""
-    STEPPING = "stepping"
-    """Between two rounds."""
-    WAITING = "waiting"
-    """A push is out; its pull has not come."""
-    FINISHING = "finishing"
-    """Goodbye is said; the reducer has not noted it yet."""
-    FINISHED = "finished"
 
 
 class Worker(Tray):
@@ -403,13 +391,13 @@ class Worker(Tray):
 
     def _go_on(self, now: float) -> None:
         """The last round is closed: wait for the next example."""
-        self.state = WorkerState.STEPPING
+        self._enter(WorkerState.STEPPING)
         if self.round < self._learner.last_round and self.round >= self._alone_until:
             self._next_example_at = now + self._pace(self.round + 1)
 
     def _wait(self, state: WorkerState, message: Message, now: float) -> None:
         """Say something, and wait for the answer."""
-        self.state = state
+        self._enter(state)
         self._since = now
         self._said = message
         self._outbox.append(Envelope(REDUCER, message))
@@ -450,4 +438,4 @@ class Worker(Tray):
         self._asking.stop()
         self._stall.stop()
         self._give_up_at = math.inf
-        self.state = WorkerState.FINISHED
+        self._enter(WorkerState.FINISHED)

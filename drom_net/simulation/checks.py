@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from drom_net.algorithms.base import SyncRounds
 from drom_net.graph.neighborhood import Neighborhood
-from drom_net.protocol.peer import WORDS_KEPT, Peer, PeerState
+from drom_net.protocol.peer import WORDS_KEPT, Peer
+from drom_net.protocol.states import PeerState
 from drom_net.protocol.worker import Worker
 from drom_net.simulation.simulator import Simulator
 

@@ -16,7 +16,8 @@ from drom_net.protocol.node import REDUCER, Keeper
 from drom_net.protocol.peer import Peer
 from drom_net.protocol.reducer import Reducer
 from drom_net.protocol.settings import Checkpoints
-from drom_net.protocol.worker import Worker, WorkerState
+from drom_net.protocol.states import WorkerState
+from drom_net.protocol.worker import Worker
 
 # When one is due
 

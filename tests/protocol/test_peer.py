@@ -18,8 +18,9 @@ from drom_net.learning.metrics import Totals
 from drom_net.learning.records import TASK_DTYPE, central_dtype
 from drom_net.protocol.messages import Farewell, Goodbye, Introduce, Message, Pull, Push, Reject, Resend, Welcome
 from drom_net.protocol.node import ConnectionChanged, Envelope, Joined, Refused, Stalled, Warned
-from drom_net.protocol.peer import Peer, PeerState, address_of
+from drom_net.protocol.peer import Peer, address_of
 from drom_net.protocol.settings import Timeouts
+from drom_net.protocol.states import PeerState
 
 TIMES = Timeouts(
     join_s=20.0, resend_after_s=0.5, resend_cap_s=2.0, lost_s=30.0, stall_s=10.0, linger_s=5.0, heartbeat_s=2.0

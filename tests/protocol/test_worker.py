@@ -26,7 +26,8 @@ from drom_net.protocol.messages import (
 )
 from drom_net.protocol.node import REDUCER, CaughtUp, ConnectionChanged, Envelope, Joined, Refused, Stalled, Warned
 from drom_net.protocol.settings import Timeouts
-from drom_net.protocol.worker import Worker, WorkerState
+from drom_net.protocol.states import WorkerState
+from drom_net.protocol.worker import Worker
 
 TIMES = Timeouts(
     join_s=20.0, resend_after_s=0.5, resend_cap_s=2.0, lost_s=30.0, stall_s=10.0, linger_s=5.0, heartbeat_s=2.0

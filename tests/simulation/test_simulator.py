@@ -34,8 +34,8 @@ from drom_net.learning.reference import run_reference
 from drom_net.protocol.codec import encode
 from drom_net.protocol.messages import Message, Push, Resend, Welcome
 from drom_net.protocol.node import ConnectionChanged, Envelope, Event
-from drom_net.protocol.peer import PeerState
 from drom_net.protocol.settings import Timeouts
+from drom_net.protocol.states import PeerState
 from drom_net.simulation.checks import PeersChecks, StarChecks, check_records
 from drom_net.simulation.faults import Crash, Fault, Pause
 from drom_net.simulation.network import Distribution, NetworkSettings, Partition
