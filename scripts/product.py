@@ -21,14 +21,13 @@ from pathlib import Path
 import click
 import numpy as np
 
-from drom_net.algorithms import ALGORITHMS
+from drom_net.algorithms import BUILTIN
 from drom_net.algorithms.drom_d import EXCHANGES
 from drom_net.cluster.prepare import prepare
 from drom_net.cluster.progress import Silent
 from drom_net.cluster.run import run
 from drom_net.cluster.simulate import Conditions
 from drom_net.config.load import load_config
-from drom_net.config.model import PEERS
 from drom_net.core.errors import DromNetError, StoppedError
 from drom_net.data.datasets import load_dataset
 from drom_net.data.public.places import DATA_FOLDER_VARIABLE
@@ -75,7 +74,7 @@ class Combination:
 
 def combinations() -> list[Combination]:
     """All of them."""
-    stars = [Combination("star", learner=name) for name in ALGORITHMS if name not in PEERS]
+    stars = [Combination("star", learner=name) for name, learner in BUILTIN.items() if not learner.on_graph]
     drom_d = itertools.starmap(Combination, itertools.product(GRAPHS, TAUS, EXCHANGES))
     ldr_d = [Combination(graph, tau, learner="ldr-d") for graph, tau in itertools.product(GRAPHS, TAUS)]
     return [*stars, *drom_d, *ldr_d]

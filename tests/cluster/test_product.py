@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from helpers import pairwise
 from product import EXCHANGES, GRAPHS, TAUS, Combination, combinations, digests, write_sites
 
-from drom_net.algorithms import ALGORITHMS
+from drom_net.algorithms import BUILTIN
 from drom_net.core.errors import NodeFailedError
 
 SELECTION = [
@@ -66,7 +66,7 @@ def test_blocking_and_overlap_are_one_sequence_and_all_else_differs(sites: Path)
     found = {one: digests(one, sites, ["reference"])["reference"] for one in combinations()}
     sequences = {dataclasses.replace(one, exchange=one.exchange.replace("overlap", "blocking")) for one in found}
     # On a full graph LDR's peers differ by their own chains alone; each is a combination of its own.
-    assert len(set(found.values())) == len(sequences) == len(ALGORITHMS) - 2 + 3 * 3 * 2 + 3 * 3
+    assert len(set(found.values())) == len(sequences) == len(BUILTIN) - 2 + 3 * 3 * 2 + 3 * 3
 
 
 # The command
