@@ -343,11 +343,11 @@ def tuned_contenders(loss: str, radius: float) -> list[Contender]:
         if TUNED_OTHERWISE.get(name, TUNED)[0] not in fields:
             continue
         parameters = BUILTIN[name].parameters(**{key: value for key, value in shared.items() if key in fields})
-        if not isinstance(parameters, DromDParameters):
+        if not BUILTIN[name].on_graph:
             found.append(Contender(name, name, parameters))
             continue
         for graph, tau in (("full", 1), ("full", 20), ("ring", 1)):
-            at = dataclasses.replace(parameters, tau=tau)
+            at: Any = dataclasses.replace(parameters, tau=tau)
             found.append(Contender(f"{name} {graph} τ={tau}", name, at, graph))
     return found
 

@@ -52,7 +52,7 @@ _BAD = NetworkSettings(Distribution("uniform", 0.0, 0.1), loss=0.2, duplicate=0.
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Combination:
-    """Peers on a graph, of which LDR has no exchange to choose; or, of the graph "star", a learner with a reducer."""
+    """Peers on a graph, of which DROM-D alone has an exchange to choose; or a learner with a reducer (graph "star")."""
 
     graph: str
     tau: int = 1
@@ -76,8 +76,9 @@ def combinations() -> list[Combination]:
     """All of them."""
     stars = [Combination("star", learner=name) for name, learner in BUILTIN.items() if not learner.on_graph]
     drom_d = itertools.starmap(Combination, itertools.product(GRAPHS, TAUS, EXCHANGES))
-    ldr_d = [Combination(graph, tau, learner="ldr-d") for graph, tau in itertools.product(GRAPHS, TAUS)]
-    return [*stars, *drom_d, *ldr_d]
+    others = [name for name, learner in BUILTIN.items() if learner.on_graph and name != "drom-d"]
+    blocking = [Combination(graph, tau, learner=name) for name in others for graph in GRAPHS for tau in TAUS]
+    return [*stars, *drom_d, *blocking]
 
 
 def write_sites(folder: Path) -> None:

@@ -12,6 +12,7 @@ from drom_net.algorithms.d_admm import D_ADMM
 from drom_net.algorithms.d_ofw import D_OFW
 from drom_net.algorithms.drom import DROM
 from drom_net.algorithms.drom_d import DROM_D
+from drom_net.algorithms.fed_avg import FED_AVG, FED_AVG_D
 from drom_net.algorithms.ldr import LDR, LDR_D
 from drom_net.algorithms.learner import Learner
 from drom_net.algorithms.local import LOCAL
@@ -21,7 +22,8 @@ from drom_net.algorithms.prox_gd import PROX_GD
 from drom_net.core.errors import ConfigError, Problem, did_you_mean
 
 BUILTIN: dict[str, Learner] = {
-    learner.name: learner for learner in (DROM, DROM_D, LDR, LDR_D, LOCAL, OSMTL, D_ADMM, D_OFW, PROX_GD, POOLED)
+    learner.name: learner
+    for learner in (DROM, DROM_D, LDR, LDR_D, LOCAL, FED_AVG, FED_AVG_D, OSMTL, D_ADMM, D_OFW, PROX_GD, POOLED)
 }
 """The learners of this package, by name."""
 
