@@ -46,8 +46,8 @@ class FedAvgDParameters(LocalParameters):
     tau: int | tuple[int, ...] = option(
         IntegerOrList(1),
         20,
-        doc="Models are averaged in every tau-th round. A list has one for each task: of a neighbor that sends less often "
-        "the last model counts in between.",
+        doc="Models are averaged in every tau-th round. A list has one for each task: of one that sends less often the "
+        "last model counts in between.",
     )
 
 

@@ -89,7 +89,7 @@ class ReducerSettings:
 
 @dataclass(frozen=True, slots=True)
 class PeerSettings:
-    """Where the peers of DROM-D meet."""
+    """Where peers meet."""
 
     endpoints: tuple[str, ...] | None = option(
         Endpoints(Endpoint(where_to_listen="where peers listen is peers.bind")),
