@@ -98,7 +98,8 @@ def check_sections(problems: Problems, root: dict[str, Item], algorithm: str) ->
         expected = f"a section topology beside {algorithm}, for the graph of its peers"
         hint = "such as topology: {graph: ring}"
         problems.add(section["name"].mark, "algorithm.name", expected=expected, got="none", hint=hint)
-    on_graph = " or ".join(name for name, learner in BUILTIN.items() if learner.on_graph)
+    *others, last = (name for name, learner in BUILTIN.items() if learner.on_graph)
+    on_graph = f"{', '.join(others)} or {last}"
     why = {
         "topology": f"{algorithm} has a reducer, and no graph of peers; algorithm.name: {on_graph} has one",
         "peers": f"{algorithm} has a reducer, and its workers are no peers; where they meet is reducer.endpoint",
