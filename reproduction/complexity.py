@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from drom_net.algorithms import ALGORITHMS, PARAMETERS
+from drom_net.algorithms import BUILTIN
 from drom_net.algorithms.base import NO_REPLY, Contribution, Example, Reply, ReplyKind
 from drom_net.algorithms.drom import PAPER
 from drom_net.cluster.run import run_loop
@@ -59,7 +59,7 @@ def measure(name: str, parameters: dict[str, object], *, num_tasks: int, dim: in
 
     A first third of the rounds warms up and is not counted.
     """
-    algorithm = ALGORITHMS[name](PARAMETERS[name](**parameters))
+    algorithm = BUILTIN[name].make(**parameters)
     rng = stream(0, "complexity", num_tasks, dim)
     states = [algorithm.init_local(dim) for _ in range(num_tasks)]
     central = algorithm.init_central(tuple(range(num_tasks)), dim, rng)

@@ -10,7 +10,7 @@ from drom_net.comparison.compare import tune_and_evaluate
 from drom_net.comparison.findings import headline
 from drom_net.comparison.pages import markdown_table
 from drom_net.comparison.runner import Runner
-from drom_net.comparison.spaces import learner_names
+from drom_net.comparison.spaces import line_names
 from drom_net.comparison.stats import spread_of
 from drom_net.comparison.subjects import Subject, make_subject, named_config
 from drom_net.comparison.tuning import Effort, Result
@@ -59,7 +59,7 @@ def figure_3(options: Options) -> Report:
     effort = QUICK_EFFORT if options.quick else EFFORT
     subjects = paper_subjects(options)
     results = tune_and_evaluate(
-        [(subject, name) for subject in subjects for name in learner_names()], effort, options.runner
+        [(subject, name) for subject in subjects for name in line_names()], effort, options.runner
     )
     text = [
         "Error rate and F1 (micro, over all examples so far) against rounds. "
@@ -96,18 +96,18 @@ def figure_4(options: Options) -> Report:
     levels = QUICK_NOISE if options.quick else NOISE
     subjects = paper_subjects(options)
     noisy = [[subject.with_flip(flip) for flip in levels] for subject in subjects]
-    cells = [(subject, name) for group in noisy for subject in group for name in learner_names()]
+    cells = [(subject, name) for group in noisy for subject in group for name in line_names()]
     results = iter(tune_and_evaluate(cells, effort, options.runner))
     rows: list[list[Cell]] = []
     panels = []
     at_most: list[list[Result]] = []
     for data, group in zip(DATA, noisy, strict=True):
-        found = {subject.config.data.flip: [next(results) for _ in learner_names()] for subject in group}
+        found = {subject.config.data.flip: [next(results) for _ in line_names()] for subject in group}
         at_most.append(found[levels[-1]])
         for flip, of_level in found.items():
             rows += [_noise_row(data.name, flip, result) for result in of_level]
         series = []
-        for place in range(len(learner_names())):
+        for place in range(len(line_names())):
             points = [(100.0 * flip, spread_of(_accuracy(found[flip][place], "error_rate"))) for flip in levels]
             known = [(x, spread) for x, spread in points if spread is not None]
             means = [100.0 * spread.mean for _, spread in known]

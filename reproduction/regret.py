@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from drom_net.algorithms import ALGORITHMS, PARAMETERS, PRESETS
+from drom_net.algorithms import BUILTIN
 from drom_net.algorithms.drom import DromParameters
 from drom_net.algorithms.drom_d import DromDParameters
 from drom_net.algorithms.features import Matrix, Vector
@@ -182,7 +182,7 @@ def course(
         sigma = max(sigma, last_sigma or 0.0)
         return True
 
-    make = ALGORITHMS[contender.algorithm]
+    make = BUILTIN[contender.algorithm].build
     algorithm = make(contender.parameters)
     if contender.graph is None:
         star = run_reference(algorithm, streams, seed=0, rounds=rounds, after_round=follow)
@@ -320,7 +320,7 @@ def theory_contenders(loss: str, radius: float) -> list[Contender]:
         return Contender(f"drom-d {graph} τ={tau} {label}", "drom-d", parameters, graph, theory=True)
 
     return [
-        star("paper p=0.5 ξ=1 λ=ρ=1", {**PRESETS["drom"]["paper"], "solver": "gram"}),
+        star("paper p=0.5 ξ=1 λ=ρ=1", {**BUILTIN["drom"].presets["paper"], "solver": "gram"}),
         star(one, literal),
         star(tenth, wide),
         star(hundredth, light),
@@ -338,16 +338,16 @@ def tuned_contenders(loss: str, radius: float) -> list[Contender]:
     """
     shared = {"loss": loss, "radius": radius, "solver": "gram"}
     found = []
-    for name in ALGORITHMS:
-        fields = {field.name for field in dataclasses.fields(PARAMETERS[name])}
+    for name in BUILTIN:
+        fields = {field.name for field in dataclasses.fields(BUILTIN[name].parameters)}
         if TUNED_OTHERWISE.get(name, TUNED)[0] not in fields:
             continue
-        parameters = PARAMETERS[name](**{key: value for key, value in shared.items() if key in fields})
-        if not isinstance(parameters, DromDParameters):
+        parameters = BUILTIN[name].parameters(**{key: value for key, value in shared.items() if key in fields})
+        if not BUILTIN[name].on_graph:
             found.append(Contender(name, name, parameters))
             continue
         for graph, tau in (("full", 1), ("full", 20), ("ring", 1)):
-            at = dataclasses.replace(parameters, tau=tau)
+            at: Any = dataclasses.replace(parameters, tau=tau)
             found.append(Contender(f"{name} {graph} τ={tau}", name, at, graph))
     return found
 

@@ -9,14 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from drom_net.algorithms import PARAMETERS
+from drom_net.algorithms import BUILTIN
 from drom_net.algorithms.drom import DromParameters
+from drom_net.algorithms.learner import Even
 from drom_net.cluster.prepare import Prepared
 from drom_net.comparison.compare import tune_and_evaluate
 from drom_net.comparison.figures import Outcome, run_one
 from drom_net.comparison.pages import percents
 from drom_net.comparison.runner import Runner
-from drom_net.comparison.spaces import Even, draw
+from drom_net.comparison.spaces import draw
 from drom_net.comparison.stats import paired_difference, spread_of
 from drom_net.comparison.subjects import Job, Subject, make_subject, named_config
 from drom_net.comparison.tuning import Effort, Values, job_of
@@ -161,7 +162,7 @@ def _job(subject: Subject, name: str, values: Values, seed: int) -> Job:
 
 def _written(name: str, values: Values) -> str:
     """By the keys of a topology file, as JSON; iterate, optimistic and the powers are of the variants alone."""
-    parameters = PARAMETERS[name] if name in YARDSTICKS else VariantParameters
+    parameters = BUILTIN[name].parameters if name in YARDSTICKS else VariantParameters
     keys = {setting.field: key for key, setting in settings_of(parameters).items()}
     return json.dumps({keys[field]: ".inf" if value == math.inf else value for field, value in values.items()})
 

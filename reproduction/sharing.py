@@ -9,12 +9,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from drom_net.algorithms import ALGORITHMS, PARAMETERS
+from drom_net.algorithms import BUILTIN
 from drom_net.comparison.compare import evaluate
 from drom_net.comparison.findings import difference_in_words
 from drom_net.comparison.pages import markdown_table, percent_of, percents
 from drom_net.comparison.runner import Runner
-from drom_net.comparison.spaces import learner_of
+from drom_net.comparison.spaces import line_of
 from drom_net.comparison.stats import Spread, paired_difference, spread_of
 from drom_net.comparison.subjects import PAPER_TAU, Subject, make_subject, named_config, written_parameters
 from drom_net.comparison.tuning import Chosen, Effort, Result, Trial, tune
@@ -64,8 +64,8 @@ class Entry:
 
     def on(self, subject: Subject) -> Subject:
         """The subject with this learner and graph in its configuration."""
-        name = learner_of(self.learner).algorithm
-        algorithm = AlgorithmChoice(name, PARAMETERS[name](**self.fixed))
+        name = line_of(self.learner).algorithm
+        algorithm = AlgorithmChoice(name, BUILTIN[name].parameters(**self.fixed))
         topology = TopologySettings(graph=self.graph) if self.graph else None
         return dataclasses.replace(
             subject, config=dataclasses.replace(subject.config, algorithm=algorithm, topology=topology)
@@ -259,7 +259,7 @@ def goals_of(
                 wanted=("at most", 50.0),
             )
         )
-    syncs = ALGORITHMS["ldr"](PARAMETERS["ldr"](tau=0)).sync.count(rounds)
+    syncs = BUILTIN["ldr"].make(tau=0).sync.count(rounds)
     what = f"sync rounds of {GROWING} over ln T"
     result.append(Goal(data, what, f"{syncs} in {rounds} rounds", syncs / math.log(rounds), wanted=("at most", 5.0)))
     return result
@@ -465,7 +465,7 @@ def _cost_lines(costs: Sequence[Sequence[Cell]]) -> list[str]:
 def _parameters(entry: Entry, result: Result, trial: Trial) -> str:
     """By the keys of a topology file, as JSON."""
     config = dataclasses.replace(result, chosen=trial).config(0)
-    fields = [*learner_of(entry.learner).fixed, *entry.fixed, *trial.drawn]
+    fields = [*line_of(entry.learner).search.fixed, *entry.fixed, *trial.drawn]
     return json.dumps(written_parameters(config, fields))
 
 

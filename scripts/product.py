@@ -21,14 +21,13 @@ from pathlib import Path
 import click
 import numpy as np
 
-from drom_net.algorithms import ALGORITHMS
+from drom_net.algorithms import BUILTIN
 from drom_net.algorithms.drom_d import EXCHANGES
 from drom_net.cluster.prepare import prepare
 from drom_net.cluster.progress import Silent
 from drom_net.cluster.run import run
 from drom_net.cluster.simulate import Conditions
 from drom_net.config.load import load_config
-from drom_net.config.model import PEERS
 from drom_net.core.errors import DromNetError, StoppedError
 from drom_net.data.datasets import load_dataset
 from drom_net.data.public.places import DATA_FOLDER_VARIABLE
@@ -53,7 +52,7 @@ _BAD = NetworkSettings(Distribution("uniform", 0.0, 0.1), loss=0.2, duplicate=0.
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Combination:
-    """Peers on a graph, of which LDR has no exchange to choose; or, of the graph "star", a learner with a reducer."""
+    """Peers on a graph, of which DROM-D alone has an exchange to choose; or a learner with a reducer (graph "star")."""
 
     graph: str
     tau: int = 1
@@ -75,10 +74,11 @@ class Combination:
 
 def combinations() -> list[Combination]:
     """All of them."""
-    stars = [Combination("star", learner=name) for name in ALGORITHMS if name not in PEERS]
+    stars = [Combination("star", learner=name) for name, learner in BUILTIN.items() if not learner.on_graph]
     drom_d = itertools.starmap(Combination, itertools.product(GRAPHS, TAUS, EXCHANGES))
-    ldr_d = [Combination(graph, tau, learner="ldr-d") for graph, tau in itertools.product(GRAPHS, TAUS)]
-    return [*stars, *drom_d, *ldr_d]
+    others = [name for name, learner in BUILTIN.items() if learner.on_graph and name != "drom-d"]
+    blocking = [Combination(graph, tau, learner=name) for name in others for graph in GRAPHS for tau in TAUS]
+    return [*stars, *drom_d, *blocking]
 
 
 def write_sites(folder: Path) -> None:

@@ -180,6 +180,7 @@ LAYERS: dict[str, str] = {
     "node": "core algorithms data graph learning protocol storage transport client results",
     "config": "core algorithms data graph protocol",
     "cluster": "core algorithms data graph learning protocol simulation storage transport results node config",
+    "testing": "core algorithms data learning simulation storage results config cluster",
     "deploy": "core algorithms data graph protocol transport config cluster",
     "comparison": "core algorithms data graph learning protocol results plots config cluster",
     "cli": "core algorithms data graph learning protocol simulation storage transport results plots node config cluster"

@@ -17,7 +17,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from drom_net.algorithms import PARAMETERS
+from drom_net.algorithms import BUILTIN
 from drom_net.algorithms.drom import PAPER, DromParameters
 from drom_net.algorithms.drom_d import DromDParameters
 from drom_net.algorithms.local import LocalParameters
@@ -45,7 +45,7 @@ from drom_net.protocol.settings import Timeouts
 
 ROOT = Path(__file__).parents[1]
 SHIPPED = sorted((ROOT / "configs").glob("*.yaml"))
-LEARNERS = ", ".join(PARAMETERS)
+LEARNERS = ", ".join(BUILTIN)
 DROM = "algorithm: {name: drom}\n"
 DIGITS = "data: {dataset: digits-sites}\n"
 GOOD = DROM + DIGITS
@@ -453,7 +453,7 @@ BAD: dict[str, tuple[str | bytes, list[str]]] = {
         GOOD + "topology: {graph: ring}\npeers: {endpoints: ['tcp://a:1']}\n",
         [
             "c.yaml:3: topology: expected no such section with algorithm drom, got a mapping; "
-            "drom has a reducer, and no graph of peers; algorithm.name: drom-d or ldr-d has one",
+            "drom has a reducer, and no graph of peers; algorithm.name: drom-d, ldr-d or fed-avg-d has one",
             "c.yaml:4: peers: expected no such section with algorithm drom, got a mapping; "
             "drom has a reducer, and its workers are no peers; where they meet is reducer.endpoint",
         ],
@@ -462,7 +462,7 @@ BAD: dict[str, tuple[str | bytes, list[str]]] = {
         "algorithm: {name: local}\n" + DIGITS + "topology: {graph: ring}\n",
         [
             "c.yaml:3: topology: expected no such section with algorithm local, got a mapping; "
-            "local has a reducer, and no graph of peers; algorithm.name: drom-d or ldr-d has one"
+            "local has a reducer, and no graph of peers; algorithm.name: drom-d, ldr-d or fed-avg-d has one"
         ],
     ),
     "a reducer beside peers": (
@@ -665,7 +665,7 @@ def test_another_algorithm_drops_the_sections_that_only_the_former_one_has(tmp_p
         assert config == load(tmp_path, f"algorithm: {{name: {name}}}\n{DIGITS}")
     assert messages(tmp_path, peers, "algorithm.name=local", "topology.graph=full") == [
         "--set topology: expected no such section with algorithm local, got a mapping; "
-        "local has a reducer, and no graph of peers; algorithm.name: drom-d or ldr-d has one"
+        "local has a reducer, and no graph of peers; algorithm.name: drom-d, ldr-d or fed-avg-d has one"
     ]
     star = GOOD + "reducer: {endpoint: 'tcp://a:1'}\n"
     assert load(tmp_path, star, "algorithm.name=drom-d", "topology.graph=ring") == load(tmp_path, RING)
@@ -835,7 +835,7 @@ def test_the_stored_schema_and_the_tables_are_in_step() -> None:
     """``python -m drom_net.config`` writes both."""
     assert json.loads(SCHEMA_FILE.read_text()) == json_schema()
     assert reference_tables() in (ROOT / "docs" / "configuration.md").read_text()
-    assert len(PARAMETERS) + len(DATA_SECTIONS) + 9 == reference_tables().count("### ")
+    assert len(BUILTIN) + len(DATA_SECTIONS) + 9 == reference_tables().count("### ")
 
 
 def valid(document: object) -> bool:
@@ -887,12 +887,17 @@ def test_quickstart_names_its_algorithm_and_no_endpoint() -> None:
     assert "reducer" not in document
 
 
+@pytest.mark.parametrize("name", ["tests.no_such:LEARNER", "an-entry-point"])
+def test_the_schema_takes_learners_of_other_packages_with_any_keys(name: str) -> None:
+    assert valid({"algorithm": {"name": name, "width": [3]}, "data": {"files": "a"}, "topology": {"graph": "ring"}})
+    assert valid({"algorithm": {"name": name}, "data": {"files": "a"}, "reducer": {}})
+
+
 @pytest.mark.parametrize(
     "document",
     [
         {"algorithm": {"name": "drom"}},
         {"algorithm": {"name": "drom"}, "data": {}},
-        {"algorithm": {"name": "dorm"}, "data": {"dataset": "synthetic"}},
         {"algorithm": {"name": "drom", "eta": 1}, "data": {"dataset": "synthetic"}},
         {"algorithm": {"name": "local", "rho": 1}, "data": {"dataset": "synthetic"}},
         {"algorithm": {"name": "drom", "p": 0}, "data": {"dataset": "synthetic"}},

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from helpers import graph_of, random_streams, run_loop
 
-from drom_net.algorithms import ALGORITHMS, PARAMETERS
+from drom_net.algorithms import BUILTIN
 from drom_net.algorithms.base import Algorithm, Contribution
 from drom_net.algorithms.features import Block, SparseVectors, bounded, numbers
 from drom_net.algorithms.losses import LOSSES
@@ -22,15 +22,15 @@ MEMBERS, LIAR = 4, 3
 
 
 def _learners() -> Iterator[tuple[str, str]]:
-    for name in ALGORITHMS:
-        losses = list(LOSSES) if "loss" in PARAMETERS[name].__dataclass_fields__ else [""]
+    for name in BUILTIN:
+        losses = list(LOSSES) if "loss" in BUILTIN[name].parameters.__dataclass_fields__ else [""]
         if _made(name, "").shares_examples:
             losses.remove("squared_hinge")  # who steps by the square of a row can be led away by any that is long
         yield from ((name, loss) for loss in losses)
 
 
 def _made(name: str, loss: str) -> Algorithm:
-    return ALGORITHMS[name](PARAMETERS[name](**({"loss": loss} if loss else {})))
+    return BUILTIN[name].make(**({"loss": loss} if loss else {}))
 
 
 def _lie(block: Block, value: float, row: int | None, rng: np.random.Generator) -> Block:
@@ -76,7 +76,7 @@ def test_a_task_of_a_star_ends_nobody(name: str, loss: str, value: float, row: i
 @pytest.mark.parametrize("row", ROWS)
 @pytest.mark.parametrize("value", LIES)
 @pytest.mark.parametrize("kind", ["ring", "full"])
-@pytest.mark.parametrize("name", [name for name in ALGORITHMS if name.endswith("-d")])
+@pytest.mark.parametrize("name", [name for name in BUILTIN if name.endswith("-d")])
 def test_a_peer_ends_nobody(name: str, kind: str, value: float, row: int | None) -> None:
     honest = _made(name, "")
     rng = np.random.default_rng(0)

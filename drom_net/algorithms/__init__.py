@@ -1,54 +1,96 @@
-"""What is computed: the learners, as pure functions on arrays."""
+"""What is computed: the learners, as pure functions on arrays, and how they are found by their names."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from functools import cache
+from importlib import import_module
 from typing import Any
 
 from drom_net.algorithms.base import Algorithm
-from drom_net.algorithms.d_admm import DADMMParameters, d_admm
-from drom_net.algorithms.d_ofw import DOFWParameters, d_ofw
-from drom_net.algorithms.drom import PAPER, DromParameters, drom
-from drom_net.algorithms.drom_d import DromDParameters, drom_d
-from drom_net.algorithms.ldr import LDRParameters, ldr, ldr_d
-from drom_net.algorithms.local import LocalParameters, local
-from drom_net.algorithms.osmtl import OSMTLParameters, osmtl
-from drom_net.algorithms.pooled import PooledParameters, pooled
-from drom_net.algorithms.prox_gd import ProxGDParameters, prox_gd
+from drom_net.algorithms.d_admm import D_ADMM
+from drom_net.algorithms.d_ofw import D_OFW
+from drom_net.algorithms.drom import DROM
+from drom_net.algorithms.drom_d import DROM_D
+from drom_net.algorithms.fed_avg import FED_AVG, FED_AVG_D
+from drom_net.algorithms.ldr import LDR, LDR_D
+from drom_net.algorithms.learner import Learner
+from drom_net.algorithms.local import LOCAL
+from drom_net.algorithms.osmtl import OSMTL
+from drom_net.algorithms.pooled import POOLED
+from drom_net.algorithms.prox_gd import PROX_GD
+from drom_net.core.errors import ConfigError, Problem, did_you_mean
 
-ALGORITHMS: dict[str, Callable[[Any], Algorithm]] = {
-    "drom": drom,
-    "drom-d": drom_d,
-    "ldr": ldr,
-    "ldr-d": ldr_d,
-    "local": local,
-    "osmtl": osmtl,
-    "d-admm": d_admm,
-    "d-ofw": d_ofw,
-    "prox-gd": prox_gd,
-    "pooled": pooled,
+BUILTIN: dict[str, Learner] = {
+    learner.name: learner
+    for learner in (DROM, DROM_D, LDR, LDR_D, LOCAL, FED_AVG, FED_AVG_D, OSMTL, D_ADMM, D_OFW, PROX_GD, POOLED)
 }
-"""Name -> constructor, which takes the algorithm's parameters."""
+"""The learners of this package, by name."""
 
-PARAMETERS: dict[str, type] = {
-    "drom": DromParameters,
-    "drom-d": DromDParameters,
-    "ldr": LDRParameters,
-    "ldr-d": LDRParameters,
-    "local": LocalParameters,
-    "osmtl": OSMTLParameters,
-    "d-admm": DADMMParameters,
-    "d-ofw": DOFWParameters,
-    "prox-gd": ProxGDParameters,
-    "pooled": PooledParameters,
-}
-"""Name -> the dataclass of its parameters."""
+GROUP = "drom_net.learners"
+"""The group of entry points by which another package names its learners."""
 
-PRESETS: dict[str, dict[str, dict[str, object]]] = {
-    "drom": {"default": {}, "paper": PAPER},
-    "drom-d": {"default": {}, "paper": PAPER},
-    **{name: {"default": {}} for name in ("ldr", "ldr-d", "local", "osmtl", "d-admm", "d-ofw", "prox-gd", "pooled")},
-}
-"""Name -> named parameter sets, as values that replace the defaults (by field name)."""
+_WHERE = "a module must be installed or on PYTHONPATH: nothing is imported from the folder of a run"
 
-__all__ = ["ALGORITHMS", "PARAMETERS", "PRESETS", "Algorithm"]
+
+def learner_named(name: str, place: str = "algorithm.name") -> Learner:
+    """The learner of a name: a builtin one, an entry point of another package, or MODULE:ATTRIBUTE.
+
+    Args:
+        place: Where the name stands, for the error.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    learner = BUILTIN.get(name)
+    if learner is not None:
+        return learner
+    found = _other(name)
+    if isinstance(found, Learner):
+        return found
+    raise ConfigError([Problem(place, *found)])
+
+
+def find_learner(name: str) -> Learner | None:
+    """The same; None where there is none."""
+    try:
+        return learner_named(name)
+    except ConfigError:
+        return None
+
+
+@cache
+def _other(name: str) -> Learner | tuple[str, str, str]:
+    """The learner of another package; or what was expected, what came, and a hint."""
+    module, colon, attribute = name.partition(":")
+    if not colon:
+        points = _entry_points() if name else {}
+        if name not in points:
+            names = [*BUILTIN, *points]
+            return "one of " + ", ".join(names), f'"{name}"', did_you_mean(name[:80], names)
+        module, _, attribute = points[name].partition(":")
+    expected = "a learner, as MODULE:ATTRIBUTE" if colon else f"a learner at the entry point {name}, {points[name]}"
+    where = f'"{name}"' if colon else f'"{points[name]}"'
+    try:
+        found: Any = import_module(module)
+        for part in filter(None, attribute.split(".")):
+            found = getattr(found, part)
+    except Exception as error:  # whatever a module does as it is imported
+        missing = isinstance(error, ModuleNotFoundError) and module.startswith(str(error.name))
+        what = str(error) if missing else f"{type(error).__name__}: {error}"
+        return expected, f"{where} ({' '.join(what.split())})", _WHERE if missing else ""
+    if not isinstance(found, Learner):
+        kind = "a module" if found is sys.modules.get(module) else f"a {type(found).__name__}"
+        return expected, f"{where}, {kind}", "drom_net.algorithms.learner.Learner is the record of one"
+    return found
+
+
+@cache
+def _entry_points() -> dict[str, str]:
+    """MODULE:ATTRIBUTE by name. It looks at all packages that are installed: not for a builtin name."""
+    from importlib.metadata import entry_points
+
+    return {point.name: point.value for point in sorted(entry_points(group=GROUP), key=lambda point: point.name)}
+
+
+__all__ = ["BUILTIN", "GROUP", "Algorithm", "Learner", "find_learner", "learner_named"]

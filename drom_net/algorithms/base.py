@@ -250,6 +250,11 @@ class Algorithm(NamedTuple):
     """Of a learner that mixes experts: the model's vectors "mixture" and "evidence" so far."""
     shares_examples: bool = False
     """Whether its contributions are the examples themselves, which then leave their site."""
+    weigh: Callable[[CentralState, Vector], CentralState] | None = None
+    """(state, weights of shape (m,)): what the vectors of each task count with on a weighted graph (S_ij / S_ii).
+
+    None has them multiplied by it as they come.
+    """
     postpone_below: int = 0
     """A task that has seen fewer examples since its last vector answers a sync round with `POSTPONED`."""
 

@@ -20,6 +20,7 @@ from drom_net.algorithms.base import (
     SyncRounds,
 )
 from drom_net.algorithms.features import Matrix, SparseVector, Vector, add_scaled, dot
+from drom_net.algorithms.learner import Learner, Log, OneOf, Search
 from drom_net.algorithms.losses import hinge
 from drom_net.algorithms.spectral import shrink
 from drom_net.core.fields import Integer, Number, option
@@ -135,3 +136,16 @@ def d_admm(parameters: DADMMParameters | None = None) -> Algorithm:
         pull_vectors=lambda num_tasks: 1,
         receive=receive,
     )
+
+
+D_ADMM = Learner(
+    name="d-admm",
+    parameters=DADMMParameters,
+    build=d_admm,
+    reveals="The reducer gets each task's model and dual vector in each round; their changes give examples away.",
+    searches=(
+        Search(
+            space={"C": Log(0.01, 10.0), "lam": Log(1e-3, 10.0), "rho": Log(0.1, 300.0), "replayed": OneOf((5, 20))}
+        ),
+    ),
+)

@@ -20,6 +20,7 @@ from drom_net.algorithms.base import (
     SyncRounds,
 )
 from drom_net.algorithms.features import Matrix, Vector, dot, scaled
+from drom_net.algorithms.learner import LOSS, Learner, Log, Search
 from drom_net.algorithms.losses import LOSSES
 from drom_net.algorithms.spectral import SOLVERS, leading_pair, random_start
 from drom_net.core.fields import Choice, Integer, Number, option
@@ -134,3 +135,12 @@ def d_ofw(parameters: DOFWParameters | None = None) -> Algorithm:
         pull_vectors=lambda num_tasks: 1,
         receive=receive,
     )
+
+
+D_OFW = Learner(
+    name="d-ofw",
+    parameters=DOFWParameters,
+    build=d_ofw,
+    reveals="The reducer gets the gradient of each example, which is a multiple of the example.",
+    searches=(Search(space={"eta0": Log(1.0, 100.0), "radius": Log(5.0, 500.0), "loss": LOSS}),),
+)

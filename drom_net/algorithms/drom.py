@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from drom_net.algorithms.base import (
     SyncRounds,
 )
 from drom_net.algorithms.features import Features, Matrix, Vector, add_scaled, dot
+from drom_net.algorithms.learner import LOSS, Disagreement, Even, Learner, Log, OneOf, Search, Spread, short
 from drom_net.algorithms.losses import LOSSES, capped_weight, loss_limit
 from drom_net.algorithms.spectral import SOLVERS, leading_pair, random_start
 from drom_net.core.fields import Choice, Integer, Number, option
@@ -203,3 +205,40 @@ def drom(parameters: DromParameters | None = None) -> Algorithm:
         push_vectors=1,
         pull_vectors=lambda num_tasks: 1,
     )
+
+
+def stable(values: Mapping[str, Any]) -> Disagreement | None:
+    """Beyond it the pair (w, a) grows without bound."""
+    eta0, lam = values.get("eta0"), values.get("lam")
+    if eta0 is None or lam is None or eta0 * lam <= 2.0:
+        return None
+    return Disagreement(("eta0", "lam"), "eta0 * lambda of at most 2", f"{eta0:g} * {lam:g} = {eta0 * lam:g}")
+
+
+def _of_ratios(drawn: dict[str, Any]) -> dict[str, object] | None:
+    """rho from rho/lambda, and the cap xi from the loss at which it cuts; None where the pair (w, a) is unstable."""
+    if stable(drawn) is not None:
+        return None
+    ratio, capped_at = drawn.pop("rho / lam"), drawn.pop("loss cap")
+    return drawn | {"rho": short(drawn["lam"] * ratio), "xi": short(capped_at ** drawn["p"])}
+
+
+_SPACE: dict[str, Spread] = {
+    "eta0": Log(1.0, 100.0),
+    "lam": Log(1e-4, 0.1),
+    "rho / lam": Log(1.0, 4000.0),
+    "p": Even(0.3, 1.0),
+    "loss cap": OneOf((math.inf, math.inf, math.inf, math.inf, 1.0, 2.0, 3.0, 5.0)),
+    "loss": LOSS,
+}
+SEARCH = Search(space=_SPACE, finish=_of_ratios)
+
+DROM = Learner(
+    name="drom",
+    parameters=DromParameters,
+    build=drom,
+    reveals="The reducer gets each task's dual vector in each round; two of them in a row give nearly every row away.",
+    presets={"paper": PAPER},
+    check=stable,
+    searches=(SEARCH,),
+)

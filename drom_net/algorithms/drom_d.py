@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 from drom_net.algorithms.base import (
     Algorithm,
@@ -16,8 +15,9 @@ from drom_net.algorithms.base import (
     Reply,
     SyncRounds,
 )
-from drom_net.algorithms.drom import DromParameters, DromState, drom
+from drom_net.algorithms.drom import PAPER, SEARCH, DromParameters, DromState, drom, stable
 from drom_net.algorithms.features import add_scaled
+from drom_net.algorithms.learner import Learner
 from drom_net.core.fields import Choice, Integer, IntegerOrList, option
 
 EXCHANGES = ("blocking", "overlap", "delayed")
@@ -51,17 +51,6 @@ class DromDParameters(DromParameters):
         doc="An example of weight 0: regularise still takes both steps without its gradient (as printed), skip none.",
     )
 
-    exchanges: ClassVar[tuple[str, ...]] = EXCHANGES
-
-    @property
-    def delayed(self) -> bool:
-        """Whether what is sent in a sync round takes effect at the next one."""
-        return self.exchange == "delayed"
-
-    def of(self, task: int) -> DromDParameters:
-        """The same with the one tau of a task."""
-        return self if isinstance(self.tau, int) else dataclasses.replace(self, tau=self.tau[task])
-
 
 def drom_d(parameters: DromDParameters | None = None) -> Algorithm:
     """Algorithm 2 with general lambda and rho (section 2 of the specification).
@@ -69,7 +58,7 @@ def drom_d(parameters: DromDParameters | None = None) -> Algorithm:
     Prediction and weight are DROM's, and so is the central step, over a task's own neighborhood.
 
     Raises:
-        ValueError: tau is a list; `DromDParameters.of` picks a task's.
+        ValueError: tau is a list; `learner.of_task` picks a task's.
     """
     q = parameters or DromDParameters()
     tau = q.tau
@@ -111,3 +100,15 @@ def drom_d(parameters: DromDParameters | None = None) -> Algorithm:
         sync=SyncRounds(tau),
         postpone_below=q.postpone_below,
     )
+
+
+DROM_D = Learner(
+    name="drom-d",
+    parameters=DromDParameters,
+    build=drom_d,
+    reveals="Neighbors get a task's dual vector every tau rounds; with tau 1 two in a row give nearly every row away.",
+    on_graph=True,
+    presets={"paper": PAPER},
+    check=stable,
+    searches=(SEARCH,),
+)

@@ -15,7 +15,7 @@ import math
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,7 @@ from drom_net.algorithms.base import (
     SyncRounds,
 )
 from drom_net.algorithms.features import Block, Features, Matrix, SparseVector, SparseVectors, Vector, put, put_columns
+from drom_net.algorithms.learner import Learner
 from drom_net.algorithms.ridge import ExactRidge, Ridge, ridge
 from drom_net.core.fields import Flag, Integer, option
 
@@ -97,9 +98,6 @@ class LDRParameters:
         doc="Whether one bad site is stood: models longer than twice the median are scaled down and, among six tasks "
         "or more, sums are made without the largest and the smallest in each coordinate.",
     )
-    exchanges: ClassVar[tuple[str, ...]] = ("blocking",)
-    exchange: ClassVar[str] = "blocking"
-    delayed: ClassVar[bool] = False
 
 
 @dataclass(slots=True)
@@ -650,3 +648,13 @@ def _of_tree(own: int, place: int, told: tuple[bool, ...]) -> Any:
         return state, replies, CentralInfo(0.0, np.zeros(len(sums)), 0.0)
 
     return central_step
+
+
+_REVEALS = (
+    "models, and sums of gradients and of their squares: no example, but few examples can be told from their sum."
+)
+
+LDR = Learner(
+    name="ldr", parameters=LDRParameters, build=ldr, reveals=f"The reducer, and through it every site, gets {_REVEALS}"
+)
+LDR_D = Learner(name="ldr-d", parameters=LDRParameters, build=ldr_d, reveals=f"Neighbors get {_REVEALS}", on_graph=True)

@@ -20,6 +20,7 @@ from drom_net.algorithms.base import (
     SyncRounds,
 )
 from drom_net.algorithms.features import SparseVector, Vector, add_scaled, dot
+from drom_net.algorithms.learner import STEP, Learner, Search
 from drom_net.algorithms.losses import LOSSES
 from drom_net.core.fields import Choice, Number, option
 
@@ -72,3 +73,12 @@ def local(parameters: LocalParameters | None = None) -> Algorithm:
         push_vectors=0,
         pull_vectors=lambda num_tasks: 0,
     )
+
+
+LOCAL = Learner(
+    name="local",
+    parameters=LocalParameters,
+    build=local,
+    reveals="Nothing leaves a site.",
+    searches=(Search(space=STEP),),
+)

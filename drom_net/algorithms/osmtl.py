@@ -25,6 +25,7 @@ from drom_net.algorithms.base import (
     SyncRounds,
 )
 from drom_net.algorithms.features import Features, Vector, dot, scaled
+from drom_net.algorithms.learner import STEP, Even, Learner, Log, Search, Spread
 from drom_net.algorithms.losses import LOSSES
 from drom_net.core.fields import Choice, Number, option
 
@@ -155,3 +156,18 @@ def osmtl(parameters: OSMTLParameters | None = None) -> Algorithm:
         receive=receive,
         shares_examples=True,
     )
+
+
+_SPACE: dict[str, Spread] = {**STEP, "alpha": Even(0.1, 1.0), "s": Log(0.01, 1.0)}
+
+OSMTL = Learner(
+    name="osmtl",
+    parameters=OSMTLParameters,
+    build=osmtl,
+    reveals="Every example leaves its site: all other sites get it as y x.",
+    searches=(
+        Search("f", {"relation": "fixed"}, {**STEP, "alpha": Even(0.1, 1.0)}),
+        Search("e", {"relation": "exponential"}, _SPACE),
+        Search("t", {"relation": "truncated"}, _SPACE),
+    ),
+)

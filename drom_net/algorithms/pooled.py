@@ -20,6 +20,7 @@ from drom_net.algorithms.base import (
     SyncRounds,
 )
 from drom_net.algorithms.features import Vector, dot, scaled
+from drom_net.algorithms.learner import STEP, Learner, Search
 from drom_net.algorithms.losses import LOSSES
 from drom_net.core.fields import Choice, Number, option
 
@@ -100,3 +101,12 @@ def pooled(parameters: PooledParameters | None = None) -> Algorithm:
         receive=receive,
         shares_examples=True,
     )
+
+
+POOLED = Learner(
+    name="pooled",
+    parameters=PooledParameters,
+    build=pooled,
+    reveals="Every example leaves its site: the reducer gets it as y x.",
+    searches=(Search(space=STEP),),
+)

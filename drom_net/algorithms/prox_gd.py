@@ -20,6 +20,7 @@ from drom_net.algorithms.base import (
     SyncRounds,
 )
 from drom_net.algorithms.features import Matrix, Vector, dot, scaled
+from drom_net.algorithms.learner import STEP, Learner, Log, Search
 from drom_net.algorithms.losses import LOSSES
 from drom_net.algorithms.spectral import shrink
 from drom_net.core.fields import Choice, Number, option
@@ -116,3 +117,12 @@ def prox_gd(parameters: ProxGDParameters | None = None) -> Algorithm:
         pull_vectors=lambda num_tasks: 1,
         receive=receive,
     )
+
+
+PROX_GD = Learner(
+    name="prox-gd",
+    parameters=ProxGDParameters,
+    build=prox_gd,
+    reveals="The reducer gets each task's model after each example; two of them in a row give the example away.",
+    searches=(Search(space={**STEP, "lam": Log(1e-5, 0.5)}),),
+)

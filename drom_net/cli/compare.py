@@ -18,7 +18,7 @@ from drom_net.comparison.compare import compare
 from drom_net.comparison.findings import conclusion, headline, results_on, title_of
 from drom_net.comparison.pages import write_report
 from drom_net.comparison.runner import Runner
-from drom_net.comparison.spaces import learner_names, searched_keys
+from drom_net.comparison.spaces import line_names, searched_keys
 from drom_net.comparison.store import Store
 from drom_net.comparison.subjects import Subject, make_subject, named_config
 from drom_net.comparison.tuning import Effort, check_learners
@@ -65,7 +65,8 @@ def _num_cores() -> int:
     "names",
     metavar="NAME,NAME,..",
     default="",
-    help=f"The learners, of {', '.join(learner_names())}. By default all; drom-d only with a file whose learner it is.",
+    help=f"The learners, of {', '.join(line_names())}, or of another package as a file names them. By default all and "
+    "that of WHAT, but those of peers only beside a file whose learner is one of them.",
 )
 @click.option(
     "--settings", type=click.IntRange(1), default=24, show_default=True, help="How many are tried of each learner."

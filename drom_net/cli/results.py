@@ -12,7 +12,7 @@ from typing import Any
 import click
 import numpy as np
 
-from drom_net.algorithms import ALGORITHMS
+from drom_net.algorithms import learner_named
 from drom_net.algorithms.features import dot
 from drom_net.cli import options
 from drom_net.cli.output import LiveProgress, choose_progress, print_comparison, print_json, print_result
@@ -270,7 +270,7 @@ def predict(run_dir: Path, task: str, row_format: str, as_json: bool) -> None:
     preparation = reader.preprocessing.begin(names[index], state)
     vectors = vectors_of(model, index)
     made_by = str(model["algorithm"]) if "algorithm" in model else "drom"  # earlier versions did not say
-    score = ALGORITHMS[made_by](None).score or (lambda vectors, x: dot(vectors["w"], x))
+    score = learner_named(made_by, f"{run_dir}: algorithm").make().score or (lambda vectors, x: dot(vectors["w"], x))
     scores = [score(vectors, preparation.look(row)) for row in rows]
     predictions: list[dict[str, Any]] = [{"label": 1 if score >= 0.0 else -1, "score": score} for score in scores]
     if as_json:

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from drom_net.algorithms.learner import exchange_of, exchanges_of
 from drom_net.cli import durations, options
 from drom_net.cli.output import LiveProgress, choose_progress, count_of, print_json, print_table, shown, size, tell
 from drom_net.cli.run import hiding_lines, load_and_prepare
@@ -194,10 +195,10 @@ def _others(prepared: Prepared, conditions: Conditions, progress: Progress) -> l
     if prepared.graph is None:
         return []
     taus = [1] if parameters.tau == 1 else [1, parameters.tau]
-    beside = []
+    beside, exchanges = [], exchanges_of(type(parameters))
     for tau in taus:
-        for exchange in parameters.exchanges:
-            varied = {"exchange": exchange} if len(parameters.exchanges) > 1 else {}
+        for exchange in exchanges:
+            varied = {"exchange": exchange} if len(exchanges) > 1 else {}
             other = with_parameters(prepared, tau=tau, **varied)
             progress.start(prepared.roster.tasks, prepared.rounds)
             row = forecast(other, conditions, progress).figures
@@ -222,7 +223,7 @@ def _warnings(prepared: Prepared, conditions: Conditions) -> list[str]:
 
 def _title(prepared: Prepared, latency: Distribution) -> str:
     parameters = prepared.config.algorithm.parameters
-    how = f", tau {parameters.tau}, {parameters.exchange}" if prepared.graph is not None else ""
+    how = f", tau {parameters.tau}, {exchange_of(parameters)}" if prepared.graph is not None else ""
     return f"{prepared.config.name}{how}, mean latency {1000 * latency.mean:.3g} ms (simulated)"
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from drom_net.algorithms import ALGORITHMS, Algorithm
+from drom_net.algorithms import Algorithm
 from drom_net.algorithms.base import Contribution, ContributionKind, Reply, ReplyKind
-from drom_net.algorithms.drom_d import DromDParameters
+from drom_net.algorithms.learner import exchange_of, exchanges_of, of_task
 from drom_net.config.model import ClusterConfig, config_digest, graph_schedule
 from drom_net.core.errors import ConfigError, Problem
 from drom_net.core.names import safe_names
@@ -128,13 +128,17 @@ def client_names(config: ClusterConfig, names: Sequence[str]) -> tuple[str, ...]
 
 def parameters_of(config: ClusterConfig, task: int) -> Any:
     """The learner's parameters for one task: they may differ in tau."""
-    parameters = config.algorithm.parameters
-    return parameters.of(task) if isinstance(parameters, DromDParameters) else parameters
+    return of_task(config.algorithm.parameters, task)
+
+
+def is_delayed(config: ClusterConfig) -> bool:
+    """Whether what peers send in a sync round takes effect at the next one."""
+    return exchange_of(config.algorithm.parameters) == "delayed"
 
 
 def algorithm_of(config: ClusterConfig, task: int) -> Algorithm:
     """The configured learner of one task."""
-    return ALGORITHMS[config.algorithm.name](parameters_of(config, task))
+    return config.algorithm.learner.build(parameters_of(config, task))
 
 
 def check_sharing(config: ClusterConfig) -> bool:
@@ -400,7 +404,7 @@ def lanes(
     """
     if graph is None:
         return make_lanes(names, rows, star_words(rows), lost)
-    delayed = config.algorithm.parameters.delayed
+    delayed = is_delayed(config)
     words = peer_words(graph.neighborhoods, rows, rounds=config.rounds, delayed=delayed)
     return make_lanes(names, rows, words, lost)
 
@@ -491,5 +495,5 @@ def hiding_table(config: ClusterConfig, latency_s: float, round_s: float) -> lis
             "least_tau_almost": least_tau(exchange, at_most=ALMOST, **speeds),
             "waiting_share": waiting_share(exchange, tau, **speeds) if isinstance(tau, int) else None,
         }
-        for exchange in config.algorithm.parameters.exchanges
+        for exchange in exchanges_of(type(config.algorithm.parameters))
     ]

@@ -11,7 +11,7 @@ import numpy as np
 
 from drom_net.cluster.directories import begin_run_directory, end_run_directory, remove_nodes, usage
 from drom_net.cluster.local import Interruption
-from drom_net.cluster.plan import algorithm_of, check_sharing
+from drom_net.cluster.plan import algorithm_of, check_sharing, is_delayed
 from drom_net.cluster.prepare import Prepared
 from drom_net.cluster.processes import run_as_processes
 from drom_net.cluster.progress import Progress
@@ -157,5 +157,5 @@ def run_loop(
     if prepared.graph is None:
         return run_reference(algorithm_of(config, 0), streams, **common)
     algorithms = [algorithm_of(config, task) for task in range(len(streams))]
-    delayed = config.algorithm.parameters.delayed
+    delayed = is_delayed(config)
     return run_reference_peers(algorithms, streams, prepared.graph.neighborhoods, delayed=delayed, **common)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from drom_net.cluster.plan import about_run, algorithm_of, node_specs, peer_specs
+from drom_net.cluster.plan import about_run, algorithm_of, is_delayed, node_specs, peer_specs
 from drom_net.cluster.prepare import Prepared
 from drom_net.cluster.progress import Progress
 from drom_net.learning.metrics import Totals
@@ -143,7 +143,7 @@ def checks_of(prepared: Prepared, *, sampled: bool = False) -> Callable[[Simulat
     if prepared.graph is None:
         sync = algorithm_of(prepared.config, 0).sync
         return StarChecks(prepared.last_rounds, sync=sync, in_step=in_step and sync.tau > 0, sampled=sampled)
-    delayed = prepared.config.algorithm.parameters.delayed
+    delayed = is_delayed(prepared.config)
     return PeersChecks(prepared.graph.neighborhoods, delayed=delayed, in_step=in_step, sampled=sampled)
 
 

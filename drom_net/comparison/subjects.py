@@ -15,13 +15,11 @@ from typing import Any
 import numpy as np
 
 from drom_net import __version__
-from drom_net.algorithms import PARAMETERS
 from drom_net.algorithms.drom import DromParameters
 from drom_net.cluster.prepare import Prepared, prepare
 from drom_net.comparison.figures import FIGURE_OF, OUTCOMES, Outcome, run_one
-from drom_net.comparison.spaces import learner_of
+from drom_net.comparison.spaces import line_of
 from drom_net.config.model import (
-    PEERS,
     AlgorithmChoice,
     ClusterConfig,
     PeerSettings,
@@ -143,19 +141,19 @@ def configure(subject: Subject, name: str, drawn: Mapping[str, object], *, seed:
         name: Of the learner. Peers whose graph and tau the subject does not give are the paper's: full, tau 20.
         drawn: The searched parameters by field name, as `spaces.draw` gives them.
     """
-    learner = learner_of(name)
+    line = line_of(name)
     given = subject.config.algorithm
-    changes = dict(learner.fixed) | dict(drawn)
+    changes = dict(line.search.fixed) | dict(drawn)
     topology = None
-    parameters = given.parameters if given.name == learner.algorithm else PARAMETERS[learner.algorithm]()
-    if learner.algorithm in PEERS:
+    parameters = given.parameters if given.name == line.algorithm else line.learner.parameters()
+    if line.learner.on_graph:
         topology = subject.config.topology
-        if given.name not in PEERS:
+        if not given.learner.on_graph:
             topology = TopologySettings(graph="full")
             changes["tau"] = PAPER_TAU
     return dataclasses.replace(
         subject.config,
-        algorithm=AlgorithmChoice(learner.algorithm, dataclasses.replace(parameters, **changes)),
+        algorithm=AlgorithmChoice(line.algorithm, dataclasses.replace(parameters, **changes)),
         topology=topology,
         data=dataclasses.replace(subject.config.data, pace_s=0.0),
         seed=seed,
@@ -167,7 +165,7 @@ def configure(subject: Subject, name: str, drawn: Mapping[str, object], *, seed:
 def written_parameters(config: ClusterConfig, fields: Sequence[str]) -> dict[str, Any]:
     """Some parameters by the keys of a topology file, as JSON knows them."""
     written = to_mapping(config)["algorithm"]
-    settings = settings_of(PARAMETERS[config.algorithm.name])
+    settings = settings_of(config.algorithm.learner.parameters)
     return {key: written[key] for key, setting in settings.items() if setting.field in fields}
 
 

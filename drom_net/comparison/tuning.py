@@ -6,13 +6,12 @@ import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from drom_net.algorithms import ALGORITHMS
 from drom_net.comparison.figures import NUM_BLOCKS, Outcome
 from drom_net.comparison.runner import Runner
-from drom_net.comparison.spaces import draw, learner_names, learner_of, num_settings
+from drom_net.comparison.spaces import draw, line_names, line_of, lines_of, num_settings
 from drom_net.comparison.stats import Difference, Spread, paired_difference, spread_of
 from drom_net.comparison.subjects import HEAD, Job, Subject, configure, written_parameters
-from drom_net.config.model import PEERS, ClusterConfig
+from drom_net.config.model import ClusterConfig
 from drom_net.core.errors import UsageError
 
 HIGHER_IS_BETTER = ("f1", "f1_macro", "auc", "auc_macro")
@@ -113,15 +112,18 @@ def check_learners(names: Sequence[str], subjects: Sequence[Subject]) -> tuple[s
         UsageError: There is no such learner, one is named twice, or two subjects have one name.
     """
     for name in names:
-        learner_of(name)
+        line_of(name)
     for given, what in ((list(names), "learner"), ([subject.name for subject in subjects], "data set")):
         twice = [name for name in given if given.count(name) > 1]
         if twice:
             raise UsageError(f"expected every {what} once, got {twice[0]} {given.count(twice[0])} times")
     if names:
         return tuple(names)
-    with_peers = any(subject.config.algorithm.name in PEERS for subject in subjects)
-    return tuple(name for name in learner_names() if with_peers or learner_of(name).algorithm not in PEERS)
+    choices = [subject.config.algorithm for subject in subjects]
+    with_peers = any(choice.learner.on_graph for choice in choices)
+    own = [name for choice in choices for name in lines_of(choice.name, choice.learner)]
+    known = dict.fromkeys((*line_names(), *own))
+    return tuple(name for name in known if with_peers or not line_of(name).learner.on_graph)
 
 
 Values = dict[str, object]
@@ -233,7 +235,8 @@ class Result:
     @property
     def shares_examples(self) -> bool:
         """Whether its nodes send the examples themselves to other sites."""
-        return ALGORITHMS[learner_of(self.learner).algorithm](self.config(0).algorithm.parameters).shares_examples
+        algorithm = self.config(0).algorithm
+        return algorithm.learner.build(algorithm.parameters).shares_examples
 
     @property
     def learner(self) -> str:
@@ -267,8 +270,8 @@ class Result:
         """What was fixed, then what was searched, by the keys of a topology file; by default of the chosen setting."""
         trial = trial or self.chosen
         config = configure(self.subject, self.learner, trial.drawn, seed=0)
-        fields = [*learner_of(self.learner).fixed, *trial.drawn]
-        if config.algorithm.name in PEERS:
+        fields = [*line_of(self.learner).search.fixed, *trial.drawn]
+        if config.algorithm.learner.on_graph:
             fields.append("tau")
         return written_parameters(config, fields)
 

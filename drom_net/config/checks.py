@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from drom_net.algorithms import BUILTIN, learner_named
 from drom_net.config.model import (
-    PEERS,
     SECTIONS,
     foreign_sections,
 )
@@ -14,14 +14,6 @@ from drom_net.config.section import Section
 from drom_net.config.yamlfile import Item, Problems, quoted
 from drom_net.core.errors import did_you_mean
 from drom_net.data.file_settings import format_of
-
-
-def _check_drom(section: Section) -> None:
-    if section.given("eta0", "lam") and section["eta0"] * section["lam"] > 2.0:
-        # Of the two, the one that is read last.
-        key = max(section.items.keys() & {"eta0", "lambda"}, key=lambda key: section.items[key].mark)
-        eta0, lam = section["eta0"], section["lam"]
-        section.complain(key, expected="eta0 * lambda of at most 2", got=f"{eta0:g} * {lam:g} = {eta0 * lam:g}")
 
 
 def _check_file_names(section: Section) -> None:
@@ -100,14 +92,16 @@ def check_sections(problems: Problems, root: dict[str, Item], algorithm: str) ->
     if not algorithm:
         return
     present = {key: item for key in SECTIONS if (item := root.get(key)) is not None and item.value is not None}
-    if algorithm in PEERS and "topology" not in present:
+    if learner_named(algorithm).on_graph and "topology" not in present:
         section = root["algorithm"].value
         assert isinstance(section, dict)
         expected = f"a section topology beside {algorithm}, for the graph of its peers"
         hint = "such as topology: {graph: ring}"
         problems.add(section["name"].mark, "algorithm.name", expected=expected, got="none", hint=hint)
+    *others, last = (name for name, learner in BUILTIN.items() if learner.on_graph)
+    on_graph = f"{', '.join(others)} or {last}"
     why = {
-        "topology": f"{algorithm} has a reducer, and no graph of peers; algorithm.name: drom-d or ldr-d has one",
+        "topology": f"{algorithm} has a reducer, and no graph of peers; algorithm.name: {on_graph} has one",
         "peers": f"{algorithm} has a reducer, and its workers are no peers; where they meet is reducer.endpoint",
         "reducer": f"the peers of {algorithm} have no reducer; where they meet is peers.endpoints",
     }
@@ -141,12 +135,10 @@ def _check_live(section: Section) -> None:
 
 
 CHECKS: dict[str, tuple[Callable[[Section], None], ...]] = {
-    "drom": (_check_drom,),
-    "drom-d": (_check_drom,),
     "files": (_check_file_names, _check_columns),
     "live": (_check_live, _check_columns),
 }
-"""The checks across the keys of a section, by its kind."""
+"""The checks across the keys of the section data, by its kind; those of learners are in their records."""
 
 
 def odd_braces(pattern: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path, PurePath
 
-from drom_net.algorithms import PARAMETERS, PRESETS
+from drom_net.algorithms import BUILTIN, learner_named
 from drom_net.config.checks import CHECKS, check_bind, check_number_of_peers, check_sections, check_timeouts, odd_braces
 from drom_net.config.model import (
     ALGORITHM_NAME,
@@ -29,8 +29,8 @@ from drom_net.config.model import (
 )
 from drom_net.config.overrides import apply_overrides, kind_of
 from drom_net.config.section import Section
-from drom_net.config.yamlfile import Item, Problems, failure, read_yaml
-from drom_net.core.errors import did_you_mean
+from drom_net.config.yamlfile import Item, Problems, failure, quoted, read_yaml
+from drom_net.core.errors import ConfigError, did_you_mean
 from drom_net.core.fields import (
     settings_of,
 )
@@ -50,7 +50,7 @@ from drom_net.protocol.settings import Checkpoints, Policy, Timeouts
 def _homes() -> Iterator[tuple[str, str, Collection[str]]]:
     """Every section, its kind, and the keys it may hold."""
     yield "", "", settings_of(ClusterConfig)
-    for name in PARAMETERS:
+    for name in BUILTIN:
         yield "algorithm", name, algorithm_settings(name)
     for dataset in DATA_SECTIONS:
         yield "data", dataset, data_settings(dataset)
@@ -114,7 +114,7 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> ClusterConfig:
     if source is not None and source.file is not None:
         source = dataclasses.replace(source, file=str(base / source.file))
     return ClusterConfig(
-        algorithm=AlgorithmChoice(name, PARAMETERS[name](**algorithm.values)),
+        algorithm=AlgorithmChoice(name, learner_named(name).parameters(**algorithm.values)),
         topology=topology,
         data=settings,
         source=source,
@@ -154,16 +154,32 @@ def _choose_algorithm(root: Item) -> None:
 
 def _read_algorithm(problems: Problems, item: Item | None) -> tuple[str, Section]:
     name = kind_of(item, "name")
-    if name not in PARAMETERS:
-        also = [key for name in PARAMETERS for key in algorithm_settings(name)]
-        return "", _section(problems, "algorithm", item, {"name": ALGORITHM_NAME}, also=also)
-    preset = PRESETS[name].get(kind_of(item, "preset") or "default", {})
+    try:
+        learner = learner_named(name)
+    except ConfigError as error:
+        (problem,) = error.problems
+        also = [key for name in BUILTIN for key in algorithm_settings(name)]
+        section = _section(problems, "algorithm", item, {"name": ALGORITHM_NAME}, also=[*also, *_keys_of(item, name)])
+        if name:
+            got = "" if problem.got == quoted(name) else problem.got
+            section.complain("name", expected=problem.expected, got=got, hint=problem.hint)
+        return "", section
+    preset = learner.preset(kind_of(item, "preset"))
     section = _section(problems, "algorithm", item, algorithm_settings(name), kind=name, preset=preset)
     section.values.pop("name")
     section.values.pop("preset", None)
-    for check in CHECKS.get(name, ()):
-        check(section)
+    if wrong := learner.check({key: value for key, value in section.values.items() if value is not None}):
+        keys = [setting.key for setting in settings_of(learner.parameters).values() if setting.field in wrong.fields]
+        given = [key for key in keys if key in section.items]
+        # Of those in the file, the one that is read last.
+        key = max(given, key=lambda key: section.items[key].mark) if given else keys[0]
+        section.complain(key, expected=wrong.expected, got=wrong.got)
     return name, section
+
+
+def _keys_of(item: Item | None, name: str) -> Collection[str]:
+    """What is not complained of as well, for nobody knows the keys of a learner that is not there."""
+    return item.value if ":" in name and item is not None and isinstance(item.value, dict) else ()
 
 
 def _read_data(problems: Problems, item: Item | None) -> tuple[str, Section]:

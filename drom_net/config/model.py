@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any
 
-from drom_net.algorithms import PARAMETERS, PRESETS
+from drom_net.algorithms import BUILTIN, GROUP, Learner, learner_named
 from drom_net.config.yamlfile import write_yaml
 from drom_net.core.errors import ConfigError, Problem
 from drom_net.core.fields import (
@@ -41,11 +41,28 @@ from drom_net.protocol.settings import DEFAULT_CHECKPOINTS, WAIT, Checkpoints, P
 
 
 @dataclass(frozen=True, slots=True)
+class LearnerName(Choice):
+    """The name of a learner: of these, or of another package."""
+
+    def parse(self, value: object) -> str:
+        if not isinstance(value, str):
+            raise ValueError
+        return value  # whether there is one is looked up before (load)
+
+    def schema(self) -> dict[str, object]:
+        return {"anyOf": [{"enum": list(self.words)}, {"type": "string"}]}
+
+
+@dataclass(frozen=True, slots=True)
 class AlgorithmChoice:
-    """Which learner, with an instance of its entry in `PARAMETERS`."""
+    """Which learner, with an instance of its parameters."""
 
     name: str
     parameters: Any
+
+    @property
+    def learner(self) -> Learner:
+        return learner_named(self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +89,7 @@ class ReducerSettings:
 
 @dataclass(frozen=True, slots=True)
 class PeerSettings:
-    """Where the peers of DROM-D meet."""
+    """Where peers meet."""
 
     endpoints: tuple[str, ...] | None = option(
         Endpoints(Endpoint(where_to_listen="where peers listen is peers.bind")),
@@ -111,7 +128,7 @@ class ClusterConfig:
     name: str = option(NAME, None, doc="The name of the cluster and of its runs: by default that of the file.")
     algorithm: AlgorithmChoice
     topology: TopologySettings | None = None
-    """The graph of peers, for the learners in `PEERS`; None for others."""
+    """The graph of peers, for a learner that runs on one; None for others."""
     data: StreamSettings
     """An instance of one of `DATA_SECTIONS`."""
     source: SourceSettings | None = None
@@ -175,14 +192,12 @@ TOP_LEVEL = (
     *("keep_records", "restart", "reducer", "peers", "policy", "checkpoint", "timeouts", "security"),
 )
 """All keys at the top, in the order in which they are written."""
-PEERS = ("drom-d", "ldr-d")
-"""The learners without a reducer, whose nodes are each other's peers."""
 _OF_PEERS, _OF_STAR = ("topology", "peers"), ("reducer",)
 
 
 def foreign_sections(algorithm: str) -> tuple[str, ...]:
     """The sections that a learner must not have."""
-    return _OF_STAR if algorithm in PEERS else _OF_PEERS
+    return _OF_STAR if learner_named(algorithm).on_graph else _OF_PEERS
 
 
 def to_mapping(config: ClusterConfig) -> dict[str, Any]:
@@ -304,7 +319,14 @@ def _finite(value: Any) -> Any:
     return ".inf" if value == math.inf else value
 
 
-ALGORITHM_NAME = Setting("name", "name", Choice(tuple(PARAMETERS)), DEFAULT_ALGORITHM, "The learner.")
+ALGORITHM_NAME = Setting(
+    "name",
+    "name",
+    LearnerName(tuple(BUILTIN)),
+    DEFAULT_ALGORITHM,
+    f"The learner. One of another package is named by its entry point (group {GROUP}), or as MODULE:ATTRIBUTE; its "
+    "keys are its own.",
+)
 DATASET = Setting(
     "dataset",
     "dataset",
@@ -316,9 +338,10 @@ DATASET = Setting(
 
 def algorithm_settings(name: str) -> dict[str, Setting]:
     """The keys of the `algorithm` section for one learner; `preset` replaces the defaults of the others."""
+    learner = learner_named(name)
     doc = "A named set of parameters, in place of the defaults of the other keys."
-    preset = Setting("preset", "preset", Choice(tuple(PRESETS[name])), "default", doc)
-    return {"name": ALGORITHM_NAME, "preset": preset} | settings_of(PARAMETERS[name])
+    preset = Setting("preset", "preset", Choice(learner.preset_names), "default", doc)
+    return {"name": ALGORITHM_NAME, "preset": preset} | settings_of(learner.parameters)
 
 
 def data_settings(dataset: str) -> dict[str, Setting]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from drom_net.algorithms import PARAMETERS
+from drom_net.algorithms import find_learner
 from drom_net.config.model import (
     algorithm_settings,
     foreign_sections,
@@ -55,7 +55,7 @@ def _let_preset_win(root: dict[str, Item]) -> None:
 def _forget_former_algorithm(root: dict[str, Item], former_name: str) -> None:
     """Drop the file's parameters and sections that only the learner knows which ``--set algorithm.name`` replaced."""
     name = kind_of(root.get("algorithm"), "name")
-    if name not in PARAMETERS or former_name not in PARAMETERS:
+    if find_learner(name) is None or find_learner(former_name) is None:
         return
     section = root["algorithm"].value
     assert isinstance(section, dict)

@@ -12,10 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from drom_net.algorithms import PARAMETERS
+from drom_net.algorithms import BUILTIN
 from drom_net.config.model import (
     DEFAULT_ALGORITHM,
-    PEERS,
     SECTIONS,
     TOP_LEVEL,
     ClusterConfig,
@@ -36,9 +35,12 @@ BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
 
 
 def json_schema() -> dict[str, Any]:
-    """The configuration as JSON Schema (draft 2020-12), for editors."""
+    """The configuration as JSON Schema (draft 2020-12), for editors.
+
+    It takes any name for a learner of another package, with any keys; whether there is one is seen as a file is loaded.
+    """
     top = {key: _property(setting) for key, setting in settings_of(ClusterConfig).items()}
-    top["algorithm"] = _one_of_kinds("algorithm", "name", list(PARAMETERS), algorithm_settings)
+    top["algorithm"] = _one_of_kinds("algorithm", "name", list(BUILTIN), algorithm_settings)
     top["data"] = _one_of_kinds("data", "dataset", list(DATA_SECTIONS), data_settings)
     top["source"] = _optional_section(SourceSettings)
     top["topology"] = _optional_section(TopologySettings)
@@ -55,7 +57,7 @@ def json_schema() -> dict[str, Any]:
         "properties": {key: top[key] for key in TOP_LEVEL},
         "required": ["data"],
         "additionalProperties": False,
-        "allOf": [*(_sections_of(name) for name in PARAMETERS), _source_of_live_data()],
+        "allOf": [*(_sections_of(name) for name in BUILTIN), _source_of_live_data()],
     }
 
 
@@ -66,7 +68,7 @@ def _sections_of(algorithm: str) -> dict[str, Any]:
         chosen["required"] = ["algorithm"]
         chosen["properties"]["algorithm"]["required"] = ["name"]
     then: dict[str, Any] = {"properties": {key: {"type": "null"} for key in foreign_sections(algorithm)}}
-    if algorithm in PEERS:
+    if BUILTIN[algorithm].on_graph:
         then["properties"]["topology"] = {"type": "object"}
         then["required"] = ["topology"]
     return {"if": chosen, "then": then}
@@ -130,17 +132,17 @@ def reference_tables() -> str:
     """Every key with what it accepts, its default and its meaning, as Markdown."""
     about = "Beside the sections " + ", ".join(f"`{section}`" for section in SECTIONS) + "."
     parts = [_table("At the top", about, settings_of(ClusterConfig))]
-    for name, parameters in PARAMETERS.items():
-        about = inspect.getdoc(parameters) or ""
+    for name, learner in BUILTIN.items():
+        about = f"{inspect.getdoc(learner.parameters) or ''} {learner.reveals}"
         parts.append(_table(f"`algorithm`, with `name: {name}`", about, algorithm_settings(name)))
     for dataset, section in DATA_SECTIONS.items():
         about = inspect.getdoc(section) or ""
         parts.append(_table(f"`data`, with `dataset: {dataset}`", about, data_settings(dataset)))
     parts.append(_table("`source`", inspect.getdoc(SourceSettings) or "", settings_of(SourceSettings)))
-    about = (inspect.getdoc(TopologySettings) or "") + " Only with `drom-d`, which needs it."
+    about = (inspect.getdoc(TopologySettings) or "") + " Only with a learner that runs on a graph, which needs it."
     parts.append(_table("`topology`", about, settings_of(TopologySettings)))
     parts.append(_table("`reducer`", inspect.getdoc(ReducerSettings) or "", settings_of(ReducerSettings)))
-    about = (inspect.getdoc(PeerSettings) or "") + " Only with `drom-d`, which has no `reducer`."
+    about = (inspect.getdoc(PeerSettings) or "") + " Only with a learner that runs on a graph, which has no `reducer`."
     parts.append(_table("`peers`", about, settings_of(PeerSettings)))
     parts.append(_table("`policy`", inspect.getdoc(Policy) or "", settings_of(Policy)))
     parts.append(_table("`checkpoint`", inspect.getdoc(Checkpoints) or "", settings_of(Checkpoints)))

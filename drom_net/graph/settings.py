@@ -18,7 +18,7 @@ SHOWN_LIMIT = 8
 
 @dataclass(frozen=True, slots=True)
 class TopologySettings:
-    """The graph of peers in DROM-D: who exchanges vectors with whom in a sync round."""
+    """The graph of peers: who exchanges vectors with whom in a sync round."""
 
     graph: str = option(
         Choice(

@@ -332,6 +332,8 @@ class Centre:
         self._most = LARGEST_OF_EXAMPLE if algorithm.shares_examples else LARGEST
         self._scales = dict(zip(tasks, scales, strict=True)) if scales is not None else {}
         self._state = algorithm.init_central(tuple(tasks), dim, random_stream(seed, "power"))
+        if algorithm.weigh is not None and scales is not None:
+            self._state, self._scales = algorithm.weigh(self._state, np.array(scales)), {}
 
     def reduce(
         self,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from drom_net.algorithms import ALGORITHMS, PARAMETERS, Algorithm
+from drom_net.algorithms import Algorithm, Learner, learner_named
 from drom_net.algorithms.base import SyncRounds
 from drom_net.core.errors import DataError, Problem
 from drom_net.core.names import safe_names
@@ -102,8 +102,13 @@ class NodeSpec:
         """The same of all tasks."""
         return safe_names(self.tasks)
 
+    @property
+    def learner(self) -> Learner:
+        """Raises ConfigError: it is of another package, which is not installed here."""
+        return learner_named(self.algorithm, f"the learner of {self.name}")
+
     def build_algorithm(self) -> Algorithm:
-        return ALGORITHMS[self.algorithm](PARAMETERS[self.algorithm](**self.parameters))
+        return self.learner.make(**self.parameters)
 
     def build_neighborhood(self) -> Neighborhood:
         """Of a peer."""

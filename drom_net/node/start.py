@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 def life_of(spec: NodeSpec, folder: CheckpointFolder, reporter: Reporter) -> Life:
     """What an earlier start of this node has left."""
-    loaded = folder.load(snapshot_classes())
+    loaded = folder.load(snapshot_classes(spec.learner))
     if loaded is None:
         if folder.incarnation > 1:
             text = f"start {folder.incarnation}: there is no snapshot yet, beginning anew"

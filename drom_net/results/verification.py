@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from drom_net.algorithms import ALGORITHMS
-from drom_net.algorithms.base import sigmoid
+from drom_net.algorithms import learner_named
 from drom_net.learning.metrics import Totals, total
 from drom_net.learning.records import (
     central_chain_of,
@@ -45,11 +44,11 @@ def wrong_figures(run_dir: Path, summary: dict[str, Any]) -> list[str]:
 
     Raises:
         UsageError: A file is missing or damaged.
+        ConfigError: Its learner is of another package, which is not installed here.
     """
     names = [task["name"] for task in summary["tasks"]]
     rows, _, _ = read_records(run_dir, names)
-    learner = ALGORITHMS.get(summary.get("algorithm", ""))
-    probability = learner(None).probability if learner else sigmoid
+    probability = learner_named(summary.get("algorithm", "drom"), f"{run_dir}: algorithm").make().probability
     counts = []
     for task_rows in rows:
         totals = Totals()

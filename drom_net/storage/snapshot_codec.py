@@ -19,6 +19,7 @@ import msgpack
 import numpy as np
 import numpy.typing as npt
 
+from drom_net.algorithms.learner import Learner
 from drom_net.core.errors import CheckpointError
 
 Part = bytes | memoryview
@@ -87,23 +88,31 @@ def decode_snapshot(data: Part, classes: Iterable[type]) -> Any:
     return value
 
 
-def snapshot_classes() -> list[type]:
+def snapshot_classes(learner: Learner | None = None) -> list[type]:
     """All that may stand in a snapshot: the named tuples, dataclasses and IntEnums of these modules, as far as loaded.
 
     A new algorithm's are among them as soon as `drom_net.algorithms` imports it. A file calls them by their own names,
     whatever module they stand in: code may move without that runs can no longer be resumed.
+
+    Args:
+        learner: One of another package: the classes beside its parameters are among them, and its `states`.
     """
-    return [
+    own = {name for name in sys.modules if name.startswith(_OF_SNAPSHOTS)}
+    if learner is not None:
+        own.add(learner.parameters.__module__)
+    found = [
         item
-        for name, module in sorted(sys.modules.items())
-        if name.startswith(_OF_SNAPSHOTS)
-        for item in vars(module).values()
+        for name in sorted(own)
+        for item in vars(sys.modules[name]).values()
         if _fields(item) is not None and item.__module__ == name
     ]
+    return list(dict.fromkeys([*found, *(learner.states if learner is not None else ())]))
 
 
 def _name(cls: type) -> str:
-    return cls.__qualname__
+    """Those of another package with their module, as it may have chosen a name that stands here."""
+    ours = cls.__module__.partition(".")[0] == __name__.partition(".")[0]
+    return cls.__qualname__ if ours else f"{cls.__module__}:{cls.__qualname__}"
 
 
 def _fields(cls: object) -> tuple[str, ...] | None:

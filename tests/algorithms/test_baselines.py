@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from helpers import random_streams, sparse_stream, spread
 
-from drom_net.algorithms import ALGORITHMS, Algorithm
+from drom_net.algorithms import BUILTIN, Algorithm
 from drom_net.algorithms.base import NO_REPLY, ContributionKind, Example, ReplyKind
 from drom_net.algorithms.d_admm import DADMMParameters, DADMMState, d_admm
 from drom_net.algorithms.d_ofw import DOFWParameters, d_ofw, mixing
@@ -381,13 +381,13 @@ def test_osmtl_trusts_the_tasks_that_its_model_explains() -> None:
 # What leaves a site ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", BUILTIN)
 def test_who_sends_examples_says_so(name: str) -> None:
     """decisions.md: OSMTL and Pooled carry `shares_examples`; what the others send is not the round's example.
 
     In the second round: a model after one step is a multiple of the first example, whatever the learner.
     """
-    algorithm: Algorithm = ALGORITHMS[name](None)
+    algorithm: Algorithm = BUILTIN[name].make()
     (stream,) = random_streams([2])
     state = algorithm.init_local(7)
     for t in (1, 2):

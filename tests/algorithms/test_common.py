@@ -1,4 +1,4 @@
-"""What every entry of ALGORITHMS must satisfy; a new one is tested the moment it is listed."""
+"""What every entry of BUILTIN must satisfy; a new one is tested the moment it is listed."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import numpy as np
 import pytest
 from helpers import frozen, random_streams, sparse_stream, spread
 
-from drom_net.algorithms import ALGORITHMS, PARAMETERS, PRESETS, Algorithm
+from drom_net.algorithms import BUILTIN, Algorithm
 from drom_net.algorithms.base import NO_REPLY, Contribution, ContributionKind, Example, Reply, ReplyKind
 from drom_net.algorithms.features import SparseVector
 from drom_net.core.seeding import stream as random_stream
 from drom_net.data.stream import TaskStream
 from drom_net.learning.reference import ReferenceResult, run_reference
 
-NAMES = pytest.mark.parametrize("name", ALGORITHMS)
+NAMES = pytest.mark.parametrize("name", BUILTIN)
 KINDS = pytest.mark.parametrize("kind", ["dense", "sparse"])
 
 
 def build(name: str, **wanted: object) -> Algorithm:
     """The algorithm with its defaults, and those of the wanted values that it has."""
-    cls = PARAMETERS[name]
+    cls = BUILTIN[name].parameters
     known = {field.name for field in dataclasses.fields(cls)}
-    return ALGORITHMS[name](cls(**{key: value for key, value in wanted.items() if key in known}))
+    return BUILTIN[name].build(cls(**{key: value for key, value in wanted.items() if key in known}))
 
 
 def streams_of(kind: str, lengths: Iterable[int] = (12, 9, 12), **options: object) -> list[TaskStream]:
@@ -66,13 +66,12 @@ def bits(result: ReferenceResult) -> list[bytes]:
 
 @NAMES
 def test_an_algorithm_has_parameters_and_presets_of_its_name(name: str) -> None:
-    assert set(ALGORITHMS) == set(PARAMETERS) == set(PRESETS)
-    assert ALGORITHMS[name](None).name == name
-    fields = {field.name for field in dataclasses.fields(PARAMETERS[name])}
-    assert "default" in PRESETS[name]
-    for preset in PRESETS[name].values():
+    assert BUILTIN[name].name == BUILTIN[name].make().name == name
+    fields = {field.name for field in dataclasses.fields(BUILTIN[name].parameters)}
+    assert BUILTIN[name].reveals.endswith(".")
+    for preset in ({}, *BUILTIN[name].presets.values()):
         assert set(preset) <= fields
-        assert ALGORITHMS[name](PARAMETERS[name](**preset)).name == name
+        assert BUILTIN[name].make(**preset).name == name
 
 
 @NAMES
@@ -182,8 +181,8 @@ def test_unit_rows_keep_the_defaults_finite(name: str, kind: str, loss: str) -> 
 
 @NAMES
 def test_every_preset_runs(name: str) -> None:
-    for preset in PRESETS[name].values():
-        algorithm = ALGORITHMS[name](PARAMETERS[name](**preset))
+    for preset in ({}, *BUILTIN[name].presets.values()):
+        algorithm = BUILTIN[name].make(**preset)
         result = run_reference(algorithm, streams_of("dense", [25] * 4), seed=0)
         assert all(np.isfinite(vector).all() for task in result.tasks for vector in task.model.values())
 

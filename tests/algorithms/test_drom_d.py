@@ -14,6 +14,7 @@ from drom_net.algorithms.base import NO_REPLY, ZERO, Contribution, ContributionK
 from drom_net.algorithms.drom import DromState
 from drom_net.algorithms.drom_d import DromDParameters, drom_d
 from drom_net.algorithms.features import Matrix
+from drom_net.algorithms.learner import of_task
 from drom_net.algorithms.local import LocalParameters, local
 from drom_net.core.seeding import stream as random_stream
 from drom_net.data.stream import TaskStream
@@ -97,7 +98,7 @@ def assert_as_written(
 ) -> None:
     cycle = [mask_of(graph) if graph.weights is None else graph.weights for graph in graphs]
     scores, W, A, gammas, sigmas = algorithm_2(streams, cycle, q, delayed=delayed)
-    algorithms = [drom_d(q.of(task)) for task in range(len(streams))]
+    algorithms = [drom_d(of_task(q, task)) for task in range(len(streams))]
     result = run_loop(algorithms, streams, GraphSchedule(tuple(graphs)), seed=0, delayed=delayed)
     for i in range(len(streams)):
         np.testing.assert_allclose(rows_of(result, i)["score"], scores[i], rtol=1e-12, atol=1e-12)

@@ -16,7 +16,7 @@ import pytest
 from processes import CONFIGS
 from rich.console import Console
 
-from drom_net.algorithms import PARAMETERS
+from drom_net.algorithms import BUILTIN
 from drom_net.cli import group, main, output
 from drom_net.data.scaling import RunningScaling
 from drom_net.learning.metrics import Totals
@@ -27,7 +27,7 @@ from drom_net.results.outcomes import TaskOutcome
 from drom_net.results.tables import write_timeline
 
 QUICK = str(CONFIGS / "quickstart.yaml")
-LEARNERS = ", ".join(PARAMETERS)
+LEARNERS = ", ".join(BUILTIN)
 
 
 @pytest.fixture(autouse=True)

@@ -24,7 +24,7 @@ from drom_net.comparison.figures import Outcome, run_one
 from drom_net.comparison.findings import conclusion, headline
 from drom_net.comparison.pages import write_report
 from drom_net.comparison.runner import Runner
-from drom_net.comparison.spaces import draw, learner_names
+from drom_net.comparison.spaces import draw, line_names
 from drom_net.comparison.stats import paired_difference, spread_of
 from drom_net.comparison.store import Store
 from drom_net.comparison.subjects import Job, Subject, configure, head_of, load_data, make_subject, named_config
@@ -304,7 +304,7 @@ def test_the_graph_and_tau_of_a_file_are_kept_and_its_parameters_are_not(subject
 def test_peers_are_compared_where_a_file_has_them(subject: Subject) -> None:
     assert "drom-d" not in check_learners([], [subject])
     with_peers = dataclasses.replace(subject, config=configure(subject, "drom-d", {}, seed=0))
-    assert check_learners([], [with_peers]) == learner_names()
+    assert check_learners([], [with_peers]) == line_names()
     with pytest.raises(UsageError, match="every learner once, got drom 2 times"):
         check_learners(["drom", "local", "drom"], [subject])
 

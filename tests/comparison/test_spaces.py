@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from drom_net.algorithms import ALGORITHMS, PARAMETERS
-from drom_net.comparison.spaces import draw, learner_names, learner_of, num_settings
+from drom_net.algorithms import BUILTIN
+from drom_net.algorithms.learner import Learner, Search
+from drom_net.algorithms.local import LocalParameters, local
+from drom_net.comparison.spaces import Line, draw, line_names, line_of, lines_of, num_settings
 from drom_net.comparison.subjects import configure, make_subject, named_config
 from drom_net.config.load import load_config
 from drom_net.config.model import to_yaml
@@ -15,15 +17,15 @@ from drom_net.core.errors import UsageError
 
 
 def test_every_algorithm_is_a_learner() -> None:
-    assert {learner_of(name).algorithm for name in learner_names()} == set(ALGORITHMS)
+    assert {line_of(name).algorithm for name in line_names()} == set(BUILTIN)
 
 
 def test_all_learners_with_something_to_tune_get_the_same_number_of_settings() -> None:
-    assert {num_settings(name, 24) for name in learner_names() if learner_of(name).space} == {24}
+    assert {num_settings(name, 24) for name in line_names() if line_of(name).search.space} == {24}
     assert num_settings("ldr", 24) == 1
 
 
-@pytest.mark.parametrize("name", learner_names())
+@pytest.mark.parametrize("name", line_names())
 def test_settings_are_allowed_by_the_configuration(name: str, tmp_path: Path) -> None:
     """Also that eta0 * lambda is at most 2, which a file is checked for."""
     subject = make_subject(named_config("synthetic"))
@@ -40,9 +42,9 @@ def test_settings_are_allowed_by_the_configuration(name: str, tmp_path: Path) ->
             assert values["eta0"] * values["lam"] <= 2.0  # type: ignore[operator]
 
 
-@pytest.mark.parametrize("name", learner_names())
+@pytest.mark.parametrize("name", line_names())
 def test_the_first_setting_is_the_defaults(name: str) -> None:
-    defaults = PARAMETERS[learner_of(name).algorithm]()
+    defaults = BUILTIN[line_of(name).algorithm].parameters()
     assert all(getattr(defaults, field) == value for field, value in draw(name, 0, 5).items())
 
 
@@ -50,14 +52,13 @@ def test_a_setting_is_drawn_from_its_number_and_the_seed() -> None:
     assert draw("drom", 3, 0) == draw("drom", 3, 0) != draw("drom", 3, 1)
 
 
-def test_an_algorithm_without_a_space_has_its_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(ALGORITHMS, "new", ALGORITHMS["local"])
-    monkeypatch.setitem(PARAMETERS, "new", PARAMETERS["local"])
-    assert "new" in learner_names()
-    assert num_settings("new", 24) == 1
-    assert draw("new", 0, 0) == {}
+def test_a_learner_without_a_space_has_its_defaults() -> None:
+    learner = Learner(name="new", parameters=LocalParameters, build=local, reveals="Nothing.")
+    assert lines_of("new", learner) == {"new": Line("new", Search())}
+    assert num_settings("ldr", 24) == 1
+    assert draw("ldr", 0, 0) == {}
 
 
 def test_an_unknown_learner_is_refused_with_a_hint() -> None:
     with pytest.raises(UsageError, match=r'got "osmtl-x"; did you mean "osmtl-'):
-        learner_of("osmtl-x")
+        line_of("osmtl-x")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from helpers import random_streams, sparse_stream, spread
 
-from drom_net.algorithms import ALGORITHMS
+from drom_net.algorithms import BUILTIN
 from drom_net.algorithms.base import ReplyKind
 from drom_net.algorithms.drom import DromParameters, drom
 from drom_net.algorithms.local import local
@@ -43,11 +43,11 @@ def digest_from_its_definition(result: ReferenceResult) -> str:
     return hashlib.sha256(b"".join(chains) + h).hexdigest()
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", BUILTIN)
 @pytest.mark.parametrize("alignment", [list, spread])
 def test_the_digest_is_that_of_its_definition(name: str, alignment: type) -> None:
     """decisions.md: "Each task keeps a chain h_t = SHA256(h_{t-1} | t, active, score, label, gamma, reply kind) .."."""
-    algorithm = drom(COUPLED) if name == "drom" else ALGORITHMS[name](None)
+    algorithm = drom(COUPLED) if name == "drom" else BUILTIN[name].make()
     result = run_reference(algorithm, alignment(random_streams([12, 7, 12], flip=0.2)), seed=3)
     assert result.digest == digest_from_its_definition(result)
 

@@ -14,6 +14,7 @@ from star_harness import Network, faulty, perfect
 
 from drom_net.algorithms.base import ContributionKind
 from drom_net.algorithms.drom_d import DromDParameters, drom_d
+from drom_net.algorithms.learner import of_task
 from drom_net.data.stream import TaskStream
 from drom_net.graph.families import one_peer_exponential
 from drom_net.graph.graph import Graph, GraphSchedule
@@ -54,7 +55,7 @@ def run(
     """Run them to the end, compare all that they leave with the reference, and return them."""
     wanted: dict[str, object] = {"eta0": 3.0, "lam": 0.2, "rho": 0.3, "xi": 1.0, **parameters}
     parameters_of = DromDParameters(tau=tau, exchange=exchange, **wanted)  # type: ignore[arg-type]
-    algorithms = [drom_d(parameters_of.of(task)) for task in range(len(streams))]
+    algorithms = [drom_d(of_task(parameters_of, task)) for task in range(len(streams))]
     options = {} if timeouts is None else {"timeouts": timeouts}
     peers = Peers(algorithms, streams, graph, exchange=exchange, rounds=rounds, network=network, **options)
     peers.run()

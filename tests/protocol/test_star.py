@@ -9,7 +9,7 @@ import pytest
 from helpers import random_streams, sparse_stream, spread
 from star_harness import Network, Star, faulty, perfect
 
-from drom_net.algorithms import ALGORITHMS, Algorithm
+from drom_net.algorithms import BUILTIN, Algorithm
 from drom_net.algorithms.base import ContributionKind, ReplyKind
 from drom_net.algorithms.drom import PAPER, DromParameters, drom
 from drom_net.algorithms.local import local
@@ -46,7 +46,7 @@ def said(star: Star, kind: type) -> list[Message]:
     return [message for _, _, message, _ in star.said if isinstance(message, kind)]
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", BUILTIN)
 @pytest.mark.parametrize("alignment", [list, spread])
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
 def test_a_star_gives_the_bits_of_the_plain_loop(name: str, alignment: Callable, kind: str) -> None:
@@ -54,7 +54,7 @@ def test_a_star_gives_the_bits_of_the_plain_loop(name: str, alignment: Callable,
     streams = alignment(random_streams(LENGTHS, flip=0.2, density=0.6))
     if kind == "sparse":
         streams = [sparse_stream(stream) for stream in streams]
-    algorithm = COUPLED if name == "drom" else ALGORITHMS[name](None)
+    algorithm = COUPLED if name == "drom" else BUILTIN[name].make()
     star = Star(algorithm, streams)
     star.run()
     assert_same_bits(star, algorithm, streams)

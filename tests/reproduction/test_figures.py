@@ -29,7 +29,7 @@ def test_the_figures_are_made_again_quickly(
 ) -> None:
     monkeypatch.setattr(figures, "DATA", (PaperData("synthetic", "A title", 5.31, 95.63),))
     monkeypatch.setattr(figures, "QUICK_ROUNDS", 12)
-    monkeypatch.setattr(figures, "learner_names", lambda: ("drom", "local", "pooled"))
+    monkeypatch.setattr(figures, "line_names", lambda: ("drom", "local", "pooled"))
     monkeypatch.setattr(run_figures, "CURVE_POINTS", 6)
     arguments = ["figure-3", "figure-4", "--quick", "--jobs", "1", "--out", str(tmp_path)]
     assert main(arguments) == 0

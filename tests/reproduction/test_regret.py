@@ -13,7 +13,7 @@ import pytest
 from helpers import random_streams, spread
 from scipy.stats import linregress
 
-from drom_net.algorithms import ALGORITHMS
+from drom_net.algorithms import BUILTIN
 from drom_net.algorithms.drom import DromParameters, drom
 from drom_net.algorithms.local import LocalParameters
 from drom_net.data.datasets import load_dataset
@@ -165,7 +165,7 @@ def test_d_holds_all_iterates_and_comparators() -> None:
 
 def test_every_algorithm_with_a_step_is_measured() -> None:
     mixtures = {"ldr", "ldr-d"}  # of several models: they have no W
-    assert {contender.algorithm for contender in tuned_contenders("logistic", 9.0)} == set(ALGORITHMS) - mixtures
+    assert {contender.algorithm for contender in tuned_contenders("logistic", 9.0)} == set(BUILTIN) - mixtures
     for contender in tuned_contenders("hinge", 9.0):
         assert getattr(contender.parameters, "loss", "hinge") == "hinge"
         assert hasattr(contender.parameters, contender.step_name)

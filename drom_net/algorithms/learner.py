@@ -1,0 +1,152 @@
+"""The record of a learner: all that the rest of the package knows of it, in the module that computes it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from drom_net.algorithms.base import Algorithm
+from drom_net.core.fields import REQUIRED, Choice, settings_of
+
+Values = Mapping[str, object]
+"""Parameters by field name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """Uniform in the logarithm, from low to high."""
+
+    low: float
+    high: float
+
+    def draw(self, draws: np.random.Generator) -> float:
+        return short(math.exp(draws.uniform(math.log(self.low), math.log(self.high))))
+
+
+@dataclass(frozen=True, slots=True)
+class Even:
+    """Uniform from low to high."""
+
+    low: float
+    high: float
+
+    def draw(self, draws: np.random.Generator) -> float:
+        return short(draws.uniform(self.low, self.high))
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """One of these values, each as likely; a value may stand more than once."""
+
+    values: tuple[object, ...]
+
+    def draw(self, draws: np.random.Generator) -> object:
+        return self.values[int(draws.integers(len(self.values)))]
+
+
+Spread = Log | Even | OneOf
+
+
+LOSS = OneOf(("logistic", "hinge"))
+STEP: Mapping[str, Spread] = {"eta0": Log(0.3, 100.0), "loss": LOSS}
+"""What is searched of learners that take gradient steps."""
+
+
+def short(value: float) -> float:
+    """To four digits: settings are read and typed by people."""
+    return float(f"{value:.4g}")
+
+
+def _as_drawn(drawn: dict[str, object]) -> dict[str, object] | None:
+    return drawn
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """One line of a comparison: what of the parameters is fixed, and what is searched."""
+
+    suffix: str = ""
+    """The line is called LEARNER-SUFFIX; without one as the learner."""
+    fixed: Values = field(default_factory=dict)
+    space: Mapping[str, Spread] = field(default_factory=dict)
+    """By field name, or by a name that `finish` replaces. Empty: the defaults are the only setting."""
+    finish: Callable[[dict[str, object]], dict[str, object] | None] = _as_drawn
+    """From what was drawn to parameters; None has it drawn again."""
+
+
+class Disagreement(NamedTuple):
+    """Parameters that cannot stand together."""
+
+    fields: tuple[str, ...]
+    """By field name; of those that are given the last one is pointed at."""
+    expected: str
+    got: str
+
+
+def _anything(values: Mapping[str, Any]) -> Disagreement | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learner:
+    """A learner, as the configuration, comparisons and nodes know it."""
+
+    name: str
+    parameters: type
+    """A frozen dataclass whose fields are made by `core.fields.option`, each with a default."""
+    build: Callable[[Any], Algorithm]
+    """From an instance of it to the algorithm."""
+    reveals: str
+    """What leaves a site, in one sentence."""
+    on_graph: bool = False
+    """Whether its nodes are peers on a graph; else they are workers of a reducer. On a graph the parameters must have
+    `tau`, and may have `exchange`: without it a peer waits for its neighbors in each sync round (blocking)."""
+    presets: Mapping[str, Values] = field(default_factory=dict)
+    """Named sets of parameters beside the defaults, which are the preset "default"."""
+    check: Callable[[Mapping[str, Any]], Disagreement | None] = _anything
+    """What several parameters must agree on: given those that are right by themselves, by field name."""
+    searches: tuple[Search, ...] = (Search(),)
+    """The lines of a comparison."""
+    states: tuple[type, ...] = ()
+    """Classes that its snapshots hold and that are in another module than its parameters; outside this package."""
+
+    def __post_init__(self) -> None:
+        settings = settings_of(self.parameters)
+        if required := [key for key, setting in settings.items() if setting.default is REQUIRED]:
+            raise ValueError(f"{self.name}: every parameter needs a default, {required[0]} has none")
+        if self.on_graph and "tau" not in settings:
+            raise ValueError(f"{self.name}: a learner on a graph needs a parameter tau")
+
+    def make(self, **parameters: Any) -> Algorithm:
+        """The algorithm with these parameters by field name, and the defaults of the others."""
+        return self.build(self.parameters(**parameters))
+
+    def preset(self, name: str) -> Values:
+        """A named set; nothing where there is none of this name."""
+        return self.presets.get(name, {})
+
+    @property
+    def preset_names(self) -> tuple[str, ...]:
+        return ("default", *self.presets)
+
+
+def exchange_of(parameters: Any) -> str:
+    """How peers exchange: "blocking" unless the parameters say otherwise."""
+    return str(getattr(parameters, "exchange", "blocking"))
+
+
+def exchanges_of(parameters: type) -> tuple[str, ...]:
+    """What may be chosen of it."""
+    setting = settings_of(parameters).get("exchange")
+    return setting.spec.words if setting is not None and isinstance(setting.spec, Choice) else ("blocking",)
+
+
+def of_task(parameters: Any, task: int) -> Any:
+    """The parameters of one task: tau may be a list of one for each."""
+    tau = getattr(parameters, "tau", None)
+    return dataclasses.replace(parameters, tau=tau[task]) if isinstance(tau, tuple) else parameters
