@@ -136,8 +136,7 @@ def run(
     options.require_metrics(metrics, insecure=metrics_insecure)
     if metrics and driver != "processes":
         raise UsageError(f"--metrics: expected the driver processes, got {driver}, which runs no node that serves any")
-    prepared = load_and_prepare(file, overrides)
-    _warn_of(prepared)
+    prepared = _prepare_with_warnings(file, overrides)
     if driver == "processes":
         _require_for_processes(prepared, insecure=insecure)
     else:
@@ -218,8 +217,7 @@ def check(
             raise UsageError("--latency is of the whole cluster, --task of one host: give one of them")
         _check_one(load_config(file, overrides), task, as_json=as_json)
         return
-    prepared = load_and_prepare(file, overrides)
-    _warn_of(prepared)
+    prepared = _prepare_with_warnings(file, overrides)
     warn_of_sharing(prepared.config)
     options.require_keys(prepared.config, prepared.roster.tasks)
     config, names = prepared.config, prepared.roster.tasks
@@ -417,11 +415,13 @@ def hiding_lines(hiding: Sequence[dict[str, Any]], latency_s: float, round_s: fl
     return lines
 
 
-def _warn_of(prepared: Prepared) -> None:
-    """Say what may spoil what is learned: the data, or the parameters."""
+def _prepare_with_warnings(file: Path, overrides: tuple[str, ...]) -> Prepared:
+    """As `load_and_prepare`, and say what may spoil what is learned: the data, or the parameters."""
+    prepared = load_and_prepare(file, overrides)
     for line in advice(prepared.dataset, prepared.streams):
         tell(f"warning: {line}", "warned")
     warn_of_paper_parameters(prepared.config)
+    return prepared
 
 
 def warn_of_paper_parameters(config: ClusterConfig) -> None:
