@@ -41,7 +41,7 @@ from drom_net.protocol.peer import Peer, PeerState, address_of
 from drom_net.protocol.reducer import Reducer
 from drom_net.protocol.settings import Checkpoints
 from drom_net.protocol.worker import Worker, WorkerState
-from drom_net.simulation.simulator import size_until
+from drom_net.simulation.slot import size_until
 
 EXCHANGES = ("blocking", "overlap", "delayed")
 NOBODY: Mapping[int, Sequence[int]] = {}
