@@ -1,20 +1,23 @@
-"""Times and faults as people write them on a command line."""
+"""Times, faults and networks as people write them on a command line."""
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 import click
 
 from drom_net.cli.options import task_index
-from drom_net.cluster.simulate import THE_REDUCER
+from drom_net.cluster.prepare import Prepared
+from drom_net.cluster.simulate import THE_REDUCER, Conditions, node_names
 from drom_net.core.errors import UsageError
 from drom_net.protocol.node import REDUCER
 from drom_net.simulation.faults import Crash, Fault, Pause
-from drom_net.simulation.network import Distribution, Partition, parse_stragglers
+from drom_net.simulation.network import Distribution, NetworkSettings, Partition, Stragglers, parse_stragglers
 
 _RATES = {"bit": 0.125, "kbit": 125.0, "Mbit": 125e3, "Gbit": 125e6, "B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9}
 
@@ -72,6 +75,108 @@ FIXED_TIME = Parsed("time", seconds)
 PROBABILITY = Parsed("probability", probability)
 BANDWIDTH = Parsed("bandwidth", bytes_per_s)
 STRAGGLERS = Parsed("share:factor", parse_stragglers)
+
+_CONDITIONS = (
+    click.option(
+        "--latency",
+        type=TIME,
+        default="1ms",
+        show_default=True,
+        help="One way, drawn for each message: 50ms, 20ms..80ms, normal(50ms,10ms), lognormal(50ms,0.5) or "
+        "exponential(50ms).",
+    ),
+    click.option(
+        "--bandwidth",
+        type=BANDWIDTH,
+        help="Of each node's line, in each direction, a second: 100Mbit (bits) or 12.5MB (bytes).",
+    ),
+    click.option("--loss", type=PROBABILITY, default="0", help="The share of messages that is lost: 0.01 or 1%."),
+    click.option("--duplicate", type=PROBABILITY, default="0", help="The share that comes twice."),
+    click.option("--reorder", type=PROBABILITY, default="0", help="The share that others overtake."),
+    click.option("--round", "round_s", type=TIME, help="How long a local round takes; by default FILE's data.pace_s."),
+    click.option("--central", "central_s", type=TIME, default="0", help="How long a central step takes."),
+    click.option("--stragglers", type=STRAGGLERS, default="", help="A share of slow tasks: 10%:5x, 1%:20x."),
+    click.option(
+        "--partition",
+        "partitions",
+        multiple=True,
+        metavar="GROUP|GROUP@FROM..TO",
+        help="Groups of nodes that cannot reach each other for a while: 0,1|2,3@10s..20s. A node is a task's name or "
+        "number, or reducer; this option and the next two may be repeated.",
+    ),
+    click.option(
+        "--crash", "crashes", multiple=True, metavar="NODE@TIME+DOWN", help="A node dies and comes back: 3@5s+2s"
+    ),
+    click.option("--pause", "pauses", multiple=True, metavar="NODE@TIME+FOR", help="A node stands still: 3@5s+2s"),
+    click.option(
+        "--sim-seed",
+        type=click.IntRange(0),
+        default=0,
+        show_default=True,
+        help="What latencies, losses, speeds and stragglers are drawn from.",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GivenConditions:
+    """What the options of `conditions` say, each under the name that click gives it."""
+
+    latency: Distribution
+    bandwidth: float | None
+    loss: float
+    duplicate: float
+    reorder: float
+    round_s: Distribution | None
+    central_s: Distribution
+    stragglers: tuple[Stragglers, ...]
+    partitions: tuple[str, ...]
+    crashes: tuple[str, ...]
+    pauses: tuple[str, ...]
+    sim_seed: int
+
+    def of(self, prepared: Prepared) -> Conditions:
+        """The conditions of this cluster, whose nodes they may name.
+
+        Raises:
+            UsageError: A partition or fault is none, or names no node, or strikes one that is down.
+        """
+        nodes = node_names(prepared)
+        network = NetworkSettings(
+            latency=self.latency,
+            bandwidth_bytes_per_s=self.bandwidth or math.inf,
+            loss=self.loss,
+            duplicate=self.duplicate,
+            reorder=self.reorder,
+            partitions=tuple(read_partition(text, nodes) for text in self.partitions),
+        )
+        faults: tuple[Fault, ...] = (
+            *(read_crash(text, nodes) for text in self.crashes),
+            *(read_pause(text, nodes) for text in self.pauses),
+        )
+        refuse_faults_while_down(faults, nodes)
+        return Conditions(
+            network=network,
+            round_s=self.round_s,
+            central_s=self.central_s,
+            stragglers=self.stragglers,
+            faults=faults,
+            detect_s=3.0 * prepared.config.timeouts.heartbeat_s,
+            seed=self.sim_seed,
+        )
+
+
+def conditions(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of a simulation's network, pace and faults; the command gets them together, as `given`."""
+
+    @functools.wraps(command)
+    def gathered(*args: Any, **values: Any) -> Any:
+        given = GivenConditions(**{field.name: values.pop(field.name) for field in fields(GivenConditions)})
+        return command(*args, given=given, **values)
+
+    for option in reversed(_CONDITIONS):
+        gathered = option(gathered)
+    return gathered
 
 
 def read_partition(text: str, names: Sequence[str]) -> Partition:

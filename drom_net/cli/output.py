@@ -238,8 +238,15 @@ def progress_line(
     return "  ".join(parts)
 
 
-def choose_progress(*, as_json: bool, quiet: bool) -> Progress:
-    """The progress that fits where it is shown. A LiveProgress must be entered."""
+@contextlib.contextmanager
+def showing_progress(*, as_json: bool, quiet: bool) -> Iterator[Progress]:
+    """The progress that fits where it is shown, for as long as it is shown."""
+    progress = _choose_progress(as_json=as_json, quiet=quiet)
+    with progress if isinstance(progress, LiveProgress) else contextlib.nullcontext():
+        yield progress
+
+
+def _choose_progress(*, as_json: bool, quiet: bool) -> Progress:
     if _log is not None:
         return QuietProgress() if quiet else LogProgress()
     if as_json:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import io
 import sys
@@ -15,7 +14,7 @@ import numpy as np
 from drom_net.algorithms import learner_named
 from drom_net.algorithms.features import dot
 from drom_net.cli import options
-from drom_net.cli.output import LiveProgress, choose_progress, print_comparison, print_json, print_result
+from drom_net.cli.output import print_comparison, print_json, print_result, showing_progress
 from drom_net.cli.run import load_and_prepare, require_current
 from drom_net.cluster.merge import merge_nodes
 from drom_net.cluster.plan import lanes, peer_graph
@@ -198,9 +197,8 @@ def replay(run_dir: Path, as_json: bool) -> int:
     require_current(config_file)
     require_records(run_dir, load_summary(run_dir))
     prepared = load_and_prepare(config_file, ())
-    progress = choose_progress(as_json=as_json, quiet=False)
-    progress.start(prepared.roster.tasks, prepared.rounds)
-    with progress if isinstance(progress, LiveProgress) else contextlib.nullcontext():
+    with showing_progress(as_json=as_json, quiet=False) as progress:
+        progress.start(prepared.roster.tasks, prepared.rounds)
         found = replay_run(prepared, run_dir, progress)
     same = not found.difference
     if as_json:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 from click.core import ParameterSource
@@ -15,13 +14,12 @@ from drom_net.algorithms.drom import PAPER, DromParameters
 from drom_net.cli import options
 from drom_net.cli.durations import FIXED_TIME
 from drom_net.cli.output import (
-    LiveProgress,
-    choose_progress,
     count_of,
     log_as,
     print_json,
     print_result,
     print_table,
+    showing_progress,
     size,
     tell,
 )
@@ -131,33 +129,20 @@ def run(
     log_as(log_format, "launcher")
     require_format(file_format)
     if resume is not None:
-        given = click.get_current_context().get_parameter_source("file") is ParameterSource.COMMANDLINE
-        if given or out is not None or overrides or driver != "processes":
-            raise UsageError("--resume goes on with a run of processes as it was, without FILE, --set, --out, --driver")
-        require_resumable(resume)
+        _require_as_it_was(resume, changed=out is not None or bool(overrides) or driver != "processes")
         file, out = resume / "config.yaml", resume
-        require_current(file)
     if file is None:
         raise UsageError("missing argument FILE (or --resume RUN_DIR)")
     options.require_metrics(metrics, insecure=metrics_insecure)
     if metrics and driver != "processes":
         raise UsageError(f"--metrics: expected the driver processes, got {driver}, which runs no node that serves any")
-    prepared = load_and_prepare(file, overrides)
-    warn_of_data(prepared)
-    warn_of_paper_parameters(prepared.config)
-    if driver != "processes":
-        require_stored(prepared.config, f"--driver {driver}")
+    prepared = _prepare_with_warnings(file, overrides)
+    if driver == "processes":
+        _require_for_processes(prepared, insecure=insecure)
     else:
-        warn_of_sharing(prepared.config)
-        for listens in _listening(prepared.config):
-            options.require_loopback(listens, prepared.config, insecure=insecure)
-        check_sources(prepared, insecure=insecure)
-        options.require_keys(prepared.config, prepared.roster.tasks)
-        require_room(_cost(prepared), this_machine(), len(prepared.roster.tasks))
-        raise_file_descriptors()
+        require_stored(prepared.config, f"--driver {driver}")
     out = out or free_run_directory(prepared.config.name)
-    progress = choose_progress(as_json=as_json, quiet=quiet)
-    with progress if isinstance(progress, LiveProgress) else contextlib.nullcontext():
+    with showing_progress(as_json=as_json, quiet=quiet) as progress:
         summary, exit_code = run_prepared(
             prepared,
             driver=driver,
@@ -177,6 +162,27 @@ def run(
         go_on = f"; `drom-net run --resume {out}` goes on" if driver == "processes" else ""
         tell(f"interrupted; what was learned so far is saved{go_on}", "interrupted", exit_code=exit_code)
     return exit_code
+
+
+def _require_as_it_was(run_dir: Path, *, changed: bool) -> None:
+    """Refuse to go on with a run that has ended, or in another way than it began."""
+    given = click.get_current_context().get_parameter_source("file") is ParameterSource.COMMANDLINE
+    if given or changed:
+        raise UsageError("--resume goes on with a run of processes as it was, without FILE, --set, --out, --driver")
+    require_resumable(run_dir)
+    require_current(run_dir / "config.yaml")
+
+
+def _require_for_processes(prepared: Prepared, *, insecure: bool) -> None:
+    """What real processes need beside rows: addresses that may be used, keys, and room on this machine."""
+    config, names = prepared.config, prepared.roster.tasks
+    warn_of_sharing(config)
+    for listens in _listening(config):
+        options.require_loopback(listens, config, insecure=insecure)
+    check_sources(prepared, insecure=insecure)
+    options.require_keys(config, names)
+    require_room(_cost(prepared), this_machine(), len(names))
+    raise_file_descriptors()
 
 
 @click.command()
@@ -211,82 +217,20 @@ def check(
             raise UsageError("--latency is of the whole cluster, --task of one host: give one of them")
         _check_one(load_config(file, overrides), task, as_json=as_json)
         return
-    prepared = load_and_prepare(file, overrides)
-    warn_of_data(prepared)
-    warn_of_paper_parameters(prepared.config)
+    prepared = _prepare_with_warnings(file, overrides)
     warn_of_sharing(prepared.config)
     options.require_keys(prepared.config, prepared.roster.tasks)
-    config, roster = prepared.config, prepared.roster
-    own = [source_endpoint(config, roster.tasks, task) for task in range(len(roster.tasks))] if config.source else []
+    config, names = prepared.config, prepared.roster.tasks
+    own = [source_endpoint(config, names, task) for task in range(len(names))] if config.source else []
     for endpoint in (*_listening(config), *own):
         require_no_file_at(endpoint or "")
     costs = _cost(prepared)
-    counts = [stream.num_examples for stream in prepared.streams]
-    sources = [source_of(config, roster.tasks, task) for task in range(len(counts))] if config.source else []
-    addresses = _addresses(prepared)
     hiding = None if latency is None else _hiding(prepared, latency, round_s)
     if as_json:
-        print_json(
-            {
-                "name": config.name,
-                "algorithm": config.algorithm.name,
-                "dataset": type(config.data).dataset,
-                "rounds": prepared.rounds,
-                "passes": config.data.passes,
-                "dim": roster.dim,
-                "columns": columns_of(prepared.dataset),
-                "notes": list(prepared.dataset.notes),
-                "warnings": advice(prepared.dataset, prepared.streams),
-                "config_digest": config_digest(config, roster.tasks),
-                "reducer": {"listens": config.reducer.listens_at, "endpoint": config.reducer.endpoint},
-                "tasks": [
-                    {"task": task, "name": name, "node": node, "examples": count, "address": addresses[task]}
-                    | ({"source": sources[task]} if sources else {})
-                    for task, (name, node, count) in enumerate(zip(roster.tasks, roster.nodes, counts, strict=True))
-                ],
-                **dataclasses.asdict(costs),
-                "hiding": hiding,
-            }
-        )
+        print_json(_plan(prepared) | dataclasses.asdict(costs) | {"hiding": hiding})
         return
-    star = prepared.graph is None
-    rows = (
-        [["reducer", "reducer", "reducer", f"listens at {config.reducer.listens_at or _PRIVATE}", ""]] if star else []
-    )
-    rows += [
-        [
-            f"{'worker' if star else 'peer'} {task}",
-            name,
-            node,
-            addresses[task],
-            sources[task] if sources else _in_passes(count, config.data.passes),
-        ]
-        for task, (name, node, count) in enumerate(zip(roster.tasks, roster.nodes, counts, strict=True))
-    ]
-    columns = ["process", "name", "in files", "address", "examples"]
-    if roster.nodes == roster.tasks:
-        columns, rows = [*columns[:2], *columns[3:]], [[*row[:2], *row[3:]] for row in rows]
-    print_table(columns, rows, left=len(columns) - (0 if sources else 1))
-    tasks = count_of(len(roster.tasks), "task")
-    if star:
-        each = f"a worker sends at most {size(costs.push_bytes)} and gets {size(costs.pull_bytes)} in a sync round"
-        descriptors = f"reducer about {costs.reducer_file_descriptors}, a worker {costs.worker_file_descriptors}"
-    else:
-        each = f"a peer sends {size(costs.push_bytes)} to each neighbor in a sync round"
-        descriptors = f"a peer at most about {costs.worker_file_descriptors}"
-    rounds, in_all = "without an end", ""
-    if prepared.rounds:
-        rounds = f"{count_of(prepared.rounds, 'round')}, {costs.sync_rounds} of them sync rounds"
-        in_all = f", at most {size(costs.bytes_in_all)} in all"
-    click.echo(
-        f"\n{config.algorithm.name} on {type(config.data).dataset}: {tasks}, d = {roster.dim}, {rounds}\n"
-        f"{each}; all together {size(costs.bytes_per_sync_round)}{in_all}\n"
-        f"file descriptors: {descriptors}, `drom-net run` {costs.launcher_file_descriptors}\n"
-        f"on one machine: {count_of(costs.processes, 'process', 'processes')}, "
-        f"{count_of(costs.connections, 'connection')}, at least {size(costs.memory_bytes)} of memory, "
-        f"about {costs.start_s:.0f} s of a processor to start\n"
-        f"configuration digest {config_digest(config, roster.tasks)}"
-    )
+    _print_processes(prepared)
+    click.echo(_costs_in_words(prepared, costs))
     for line in [columns_in_words(prepared.dataset), *prepared.dataset.notes]:
         if line:
             click.echo(line)
@@ -297,6 +241,86 @@ def check(
     if latency is not None and not hiding:
         click.echo("sync rounds grow apart, so no one tau hides a latency: drom-net simulate tells what is waited")
     click.echo("nothing was started")
+
+
+def _plan(prepared: Prepared) -> dict[str, Any]:
+    """What `check` tells of the cluster as plain values, without what it costs."""
+    config = prepared.config
+    return {
+        "name": config.name,
+        "algorithm": config.algorithm.name,
+        "dataset": type(config.data).dataset,
+        "rounds": prepared.rounds,
+        "passes": config.data.passes,
+        "dim": prepared.roster.dim,
+        "columns": columns_of(prepared.dataset),
+        "notes": list(prepared.dataset.notes),
+        "warnings": advice(prepared.dataset, prepared.streams),
+        "config_digest": config_digest(config, prepared.roster.tasks),
+        "reducer": {"listens": config.reducer.listens_at, "endpoint": config.reducer.endpoint},
+        "tasks": [
+            {"task": task, "name": row.name, "node": row.node, "examples": row.examples, "address": row.address}
+            | ({"source": row.source} if config.source else {})
+            for task, row in enumerate(_rows(prepared))
+        ],
+    }
+
+
+class _Row(NamedTuple):
+    """A task's process, for `check`."""
+
+    name: str
+    node: str
+    examples: int
+    address: str
+    source: str
+    """Where its examples come from, in words; empty where they are files."""
+
+
+def _rows(prepared: Prepared) -> list[_Row]:
+    config, roster = prepared.config, prepared.roster
+    counts = [stream.num_examples for stream in prepared.streams]
+    sources = [source_of(config, roster.tasks, task) if config.source else "" for task in range(len(counts))]
+    return list(map(_Row, roster.tasks, roster.nodes, counts, _addresses(prepared), sources))
+
+
+def _print_processes(prepared: Prepared) -> None:
+    """The table of processes; without what files call them where that is their names."""
+    config, star = prepared.config, prepared.graph is None
+    rows = (
+        [["reducer", "reducer", "reducer", f"listens at {config.reducer.listens_at or _PRIVATE}", ""]] if star else []
+    )
+    for task, row in enumerate(_rows(prepared)):
+        examples = row.source if config.source else _in_passes(row.examples, config.data.passes)
+        rows.append([f"{'worker' if star else 'peer'} {task}", row.name, row.node, row.address, examples])
+    columns = ["process", "name", "in files", "address", "examples"]
+    if prepared.roster.nodes == prepared.roster.tasks:
+        columns, rows = [*columns[:2], *columns[3:]], [[*row[:2], *row[3:]] for row in rows]
+    print_table(columns, rows, left=len(columns) - (0 if config.source else 1))
+
+
+def _costs_in_words(prepared: Prepared, costs: Cost) -> str:
+    config, roster = prepared.config, prepared.roster
+    if prepared.graph is None:
+        each = f"a worker sends at most {size(costs.push_bytes)} and gets {size(costs.pull_bytes)} in a sync round"
+        descriptors = f"reducer about {costs.reducer_file_descriptors}, a worker {costs.worker_file_descriptors}"
+    else:
+        each = f"a peer sends {size(costs.push_bytes)} to each neighbor in a sync round"
+        descriptors = f"a peer at most about {costs.worker_file_descriptors}"
+    rounds, in_all = "without an end", ""
+    if prepared.rounds:
+        rounds = f"{count_of(prepared.rounds, 'round')}, {costs.sync_rounds} of them sync rounds"
+        in_all = f", at most {size(costs.bytes_in_all)} in all"
+    tasks = count_of(len(roster.tasks), "task")
+    return (
+        f"\n{config.algorithm.name} on {type(config.data).dataset}: {tasks}, d = {roster.dim}, {rounds}\n"
+        f"{each}; all together {size(costs.bytes_per_sync_round)}{in_all}\n"
+        f"file descriptors: {descriptors}, `drom-net run` {costs.launcher_file_descriptors}\n"
+        f"on one machine: {count_of(costs.processes, 'process', 'processes')}, "
+        f"{count_of(costs.connections, 'connection')}, at least {size(costs.memory_bytes)} of memory, "
+        f"about {costs.start_s:.0f} s of a processor to start\n"
+        f"configuration digest {config_digest(config, roster.tasks)}"
+    )
 
 
 def _check_one(config: ClusterConfig, wanted: str, *, as_json: bool) -> None:
@@ -391,10 +415,13 @@ def hiding_lines(hiding: Sequence[dict[str, Any]], latency_s: float, round_s: fl
     return lines
 
 
-def warn_of_data(prepared: Prepared) -> None:
-    """Say what may spoil what is learned."""
+def _prepare_with_warnings(file: Path, overrides: tuple[str, ...]) -> Prepared:
+    """As `load_and_prepare`, and say what may spoil what is learned: the data, or the parameters."""
+    prepared = load_and_prepare(file, overrides)
     for line in advice(prepared.dataset, prepared.streams):
         tell(f"warning: {line}", "warned")
+    warn_of_paper_parameters(prepared.config)
+    return prepared
 
 
 def warn_of_paper_parameters(config: ClusterConfig) -> None:

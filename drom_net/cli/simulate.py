@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,63 +10,26 @@ import click
 
 from drom_net.algorithms.learner import exchange_of, exchanges_of
 from drom_net.cli import durations, options
-from drom_net.cli.output import LiveProgress, choose_progress, count_of, print_json, print_table, shown, size, tell
+from drom_net.cli.output import count_of, print_json, print_table, showing_progress, shown, size, tell
 from drom_net.cli.run import hiding_lines, load_and_prepare
 from drom_net.cluster.directories import begin_run_directory, end_run_directory
 from drom_net.cluster.plan import algorithm_of, hiding_table, lanes
 from drom_net.cluster.prepare import Prepared, require_stored, with_parameters
 from drom_net.cluster.progress import Progress
-from drom_net.cluster.simulate import Conditions, forecast, node_names
+from drom_net.cluster.simulate import Conditions, Forecast, forecast, node_names
 from drom_net.core.errors import UsageError
 from drom_net.graph.facts import tau_warnings
 from drom_net.plots.base import check_plot_file
 from drom_net.plots.timeline import draw_timeline
-from drom_net.results.timeline import lost_lane
-from drom_net.simulation.network import Distribution, NetworkSettings, Stragglers
+from drom_net.results.timeline import Disturbance, lost_lane
+from drom_net.simulation.network import Distribution
 
 _SHOWN = ("seconds", "waiting_share", "messages", "bytes_sent", "error_rate")
 
 
 @click.command()
 @options.config_file
-@click.option(
-    "--latency",
-    type=durations.TIME,
-    default="1ms",
-    show_default=True,
-    help="One way, drawn for each message: 50ms, 20ms..80ms, normal(50ms,10ms), lognormal(50ms,0.5) or "
-    "exponential(50ms).",
-)
-@click.option(
-    "--bandwidth",
-    type=durations.BANDWIDTH,
-    help="Of each node's line, in each direction, a second: 100Mbit (bits) or 12.5MB (bytes).",
-)
-@click.option("--loss", type=durations.PROBABILITY, default="0", help="The share of messages that is lost: 0.01 or 1%.")
-@click.option("--duplicate", type=durations.PROBABILITY, default="0", help="The share that comes twice.")
-@click.option("--reorder", type=durations.PROBABILITY, default="0", help="The share that others overtake.")
-@click.option(
-    "--round", "round_s", type=durations.TIME, help="How long a local round takes; by default FILE's data.pace_s."
-)
-@click.option("--central", "central_s", type=durations.TIME, default="0", help="How long a central step takes.")
-@click.option("--stragglers", type=durations.STRAGGLERS, default="", help="A share of slow tasks: 10%:5x, 1%:20x.")
-@click.option(
-    "--partition",
-    "partitions",
-    multiple=True,
-    metavar="GROUP|GROUP@FROM..TO",
-    help="Groups of nodes that cannot reach each other for a while: 0,1|2,3@10s..20s. A node is a task's name or "
-    "number, or reducer; this option and the next two may be repeated.",
-)
-@click.option("--crash", "crashes", multiple=True, metavar="NODE@TIME+DOWN", help="A node dies and comes back: 3@5s+2s")
-@click.option("--pause", "pauses", multiple=True, metavar="NODE@TIME+FOR", help="A node stands still: 3@5s+2s")
-@click.option(
-    "--sim-seed",
-    type=click.IntRange(0),
-    default=0,
-    show_default=True,
-    help="What latencies, losses, speeds and stragglers are drawn from.",
-)
+@durations.conditions
 @click.option(
     "--compare/--no-compare",
     default=True,
@@ -86,18 +47,7 @@ _SHOWN = ("seconds", "waiting_share", "messages", "bytes_sent", "error_rate")
 def simulate(
     file: Path,
     *,
-    latency: Distribution,
-    bandwidth: float | None,
-    loss: float,
-    duplicate: float,
-    reorder: float,
-    round_s: Distribution | None,
-    central_s: Distribution,
-    stragglers: tuple[Stragglers, ...],
-    partitions: tuple[str, ...],
-    crashes: tuple[str, ...],
-    pauses: tuple[str, ...],
-    sim_seed: int,
+    given: durations.GivenConditions,
     compare: bool,
     draw: Path | None,
     from_s: float | None,
@@ -121,27 +71,8 @@ def simulate(
         check_plot_file(draw)
     prepared = load_and_prepare(file, overrides)
     require_stored(prepared.config, "a simulation")
-    names, nodes = prepared.roster.tasks, node_names(prepared)
-    conditions = Conditions(
-        network=NetworkSettings(
-            latency=latency,
-            bandwidth_bytes_per_s=bandwidth or math.inf,
-            loss=loss,
-            duplicate=duplicate,
-            reorder=reorder,
-            partitions=tuple(durations.read_partition(text, nodes) for text in partitions),
-        ),
-        round_s=round_s,
-        central_s=central_s,
-        stragglers=stragglers,
-        faults=(
-            *(durations.read_crash(text, nodes) for text in crashes),
-            *(durations.read_pause(text, nodes) for text in pauses),
-        ),
-        detect_s=3.0 * prepared.config.timeouts.heartbeat_s,
-        seed=sim_seed,
-    )
-    durations.refuse_faults_while_down(conditions.faults, nodes)
+    conditions = given.of(prepared)
+    latency = conditions.network.latency
     round_mean_s = conditions.local_round_s(prepared)
     for warning in _warnings(prepared, conditions):
         tell(f"warning: {warning}")
@@ -149,32 +80,16 @@ def simulate(
         click.echo("local rounds take no time here; --round tells how long one takes", err=True)
     if out is not None:
         begin_run_directory(prepared, out, conditions)
-    progress = choose_progress(as_json=as_json, quiet=quiet)
-    progress.start(names, prepared.rounds)
-    with progress if isinstance(progress, LiveProgress) else contextlib.nullcontext():
+    with showing_progress(as_json=as_json, quiet=quiet) as progress:
+        progress.start(prepared.roster.tasks, prepared.rounds)
         found = forecast(prepared, conditions, progress)
         others = _others(prepared, conditions, progress) if compare else []
     if out is not None:
         end_run_directory(prepared, out, found.tasks, found.centrals, driver="simulation")
-    faults = conditions.disturbances(nodes)
-    for fault in faults:
-        if fault.from_s > found.figures["seconds"]:
-            of = f" of {fault.where}" if fault.what != "partition" else ""
-            tell(
-                f"warning: the run was over after {found.figures['seconds']:.4g} s: the {fault.what}{of} at "
-                f"{fault.from_s:g} s did not happen"
-            )
+    faults = conditions.disturbances(node_names(prepared))
+    _warn_of_late(faults, found.figures["seconds"])
     if draw is not None:
-        rows = [task.times for task in found.tasks if task.times is not None]
-        draw_timeline(
-            lanes(prepared.config, prepared.graph, names, rows, found.lost),
-            draw,
-            _title(prepared, latency),
-            window=(from_s, to_s),
-            faults=[fault for fault in faults if fault.from_s <= found.figures["seconds"]],
-            lost=[lost_lane(name, times) for name, times in found.lost],
-            virtual=True,
-        )
+        _draw(prepared, latency, found, faults, draw, (from_s, to_s))
     hiding = hiding_table(prepared.config, latency.mean, round_mean_s) if prepared.graph and round_mean_s else []
     if as_json:
         more = {"run_directory": str(out) if out else None, "picture": str(draw) if draw else None}
@@ -219,6 +134,37 @@ def _warnings(prepared: Prepared, conditions: Conditions) -> list[str]:
         if round(some.share * num_tasks) == 0:
             found.append(f"--stragglers: {100 * some.share:g} % of {count_of(num_tasks, 'task')} is none")
     return found
+
+
+def _warn_of_late(faults: Sequence[Disturbance], end_s: float) -> None:
+    """Tell of faults that were to come when the run was over."""
+    for fault in faults:
+        if fault.from_s > end_s:
+            of = f" of {fault.where}" if fault.what != "partition" else ""
+            tell(
+                f"warning: the run was over after {end_s:.4g} s: the {fault.what}{of} at {fault.from_s:g} s "
+                "did not happen"
+            )
+
+
+def _draw(
+    prepared: Prepared,
+    latency: Distribution,
+    found: Forecast,
+    faults: Sequence[Disturbance],
+    path: Path,
+    window: tuple[float | None, float | None],
+) -> None:
+    rows = [task.times for task in found.tasks if task.times is not None]
+    draw_timeline(
+        lanes(prepared.config, prepared.graph, prepared.roster.tasks, rows, found.lost),
+        path,
+        _title(prepared, latency),
+        window=window,
+        faults=[fault for fault in faults if fault.from_s <= found.figures["seconds"]],
+        lost=[lost_lane(name, times) for name, times in found.lost],
+        virtual=True,
+    )
 
 
 def _title(prepared: Prepared, latency: Distribution) -> str:

@@ -72,6 +72,24 @@ class Interruption:
         self.exit_code, self._asked_at = 128 + number, now
 
 
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """What the launcher does around its nodes."""
+
+    dispensable: Callable[[NodeSpec], bool]
+    """Whether the others go on without a node that was killed and is not started again."""
+    prepare: Callable[[NodeSpec], None]
+    """Called just before a node is started."""
+    on_line: Callable[[NodeSpec, dict[str, Any]], None]
+    """Called with each line that a node reports (node/reports.py has them)."""
+    on_change: Callable[[NodeSpec, str, int], None]
+    """Called with "node_started" or "node_restarted" and the process id, "node_ended" and the exit code."""
+    on_idle: Callable[[], None]
+    """Called several times a second."""
+    say: Callable[[str], None]
+    """Called with what a person should know."""
+
+
 def run_children(
     specs: Sequence[NodeSpec],
     spec_paths: Sequence[Path],
@@ -79,24 +97,13 @@ def run_children(
     *,
     interruption: Interruption,
     restart: int,
-    dispensable: Callable[[NodeSpec], bool],
-    prepare: Callable[[NodeSpec], None],
-    on_line: Callable[[NodeSpec, dict[str, Any]], None],
-    on_change: Callable[[NodeSpec, str, int], None],
-    on_idle: Callable[[], None],
-    say: Callable[[str], None],
+    hooks: Hooks,
 ) -> set[str]:
     """Start every node and stay until all have ended.
 
     Args:
         restart: How often a node that was killed by a signal is started again.
-        dispensable: Whether the others go on without a node that was killed and is not started again.
-        prepare: Called just before a node is started.
         logs: A folder; each node's standard error goes to NODE.log in it.
-        on_line: Called with each line that a node reports (node/reports.py has them).
-        on_change: Called with "node_started" or "node_restarted" and the process id, "node_ended" and the exit code.
-        on_idle: Called several times a second.
-        say: Called with what a person should know.
 
     Returns:
         The nodes that were killed, and that the others went on without, as files call them.
@@ -105,56 +112,87 @@ def run_children(
         NodeFailedError: A node ended with an error by itself; the others were stopped first.
         StoppedError: The cluster was interrupted, and not every node could save what it had.
     """
-    children: list[_Child] = []
     with contextlib.ExitStack() as cleanup, selectors.DefaultSelector() as selector:
-        cleanup.callback(_kill_all, children)
+        children = _Children(selector, logs, restart, hooks)
+        cleanup.callback(_kill_all, children.started)
         for spec, path in zip(specs, spec_paths, strict=True):
-            prepare(spec)
-            child = _Child(spec, path, _start(path, logs / f"{spec.node}.log"))
-            children.append(child)
-            on_change(spec, "node_started", child.process.pid)
-            _listen(selector, child)
+            children.start(spec, path)
             if interruption.exit_code:
                 break
-        stopping_since: float | None = None
-        failed: _Child | None = None
         while selector.get_map():
-            for key, _ in selector.select(_LOOK_EVERY_S):
-                child = key.data
-                for line in _read_lines(child):
-                    child.error = line.get("error", child.error)
-                    on_line(child.spec, line)
-                if child.process.stdout is not None and child.process.stdout.closed:
-                    selector.unregister(key.fileobj)
-                    code = child.process.wait()
-                    on_change(child.spec, "node_ended", code)
-                    # A node that is asked to stop ends with the signal's code, or with that of a lost cluster
-                    # when another was faster.
-                    expected = stopping_since is not None and code in (4, 129, 130, 143)
-                    if code < 0 and stopping_since is None and child.restarts < restart:
-                        child.restarts += 1
-                        say(f"{_how_ended(child)}; starting it again ({child.restarts} of {restart})")
-                        child.process = _start(child.path, logs / f"{child.spec.node}.log")
-                        child.pending = b""
-                        on_change(child.spec, "node_restarted", child.process.pid)
-                        _listen(selector, child)
-                    elif code < 0 and stopping_since is None and dispensable(child.spec):
-                        child.lost = True
-                        say(f"{_how_ended(child)}; the others go on without it")
-                    elif code != 0 and not expected and failed is None:
-                        failed = child
-            on_idle()
+            children.look()
+            hooks.on_idle()
             if interruption.again:
                 break  # the clean-up kills them
-            if stopping_since is None and (interruption.exit_code or failed):
-                stopping_since = time.monotonic()
+            if children.stopping_since is None and (interruption.exit_code or children.failed):
                 if interruption.exit_code:
-                    say("ending in order, with what was learned so far; a second signal ends at once")
-                for child in children:
-                    if child.process.poll() is None:
-                        child.process.terminate()
-            if stopping_since is not None and time.monotonic() > stopping_since + _STOP_GRACE_S:
+                    hooks.say("ending in order, with what was learned so far; a second signal ends at once")
+                children.stop()
+            if children.stopping_since is not None and time.monotonic() > children.stopping_since + _STOP_GRACE_S:
                 break
+    _require_ended_well(children, interruption, logs)
+    return {child.spec.node for child in children.started if child.lost}
+
+
+class _Children:
+    """The nodes' processes."""
+
+    def __init__(self, selector: selectors.BaseSelector, logs: Path, restart: int, hooks: Hooks) -> None:
+        self._selector, self._logs, self._restart, self._hooks = selector, logs, restart, hooks
+        self.started: list[_Child] = []
+        self.stopping_since: float | None = None
+        self.failed: _Child | None = None
+        """The first that has ended with an error by itself."""
+
+    def start(self, spec: NodeSpec, path: Path) -> None:
+        self._hooks.prepare(spec)
+        child = _Child(spec, path, _start(path, self._logs / f"{spec.node}.log"))
+        self.started.append(child)
+        self._hooks.on_change(spec, "node_started", child.process.pid)
+        _listen(self._selector, child)
+
+    def look(self) -> None:
+        """Wait a little for what the nodes report, pass it on, and see who has ended."""
+        for key, _ in self._selector.select(_LOOK_EVERY_S):
+            child = key.data
+            for line in _read_lines(child):
+                child.error = line.get("error", child.error)
+                self._hooks.on_line(child.spec, line)
+            if child.process.stdout is not None and child.process.stdout.closed:
+                self._selector.unregister(key.fileobj)
+                self._on_end(child)
+
+    def _on_end(self, child: _Child) -> None:
+        """Start it again, go on without it, or note that it has failed."""
+        code = child.process.wait()
+        self._hooks.on_change(child.spec, "node_ended", code)
+        killed = code < 0 and self.stopping_since is None
+        # A node that is asked to stop ends with the signal's code, or with that of a lost cluster when another was
+        # faster.
+        expected = self.stopping_since is not None and code in (4, 129, 130, 143)
+        if killed and child.restarts < self._restart:
+            child.restarts += 1
+            self._hooks.say(f"{_how_ended(child)}; starting it again ({child.restarts} of {self._restart})")
+            child.process = _start(child.path, self._logs / f"{child.spec.node}.log")
+            child.pending = b""
+            self._hooks.on_change(child.spec, "node_restarted", child.process.pid)
+            _listen(self._selector, child)
+        elif killed and self._hooks.dispensable(child.spec):
+            child.lost = True
+            self._hooks.say(f"{_how_ended(child)}; the others go on without it")
+        elif code != 0 and not expected and self.failed is None:
+            self.failed = child
+
+    def stop(self) -> None:
+        """Ask all to end in order."""
+        self.stopping_since = time.monotonic()
+        for child in self.started:
+            if child.process.poll() is None:
+                child.process.terminate()
+
+
+def _require_ended_well(children: _Children, interruption: Interruption, logs: Path) -> None:
+    failed = children.failed
     if interruption.again:
         raise StoppedError("ended at once by a second signal: there is no result", interruption.exit_code)
     if failed is not None and interruption.exit_code:
@@ -162,13 +200,12 @@ def run_children(
     if failed is not None:
         was_killed = failed.process.returncode < 0 or failed.process.returncode == 4
         raise NodeFailedError(_why_failed(failed, logs), was_killed=was_killed)
-    slow = [child.spec.name for child in children if child.process.returncode is None]
+    slow = [child.spec.name for child in children.started if child.process.returncode is None]
     if slow:
         raise StoppedError(
             f"interrupted, but {', '.join(slow)} did not end within {_STOP_GRACE_S:g} s and had to be killed",
             interruption.exit_code,
         )
-    return {child.spec.node for child in children if child.lost}
 
 
 def _start(spec_path: Path, log_path: Path) -> subprocess.Popen[bytes]:

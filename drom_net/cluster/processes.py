@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from drom_net.cluster.directories import require_resumable, the_only_launcher
-from drom_net.cluster.local import Interruption, run_children
+from drom_net.cluster.local import Hooks, Interruption, run_children
 from drom_net.cluster.machine import this_machine
 from drom_net.cluster.plan import START_S, about_run, node_specs, peer_specs
 from drom_net.cluster.prepare import Prepared
@@ -54,83 +54,29 @@ def run_as_processes(
     log_format: str,
     metrics: str,
 ) -> tuple[list[TaskOutcome], list[CentralOutcome]]:
-    names, nodes = prepared.roster.tasks, prepared.roster.nodes
+    nodes = prepared.roster.nodes
     logs = out / LOGS
     logs.mkdir(exist_ok=resume)
     with ExitStack() as cleanup:
         cleanup.enter_context(the_only_launcher(out))
-        copies = tuple(f"{node_folder(out, node)}/examples" for node in nodes if prepared.config.source is None)
-        common: dict[str, Any] = {
-            "run_id": (require_resumable(out) if resume else "") or secrets.token_hex(8),
-            "parent": os.getpid(),
-            "folder_of": {node: str(node_folder(out, node)) for node in (REDUCER, *nodes)},
-        }
-        if prepared.graph is None:
-            endpoint, bind, sockets = _endpoint(prepared.config, out, cleanup)
-            about = about_run(prepared.config)
-            specs = node_specs(
-                prepared.config,
-                prepared.roster,
-                endpoint=endpoint,
-                bind=bind,
-                about=about,
-                remove_if_orphaned=(*copies, *sockets),
-                **common,
-            )
-        else:
-            endpoints, binds, sockets = _peer_endpoints(prepared.config, names, out, cleanup)
-            specs = peer_specs(
-                prepared.config,
-                prepared.roster,
-                prepared.graph,
-                endpoints=endpoints,
-                binds=binds,
-                remove_if_orphaned=(*copies, *sockets),
-                **common,
-            )
-        # All of them start together here, and each has to wait for the last.
-        start_s = START_S * len(specs) / this_machine().cores
-        join_s = max(prepared.config.timeouts.join_s, 3.0 * start_s)
-        watched = {"log_format": log_format, "metrics": metrics}
-        specs = [
-            dataclasses.replace(spec, timeouts=spec.timeouts | {"join_s": join_s}, **watched)  # type: ignore[arg-type]
-            for spec in specs
-        ]
-        specs = [
-            spec
-            if spec.source or spec.task < 0
-            else dataclasses.replace(spec, data_digest=prepared.streams[spec.task].digest())
-            for spec in specs
-        ]
+        run_id = (require_resumable(out) if resume else "") or secrets.token_hex(8)
+        specs = _as_launched(_specs(prepared, out, run_id, cleanup), prepared, log_format=log_format, metrics=metrics)
         for spec in specs:
             spec.require_same_data()
         log = JsonLog("launcher") if log_format == "json" else None
         page = cleanup.enter_context(MetricsPage(metrics)) if metrics else None
-        view = View(progress, len(names), interruption, log=log, page=page)
-        paths = [_write_spec(spec) for spec in specs]
-
-        def prepare_node(spec: NodeSpec) -> None:
-            # Only now: were the launcher killed in between, no node would be there yet to remove the copy.
-            if spec.role != "reducer":
-                write_data_facts(Path(spec.out), prepared.dataset)
-            if spec.examples:
-                remove_folder(Path(spec.examples))  # of the run that is resumed
-                prepared.streams[spec.task].save(Path(spec.examples))
-                cleanup.callback(remove_folder, Path(spec.examples))
-
-        lost = run_children(
-            specs,
-            paths,
-            logs,
-            interruption=interruption,
-            restart=prepared.config.restart,
+        view = View(progress, len(nodes), interruption, log=log, page=page)
+        hooks = Hooks(
             dispensable=lambda spec: prepared.config.policy.proceeds and spec.role != "reducer",
-            prepare=prepare_node,
+            prepare=lambda spec: _write_data(spec, prepared, cleanup),
             on_line=view.on_line,
             on_change=view.on_change,
             on_idle=view.show,
             say=progress.say,
         )
+        paths = [_write_spec(spec) for spec in specs]
+        restart = prepared.config.restart
+        lost = run_children(specs, paths, logs, interruption=interruption, restart=restart, hooks=hooks)
         if not all((Path(spec.out) / "result.json").exists() for spec in specs if spec.node not in lost):
             raise StoppedError("interrupted before every task had begun: there is no result", interruption.exit_code)
         for spec in specs:
@@ -138,8 +84,53 @@ def run_as_processes(
                 write_result_of_lost(spec)
     tasks = [read_task_outcome(node_folder(out, node)) for node in nodes]
     if prepared.graph is None:
-        return tasks, [read_central_outcome(node_folder(out, REDUCER), len(names))]
+        return tasks, [read_central_outcome(node_folder(out, REDUCER), len(nodes))]
     return tasks, [read_peer_central_outcome(node_folder(out, node)) for node in nodes]
+
+
+def _specs(prepared: Prepared, out: Path, run_id: str, cleanup: ExitStack) -> list[NodeSpec]:
+    """What each node is to do in its folder below `out`, wherever it runs."""
+    config, roster = prepared.config, prepared.roster
+    copies = tuple(f"{node_folder(out, node)}/examples" for node in roster.nodes if config.source is None)
+    common: dict[str, Any] = {
+        "run_id": run_id,
+        "parent": os.getpid(),
+        "folder_of": {node: str(node_folder(out, node)) for node in (REDUCER, *roster.nodes)},
+    }
+    if prepared.graph is None:
+        endpoint, bind, sockets = _endpoint(config, out, cleanup)
+        common |= {"endpoint": endpoint, "bind": bind, "about": about_run(config)}
+        return node_specs(config, roster, remove_if_orphaned=(*copies, *sockets), **common)
+    endpoints, binds, sockets = _peer_endpoints(config, roster.tasks, out, cleanup)
+    common |= {"endpoints": endpoints, "binds": binds}
+    return peer_specs(config, roster, prepared.graph, remove_if_orphaned=(*copies, *sockets), **common)
+
+
+def _as_launched(specs: Sequence[NodeSpec], prepared: Prepared, *, log_format: str, metrics: str) -> list[NodeSpec]:
+    """The same with what only their launcher knows: the rows, and how long all take to start."""
+    # All of them start together here, and each has to wait for the last.
+    start_s = START_S * len(specs) / this_machine().cores
+    join_s = max(prepared.config.timeouts.join_s, 3.0 * start_s)
+    launched = []
+    for spec in specs:
+        own_rows = not spec.source and spec.task >= 0
+        digest = prepared.streams[spec.task].digest() if own_rows else spec.data_digest
+        timeouts = spec.timeouts | {"join_s": join_s}
+        launched.append(
+            dataclasses.replace(spec, timeouts=timeouts, data_digest=digest, log_format=log_format, metrics=metrics)
+        )
+    return launched
+
+
+def _write_data(spec: NodeSpec, prepared: Prepared, cleanup: ExitStack) -> None:
+    """Its rows for a node that is about to start, until the end of the run."""
+    # Not before: were the launcher killed in between, no node would be there yet to remove the copy.
+    if spec.role != "reducer":
+        write_data_facts(Path(spec.out), prepared.dataset)
+    if spec.examples:
+        remove_folder(Path(spec.examples))  # of the run that is resumed
+        prepared.streams[spec.task].save(Path(spec.examples))
+        cleanup.callback(remove_folder, Path(spec.examples))
 
 
 def _endpoint(config: ClusterConfig, out: Path, cleanup: ExitStack) -> tuple[str, str, tuple[str, ...]]:

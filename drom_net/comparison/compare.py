@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -120,19 +120,7 @@ def compare(
     results += controls(results, runner)
     differences = [row for subject in subjects for row in find_differences(results_on(results, subject))]
     unequal = tuple(run for run, same in equal.items() if not same)
-    closing = []
-    if equal:
-        gave = len(equal) - len(unequal)
-        closing.append(f"as real processes: {gave} of {len(equal)} runs gave the digest of the loop")
-        left_out = dict.fromkeys(
-            r.name for r in results if r.shares_examples and not r.subject.config.allow_sharing_examples
-        )
-        if left_out:
-            closing.append(f"without {', '.join(left_out)}, as allow_sharing_examples is false")
-    closing.append(
-        f"{runner.num_run} runs were made and {runner.num_reused} taken from earlier ones; it took "
-        f"{time.monotonic() - started:.0f} s, {runner.num_processes} at a time"
-    )
+    closing = _closing(results, equal, runner, seconds=time.monotonic() - started)
     plain = [name for name in names if num_settings(name, effort.settings) < effort.settings]
     untuned = f" ({', '.join(plain)}: nothing to tune, so one setting.)" if plain else ""
     text = [
@@ -158,7 +146,26 @@ def compare(
         },
         pictures={"differences": picture(subjects, differences)} if differences else {},
     )
-    return Comparison(tuple(results), report, tuple(closing), unequal)
+    return Comparison(tuple(results), report, closing, unequal)
+
+
+def _closing(
+    results: Sequence[Result], equal: Mapping[str, bool], runner: Runner, *, seconds: float
+) -> tuple[str, ...]:
+    """What processes gave, and how long it all took."""
+    lines = []
+    if equal:
+        lines.append(f"as real processes: {sum(equal.values())} of {len(equal)} runs gave the digest of the loop")
+        left_out = dict.fromkeys(
+            r.name for r in results if r.shares_examples and not r.subject.config.allow_sharing_examples
+        )
+        if left_out:
+            lines.append(f"without {', '.join(left_out)}, as allow_sharing_examples is false")
+    lines.append(
+        f"{runner.num_run} runs were made and {runner.num_reused} taken from earlier ones; it took "
+        f"{seconds:.0f} s, {runner.num_processes} at a time"
+    )
+    return tuple(lines)
 
 
 # The same as real processes -----------------------------------------------------------------------

@@ -42,6 +42,7 @@ from drom_net.data.settings import (
     FileData,
     LiveData,
     SourceSettings,
+    StreamSettings,
 )
 from drom_net.graph.settings import TopologySettings, check_settings
 from drom_net.protocol.settings import Checkpoints, Policy, Timeouts
@@ -105,12 +106,7 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> ClusterConfig:
     keys = None if security["keys"] is None else str(base / security["keys"])
     if topology is not None and topology.file is not None:
         topology = dataclasses.replace(topology, file=str(base / topology.file))
-    if isinstance(settings, FileData):
-        base = _folder_of_files(base / (settings.directory or ""), settings.files).absolute()
-        # Written out, so that the configuration as run finds its data from anywhere.
-        settings = dataclasses.replace(settings, directory=str(base))
-    if isinstance(settings, LiveData):
-        settings = with_names(settings, base)
+    settings, base = _with_places(settings, base)
     if source is not None and source.file is not None:
         source = dataclasses.replace(source, file=str(base / source.file))
     return ClusterConfig(
@@ -128,6 +124,17 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> ClusterConfig:
         base=base,
         **top.values,
     )
+
+
+def _with_places(settings: StreamSettings, base: Path) -> tuple[StreamSettings, Path]:
+    """Data settings that say where their files are, and the folder that relative names are of."""
+    if isinstance(settings, FileData):
+        base = _folder_of_files(base / (settings.directory or ""), settings.files).absolute()
+        # Written out, so that the configuration as run finds its data from anywhere.
+        return dataclasses.replace(settings, directory=str(base)), base
+    if isinstance(settings, LiveData):
+        return with_names(settings, base), base
+    return settings, base
 
 
 def _folder_of_files(own: Path, files: str) -> Path:

@@ -27,11 +27,13 @@ from drom_net.data.file_settings import (
     tasks_by_name,
     with_bias,
 )
+from drom_net.data.kinds import Found
 from drom_net.data.labels import Labels, find_labels
 from drom_net.data.preprocessing import HASHED_DIM, SITE, Preprocessing
 from drom_net.data.readers import Source, Table, check_finite, read_numbers
 from drom_net.data.settings import FileData, LiveData, RowSettings, StreamSettings
 from drom_net.data.sites import (
+    Site,
     in_order,
     label_counts,
     labels_in_words,
@@ -87,25 +89,8 @@ def _load_tables(
     faults: Faults,
 ) -> Dataset:
     sees_all = names is None
-    texts = {column.name for column in settings.columns or () if column.kind in ("category", "text") or column.format}
-    opened_tables = open_tables(settings, format, base, features, names, texts, faults)
-    known = {column.name: column for column in settings.columns or ()}
-    if not sees_all:
-        for name in [name for name in opened_tables.names if name not in known]:
-            hint = "a node that sees only its own rows cannot tell what others have; `drom-net init` writes all"
-            faults.add("data.columns", f"the kind of column {quoted(name)}", "none", hint, kind="unknown column")
-        faults.raise_if_any()
-    found = look_at(opened_tables, known, settings)
-    mixed = {
-        column.name
-        for column in found.schema.columns
-        if column.kind in ("category", "text")
-        and any(not isinstance(site.table.cells[column.name], Texts) for site in opened_tables.sites)
-    }
-    if mixed:  # what is a code at one site is a text at another, and "007" is not 7
-        opened_tables = open_tables(settings, format, base, features, names, texts | mixed, faults)
-        found = look_at(opened_tables, known, settings)
-    sites = [in_order(site, settings, found.schema, faults) for site in opened_tables.sites]
+    opened_sites, found = _open_and_look(settings, format, base, features, names, faults)
+    sites = [in_order(site, settings, found.schema, faults) for site in opened_sites]
     faults.raise_if_any()
     shown = f"{settings.files}, column {quoted(settings.label)}"
     counts: Counter[str] = Counter()
@@ -145,6 +130,36 @@ def _load_tables(
         if site.table.dialect and (words := site.table.dialect.in_words)
     )
     return _dataset(settings, format, tasks, preprocessing_of(settings, schema.width, schema), labels, notes)
+
+
+def _open_and_look(
+    settings: FileData,
+    format: str,
+    base: Path,
+    features: tuple[str, ...] | None,
+    names: tuple[str, ...] | None,
+    faults: Faults,
+) -> tuple[Sequence[Site], Found]:
+    """Each site's table, and the kinds of their columns."""
+    texts = {column.name for column in settings.columns or () if column.kind in ("category", "text") or column.format}
+    opened_tables = open_tables(settings, format, base, features, names, texts, faults)
+    known = {column.name: column for column in settings.columns or ()}
+    if names is not None:
+        for name in [name for name in opened_tables.names if name not in known]:
+            hint = "a node that sees only its own rows cannot tell what others have; `drom-net init` writes all"
+            faults.add("data.columns", f"the kind of column {quoted(name)}", "none", hint, kind="unknown column")
+        faults.raise_if_any()
+    found = look_at(opened_tables, known, settings)
+    mixed = {
+        column.name
+        for column in found.schema.columns
+        if column.kind in ("category", "text")
+        and any(not isinstance(site.table.cells[column.name], Texts) for site in opened_tables.sites)
+    }
+    if mixed:  # what is a code at one site is a text at another, and "007" is not 7
+        opened_tables = open_tables(settings, format, base, features, names, texts | mixed, faults)
+        found = look_at(opened_tables, known, settings)
+    return opened_tables.sites, found
 
 
 def _find_labels(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,60 +105,69 @@ def find_labels(
         sees_all: Whether these are the labels of all tasks; those of one do not tell which is rarer.
     """
     raw = Counter({text: count for text, count in found.items() if text.strip() not in MISSING | {*missing}})
-    spellings: dict[str, dict[str, int]] = {}
-    for text, count in raw.items():
-        kind = spellings.setdefault(plain_label(text).casefold(), {})
-        written = plain_label(text) if parse_number(text) is not None else text
-        kind[written] = kind.get(written, 0) + count
     if positive is not None:
-        return _as_said(raw, spellings, place, faults, positive, negative, rest, missing, sees_all=sees_all)
-    told = _listed(raw)
-    plain = [next(iter(kind)).strip() for kind in spellings.values()]
-    if not spellings:
+        return _as_said(raw, place, faults, positive, negative, rest, missing, sees_all=sees_all)
+    spellings: dict[str, dict[str, None]] = {}
+    for text in raw:
+        written = plain_label(text) if parse_number(text) is not None else text
+        spellings.setdefault(plain_label(text).casefold(), {})[written] = None
+    kinds = [list(kind) for kind in spellings.values()]
+    plain = [kind[0].strip() for kind in kinds]
+    if not kinds:
         faults.add(place, "labels", "none")
-        return None, ""
-    if len(spellings) > 2:
+    elif len(kinds) > 2:
         _refuse_many(plain, raw, place, faults)
+    elif any(len(kind) > 1 for kind in kinds):
+        several = next(kind for kind in kinds if len(kind) > 1)
+        chosen = next((kind for kind in kinds if _means_yes(kind[0])), several)
+        expected = f"{len(kinds)} labels, each spelled in one way"
+        hint = f"if these are the same, write: positive: {_yaml_list(chosen)}"
+        faults.add(place, expected, _listed(raw), hint)
+    elif len(plain) == 1:
+        return _of_one(plain[0], raw, place, faults, missing)
+    else:
+        return _of_two(plain, raw, place, faults, missing, sees_all=sees_all)
+    return None, ""
+
+
+def _of_one(
+    only: str, raw: Counter[str], place: str, faults: Faults, missing: tuple[str, ...]
+) -> tuple[Labels | None, str]:
+    """All rows have one label: a word tells which it is."""
+    if only in ("0", "-1") or only.lower() in NO:
+        return Labels((), (only,), missing=missing), f"all labels are {quoted(only)}, which means no"
+    if only != "1" and only.lower() not in YES:
+        faults.add(place, "two labels", _listed(raw), f"data.positive says what {quoted(only)} is")
         return None, ""
-    several = [list(kind) for kind in spellings.values() if len(kind) > 1]
-    if several:
-        chosen = next((kind for kind in several if _means_yes(kind[0])), several[0])
-        kinds = [list(kind) for kind in spellings.values()]
-        chosen = next((kind for kind in kinds if _means_yes(kind[0])), chosen)
-        expected = f"{len(spellings)} labels, each spelled in one way"
-        faults.add(place, expected, told, f"if these are the same, write: positive: {_yaml_list(chosen)}")
-        return None, ""
-    if len(plain) == 1:
-        only = plain[0]
-        if only in ("0", "-1") or only.lower() in NO:
-            return Labels((), (only,), missing=missing), f"all labels are {quoted(only)}, which means no"
-        if only not in ("1",) and only.lower() not in YES:
-            faults.add(place, "two labels", told, f"data.positive says what {quoted(only)} is")
-            return None, ""
-        return Labels((only,), (), missing=missing), f"all labels are {quoted(only)}, which means yes"
+    return Labels((only,), (), missing=missing), f"all labels are {quoted(only)}, which means yes"
+
+
+def _of_two(
+    plain: Sequence[str], raw: Counter[str], place: str, faults: Faults, missing: tuple[str, ...], *, sees_all: bool
+) -> tuple[Labels | None, str]:
+    """+1 is the one that means yes, else the rarer one."""
     yes = [label for label in plain if _means_yes(label)]
     if yes == ["1"] and not {"0", "-1"} & {*plain}:
         yes = []  # of 1 and 2 nobody knows
     if len(yes) == 1:
-        chosen_label, why = yes[0], "it means yes"
+        chosen, why = yes[0], "it means yes"
     elif set(plain) == {"0", "-1"}:
-        faults.add(place, "-1 and +1, or 0 and 1", told)
+        faults.add(place, "-1 and +1, or 0 and 1", _listed(raw))
         return None, ""
     elif not sees_all:
         hint = f"data.positive says which; `drom-net init` writes it: {' or '.join(map(quoted, plain))}"
         faults.add("data.positive", "the label that is +1, for a node that sees only its own rows", "none", hint)
         return None, ""
     else:
-        chosen_label = min(plain, key=lambda label: (_count(raw, label), label))
-        rarer = _count(raw, chosen_label) < sum(raw.values()) / 2
+        chosen = min(plain, key=lambda label: (_count(raw, label), label))
+        rarer = _count(raw, chosen) < sum(raw.values()) / 2
         why = "it is the rarer one" if rarer else "both are as frequent; data.positive may say the other"
-    other = next(label for label in plain if label != chosen_label)
-    return Labels((chosen_label,), (other,), missing=missing), why
+    other = next(label for label in plain if label != chosen)
+    return Labels((chosen,), (other,), missing=missing), why
 
 
 def _as_said(
     raw: Counter[str],
-    spellings: Mapping[str, Mapping[str, int]],
     place: str,
     faults: Faults,
     positive: tuple[str, ...],

@@ -12,7 +12,7 @@ import io
 import itertools
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -299,43 +299,20 @@ def _add_svmlight_faults(data: bytes, source: Source, dim: int, faults: Faults) 
 
 
 def _read_npz(source: Source, faults: Faults) -> Table | None:
-    import struct
-    import zipfile
-
     shown, settings = source.shown, source.settings
-    arrays: dict[str, npt.NDArray[Any]] = {}
-    name = ""
-    before = faults.count
     # NumPy's default for settings.label is a word that fits CSV; archives have y.
     label = "y" if settings.label == "label" else settings.label
     wanted = {"X", "data", "indices", "indptr", "shape", "format", label, settings.task_column}
-    broken = (ValueError, EOFError, KeyError, TypeError, NotImplementedError, MemoryError, RuntimeError)
-    with reading(source.path, shown, faults), opened(source.path) as file:
-        try:
-            archive = np.load(file, allow_pickle=False)
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                faults.add(shown, "an NPZ archive with arrays X and y", "a single array")
-                return None
-            with archive:
-                for name in archive.files:
-                    if name in wanted:
-                        arrays[name] = archive[name]
-        except (*broken, zipfile.BadZipFile, zlib.error, struct.error, OSError) as error:
-            if isinstance(error, IsADirectoryError | PermissionError):
-                raise
-            where = f"{shown}: {name}" if name else shown
-            if "pickle" in str(error) and (name or source.path.read_bytes()[:1] == b"\x80"):
-                faults.add(where, "arrays of numbers or text", "pickled objects, which are not loaded")
-            else:
-                faults.add(where, "a whole NPZ archive", "a damaged one or another file")
+    before = faults.count
+    arrays, names = _npz_arrays(source, wanted, faults)
     if faults.count > before:
         return None
 
     def need(name: str, what: str) -> npt.NDArray[Any] | None:
         if name in arrays:
             return arrays[name]
-        listed = ", ".join(quoted(other) for other in archive.files[:LISTED_LIMIT]) or "none"
-        faults.add(shown, f"an array {quoted(name)} ({what})", listed, did_you_mean(name, archive.files))
+        listed = ", ".join(quoted(other) for other in names[:LISTED_LIMIT]) or "none"
+        faults.add(shown, f"an array {quoted(name)} ({what})", listed, did_you_mean(name, names))
         return None
 
     rows = _npz_rows(arrays, need, shown, faults)
@@ -366,6 +343,40 @@ def _read_npz(source: Source, faults: Faults) -> Table | None:
         label_texts = [label_texts[row] for row in row_of]
         task_texts = [source.keep] * len(row_of)
     return Table(rows, label_texts, task_texts, None, place)
+
+
+def _npz_arrays(
+    source: Source, wanted: Collection[str | None], faults: Faults
+) -> tuple[dict[str, npt.NDArray[Any]], list[str]]:
+    """The arrays of an archive that are wanted, and the names of all; not all of them after a fault."""
+    import struct
+    import zipfile
+
+    shown = source.shown
+    arrays: dict[str, npt.NDArray[Any]] = {}
+    names: list[str] = []
+    name = ""
+    broken = (ValueError, EOFError, KeyError, TypeError, NotImplementedError, MemoryError, RuntimeError)
+    with reading(source.path, shown, faults), opened(source.path) as file:
+        try:
+            archive = np.load(file, allow_pickle=False)
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                faults.add(shown, "an NPZ archive with arrays X and y", "a single array")
+                return {}, []
+            with archive:
+                names = archive.files
+                for name in names:
+                    if name in wanted:
+                        arrays[name] = archive[name]
+        except (*broken, zipfile.BadZipFile, zlib.error, struct.error, OSError) as error:
+            if isinstance(error, IsADirectoryError | PermissionError):
+                raise
+            where = f"{shown}: {name}" if name else shown
+            if "pickle" in str(error) and (name or source.path.read_bytes()[:1] == b"\x80"):
+                faults.add(where, "arrays of numbers or text", "pickled objects, which are not loaded")
+            else:
+                faults.add(where, "a whole NPZ archive", "a damaged one or another file")
+    return arrays, names
 
 
 def _npz_rows(

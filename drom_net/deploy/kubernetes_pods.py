@@ -48,41 +48,8 @@ this was asked before? By the clock of the volume alone."""
 
 
 def pod_of(site: Site, node: Node) -> Manifest:
-    config, name = site.deployment.config, site.name
-    environment = {
-        "DROM_NET_CONFIG": f"{HOME}/config/{CLUSTER}",
-        "DROM_NET_KEYS": f"{HOME}/keys",
-        "DROM_NET_OUT": f"{HOME}/run",
-        "DROM_NET_LOG_FORMAT": "json",
-    }
-    if node.task >= 0:
-        environment["DROM_NET_TASK"] = node.name
-    mounts: list[Manifest] = [
-        {"name": "config", "mountPath": f"{HOME}/config", "readOnly": True},
-        {"name": "keys", "mountPath": f"{HOME}/keys", "readOnly": True},
-        {"name": "run", "mountPath": f"{HOME}/run", "subPath": f"{node.role}-{node.name}"},
-        {"name": "tmp", "mountPath": "/tmp"},
-    ]
-    volumes: list[Manifest] = [
-        {"name": "config", "configMap": {"name": name}},
-        {"name": "own-key", "secret": {"secretName": secret_of(site, node), "defaultMode": 0o440}},
-        {"name": "keys", "emptyDir": {"medium": "Memory", "sizeLimit": "4Mi"}},
-        {"name": "run", "persistentVolumeClaim": {"claimName": f"{name}-run"}},
-        {"name": "tmp", "emptyDir": {"medium": "Memory", "sizeLimit": "64Mi"}},
-    ]
-    if reads_data(config, reducer=node.task < 0):
-        environment["DROM_NET_DATA"] = f"{HOME}/data"
-        # Each sees its own folder; a public set is the same folder for all.
-        own = {} if site.alone or config.data.dataset in PUBLIC_SETS else {"subPath": node.name}
-        mounts.append({"name": "data", "mountPath": f"{HOME}/data", "readOnly": True} | own)
-        volumes.append({"name": "data", "persistentVolumeClaim": {"claimName": f"{name}-data", "readOnly": True}})
-    start = []
-    if node.role != "worker":  # it listens: at all addresses of the pod, of whichever kind this Kubernetes has
-        start.append("any=0.0.0.0; if [ -e /proc/net/if_inet6 ]; then any='[::]'; fi")
-        start.append(f'export DROM_NET_BIND="tcp://$any:{PORT}"')
-    start.append(f"exec drom-net {node.role}")
-    take = [f"cd {HOME}/own-key", f"install -m 600 {PUBLIC_LIST} {node.name}.secret {HOME}/keys/"]
-    started, alive = ({"exec": {"command": ["sh", "-c", test]}} for test in (_STARTED, _ALIVE))
+    name = site.name
+    mounts, volumes = _volumes(site, node)
     spread = {
         "maxSkew": 1,
         "topologyKey": "kubernetes.io/hostname",
@@ -97,34 +64,80 @@ def pod_of(site: Site, node: Node) -> Manifest:
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": 60,
         "securityContext": _POD_SECURITY,
-        "initContainers": [
-            {
-                "name": "own-key",
-                "image": "drom-net",
-                "command": _shell(take),
-                "resources": _needs(cpu=10, memory=16 * _MEBI, most=32 * _MEBI),
-                "securityContext": _SECURITY,
-                "volumeMounts": [
-                    {"name": "own-key", "mountPath": f"{HOME}/own-key", "readOnly": True},
-                    {"name": "keys", "mountPath": f"{HOME}/keys"},
-                ],
-            }
-        ],
-        "containers": [
-            {
-                "name": "node",
-                "image": "drom-net",
-                "command": _shell(start),
-                "env": [{"name": key, "value": value} for key, value in environment.items()],
-                "ports": [] if node.role == "worker" else [{"name": "drom-net", "containerPort": PORT}],
-                "startupProbe": started | {"periodSeconds": 5, "timeoutSeconds": 5, "failureThreshold": 360},
-                "livenessProbe": alive | {"periodSeconds": 60, "timeoutSeconds": 20, "failureThreshold": 3},
-                "resources": _resources(node.role, site.deployment),
-                "securityContext": _SECURITY,
-                "volumeMounts": mounts,
-            }
-        ],
+        "initContainers": [_key_container(node)],
+        "containers": [_node_container(site, node, mounts)],
         "volumes": volumes,
+    }
+
+
+def _volumes(site: Site, node: Node) -> tuple[list[Manifest], list[Manifest]]:
+    """What the node's container sees of the pod's volumes, and these."""
+    config, name = site.deployment.config, site.name
+    mounts: list[Manifest] = [
+        {"name": "config", "mountPath": f"{HOME}/config", "readOnly": True},
+        {"name": "keys", "mountPath": f"{HOME}/keys", "readOnly": True},
+        {"name": "run", "mountPath": f"{HOME}/run", "subPath": f"{node.role}-{node.name}"},
+        {"name": "tmp", "mountPath": "/tmp"},
+    ]
+    volumes: list[Manifest] = [
+        {"name": "config", "configMap": {"name": name}},
+        {"name": "own-key", "secret": {"secretName": secret_of(site, node), "defaultMode": 0o440}},
+        {"name": "keys", "emptyDir": {"medium": "Memory", "sizeLimit": "4Mi"}},
+        {"name": "run", "persistentVolumeClaim": {"claimName": f"{name}-run"}},
+        {"name": "tmp", "emptyDir": {"medium": "Memory", "sizeLimit": "64Mi"}},
+    ]
+    if reads_data(config, reducer=node.task < 0):
+        # Each sees its own folder; a public set is the same folder for all.
+        own = {} if site.alone or config.data.dataset in PUBLIC_SETS else {"subPath": node.name}
+        mounts.append({"name": "data", "mountPath": f"{HOME}/data", "readOnly": True} | own)
+        volumes.append({"name": "data", "persistentVolumeClaim": {"claimName": f"{name}-data", "readOnly": True}})
+    return mounts, volumes
+
+
+def _key_container(node: Node) -> Manifest:
+    """It takes the node's own key to where only the node reads it."""
+    take = [f"cd {HOME}/own-key", f"install -m 600 {PUBLIC_LIST} {node.name}.secret {HOME}/keys/"]
+    return {
+        "name": "own-key",
+        "image": "drom-net",
+        "command": _shell(take),
+        "resources": _needs(cpu=10, memory=16 * _MEBI, most=32 * _MEBI),
+        "securityContext": _SECURITY,
+        "volumeMounts": [
+            {"name": "own-key", "mountPath": f"{HOME}/own-key", "readOnly": True},
+            {"name": "keys", "mountPath": f"{HOME}/keys"},
+        ],
+    }
+
+
+def _node_container(site: Site, node: Node, mounts: Sequence[Manifest]) -> Manifest:
+    environment = {
+        "DROM_NET_CONFIG": f"{HOME}/config/{CLUSTER}",
+        "DROM_NET_KEYS": f"{HOME}/keys",
+        "DROM_NET_OUT": f"{HOME}/run",
+        "DROM_NET_LOG_FORMAT": "json",
+    }
+    if node.task >= 0:
+        environment["DROM_NET_TASK"] = node.name
+    if reads_data(site.deployment.config, reducer=node.task < 0):
+        environment["DROM_NET_DATA"] = f"{HOME}/data"
+    start = []
+    if node.role != "worker":  # it listens: at all addresses of the pod, of whichever kind this Kubernetes has
+        start.append("any=0.0.0.0; if [ -e /proc/net/if_inet6 ]; then any='[::]'; fi")
+        start.append(f'export DROM_NET_BIND="tcp://$any:{PORT}"')
+    start.append(f"exec drom-net {node.role}")
+    started, alive = ({"exec": {"command": ["sh", "-c", test]}} for test in (_STARTED, _ALIVE))
+    return {
+        "name": "node",
+        "image": "drom-net",
+        "command": _shell(start),
+        "env": [{"name": key, "value": value} for key, value in environment.items()],
+        "ports": [] if node.role == "worker" else [{"name": "drom-net", "containerPort": PORT}],
+        "startupProbe": started | {"periodSeconds": 5, "timeoutSeconds": 5, "failureThreshold": 360},
+        "livenessProbe": alive | {"periodSeconds": 60, "timeoutSeconds": 20, "failureThreshold": 3},
+        "resources": _resources(node.role, site.deployment),
+        "securityContext": _SECURITY,
+        "volumeMounts": mounts,
     }
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from drom_net.algorithms.base import IDLE, KEEP, NO_REPLY, Algorithm, Reply
+from drom_net.algorithms.base import IDLE, KEEP, NO_REPLY, Algorithm, Contribution, Reply
 from drom_net.data.live import LiveStream
 from drom_net.data.stream import TaskStream
 from drom_net.graph.neighborhood import Neighborhood
@@ -147,6 +147,53 @@ class PeersResult:
         return run_digest([task.chain for task in self.tasks], peers_chain(self.central_chains))
 
 
+class _Exchange:
+    """The centre of each neighborhood, and what was said to them and may still be used."""
+
+    def __init__(
+        self,
+        centres: Sequence[Centre],
+        learners: Sequence[TaskLearner],
+        neighborhoods: Sequence[Neighborhood],
+        rounds: int | None,
+    ) -> None:
+        self._centres, self._learners, self._neighborhoods = centres, learners, neighborhoods
+        self._last = [learner.algorithm.sync.last_word(learner.last_round, rounds) for learner in learners]
+        self._longest = max(learner.algorithm.sync.tau for learner in learners)
+        self._said: list[dict[int, Word]] = [{} for _ in learners]
+        """By task and sync round."""
+        self._used = [dict.fromkeys(hood.everybody, 0) for hood in neighborhoods]
+        """By listener and speaker: the sync round of the word that was used last."""
+
+    def say(self, t: int, contributions: Mapping[int, Contribution]) -> None:
+        """The words of round t, of those that learn in it and of those that have ended."""
+        for task, learner in enumerate(self._learners):
+            if task in contributions and learner.algorithm.is_sync(t):
+                self._said[task][t] = learner.word(contributions[task], t)
+            elif task not in contributions and self._last[task] == t:
+                self._said[task][t] = learner.word(IDLE._replace(last=True), t)
+
+    def step(self, task: int, t: int, absent: Collection[int]) -> Reply:
+        """What a task's own centre makes in its step of round t of the words that are new to it."""
+        hood, used = self._neighborhoods[task], self._used[task]
+        heard = {}
+        for member in hood.members(t):
+            if member in absent:  # nobody knew then whether its last word was behind
+                used[member] = hood.heard(member, t)
+                continue
+            s = hood.heard(member, t, self._last[member])
+            if s > used[member]:
+                used[member] = s
+                heard[member] = self._said[member][s].to(task, self._neighborhoods[member].told_before(task, s))
+        return self._centres[task].reduce(t, heard, hood.members(t), absent)[task]
+
+    def forget(self, t: int) -> None:
+        """Drop those that nobody can use after round t."""
+        for said, last in zip(self._said, self._last, strict=True):
+            for old in [s for s in said if s < t - 3 * self._longest and s != last]:
+                del said[old]
+
+
 def run_reference_peers(
     algorithms: Sequence[Algorithm],
     streams: Sequence[TaskStream | LiveStream],
@@ -177,27 +224,7 @@ def run_reference_peers(
         Centre(algorithm, tasks=hood.everybody, dim=streams[0].dim, seed=seed, scales=hood.scales)
         for algorithm, hood in zip(algorithms, neighborhoods, strict=True)
     ]
-    last_words = [learner.algorithm.sync.last_word(learner.last_round, rounds) for learner in learners]
-    words: list[dict[int, Word]] = [{} for _ in learners]
-    """By task and sync round: what was said and may still be used."""
-    used = [dict.fromkeys(hood.everybody, 0) for hood in neighborhoods]
-    """By listener and speaker: the sync round of the word that was used last."""
-    longest = max(algorithm.sync.tau for algorithm in algorithms)
-
-    def central_step(task: int, t: int) -> Reply:
-        hood = neighborhoods[task]
-        absent = journal.absent_in(task, t)
-        heard = {}
-        for member in hood.members(t):
-            if member in absent:  # nobody knew then whether its last word was behind
-                used[task][member] = hood.heard(member, t)
-                continue
-            s = hood.heard(member, t, last_words[member])
-            if s > used[task][member]:
-                used[task][member] = s
-                heard[member] = words[member][s].to(task, neighborhoods[member].told_before(task, s))
-        return centres[task].reduce(t, heard, hood.members(t), absent)[task]
-
+    exchange = _Exchange(centres, learners, neighborhoods, rounds)
     results = _Results(learners, journal)
     t = 0
     results.look(t)
@@ -205,21 +232,15 @@ def run_reference_peers(
         for t in range(1, max(learner.last_round for learner in learners) + 1):
             live = {task: learner for task, learner in enumerate(learners) if t <= learner.last_round}
             contributions = {task: learner.begin(t) for task, learner in live.items()}
-            for task, learner in enumerate(learners):
-                if task in live and learner.algorithm.is_sync(t):
-                    words[task][t] = learner.word(contributions[task], t)
-                elif task not in live and last_words[task] == t:
-                    words[task][t] = learner.word(IDLE._replace(last=True), t)
+            exchange.say(t, contributions)
             for task, learner in live.items():
                 if not learner.algorithm.is_sync(t):
                     learner.end(t)
                     continue
                 wanted = learner.algorithm.sync.last(t - 1) if delayed else t
-                reply = central_step(task, wanted) if wanted else NO_REPLY
+                reply = exchange.step(task, wanted, journal.absent_in(task, wanted)) if wanted else NO_REPLY
                 learner.end(t, journal.received(task, t, reply))
-            for task, said in enumerate(words):
-                for old in [s for s in said if s < t - 3 * longest and s != last_words[task]]:
-                    del said[old]
+            exchange.forget(t)
             sigma = max((centre.last_sigma for centre in centres), default=0.0) or None
             results.look(t)
             if after_round is not None and not after_round(t, learners, sigma):

@@ -76,9 +76,6 @@ def summarize(
         dim=tasks[0].dim,
         auc=auc,
     )
-    macro_error, _ = macro(task.totals.error_rate for task in tasks)
-    macro_f1, num_f1 = macro(task.totals.f1 for task in tasks)
-    macro_auc, num_auc = macro(task.auc for task in tasks)
     return {
         **about,
         "driver": driver,
@@ -87,11 +84,7 @@ def summarize(
         "seconds": round(seconds, 6),
         "verdict": sentences,
         **_rates(sums, auc),
-        "error_rate_macro": macro_error,
-        "f1_macro": macro_f1,
-        "f1_macro_tasks": num_f1,
-        "auc_macro": macro_auc,
-        "auc_macro_tasks": num_auc,
+        **_macro_rates(tasks),
         **asdict(sums),
         "bytes_sent": sum(task.bytes_sent for task in tasks),
         "bytes_received": sum(task.bytes_received for task in tasks),
@@ -99,21 +92,37 @@ def summarize(
         **overall,
         "digest": digest,
         "tasks": [
-            {
-                "task": index,
-                "name": task.name,
-                "rounds": task.rounds,
-                "lost": task.lost,
-                **_rates(task.totals, task.auc),
-                **asdict(task.totals),
-                "bytes_sent": task.bytes_sent,
-                "bytes_received": task.bytes_received,
-                "waiting_s": task.waiting_s,
-                "learning_s": task.learning_s,
-                **of_task,
-            }
+            {"task": index} | _task_section(task) | of_task
             for index, (task, of_task) in enumerate(zip(tasks, of_tasks, strict=True))
         ],
+    }
+
+
+def _task_section(task: TaskFigures) -> dict[str, Any]:
+    return {
+        "name": task.name,
+        "rounds": task.rounds,
+        "lost": task.lost,
+        **_rates(task.totals, task.auc),
+        **asdict(task.totals),
+        "bytes_sent": task.bytes_sent,
+        "bytes_received": task.bytes_received,
+        "waiting_s": task.waiting_s,
+        "learning_s": task.learning_s,
+    }
+
+
+def _macro_rates(tasks: Sequence[TaskFigures]) -> dict[str, float | int | None]:
+    """Means over the tasks that have such a figure, and how many have where it is not all."""
+    error_rate, _ = macro(task.totals.error_rate for task in tasks)
+    f1, num_f1 = macro(task.totals.f1 for task in tasks)
+    auc, num_auc = macro(task.auc for task in tasks)
+    return {
+        "error_rate_macro": error_rate,
+        "f1_macro": f1,
+        "f1_macro_tasks": num_f1,
+        "auc_macro": auc,
+        "auc_macro_tasks": num_auc,
     }
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -17,10 +18,10 @@ import numpy as np
 
 from drom_net.core.errors import ClusterError, DivergedError, RejectedError
 from drom_net.protocol.codec import Frames, decode, encode
-from drom_net.protocol.node import REDUCER, Event
+from drom_net.protocol.node import Event
 from drom_net.simulation.faults import Crash, Fault
 from drom_net.simulation.network import Distribution, Network, NetworkSettings, Partition, generator
-from drom_net.simulation.slot import MakeNode, NodeTotals, Slot, size_until
+from drom_net.simulation.slot import MakeNode, NodeTotals, Slot
 from drom_net.simulation.wiring import Wiring, incoming
 
 _LOOK_EVERY_EVENTS = 1000
@@ -28,6 +29,16 @@ _LOOK_EVERY_EVENTS = 1000
 
 class StuckError(ClusterError):
     """Nodes have not finished, and nothing will happen any more; or more happened than was allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Watch:
+    """How a run is watched, as `Simulator.run` has it."""
+
+    most_events: float | None = None
+    check: Callable[[Simulator, int], None] | None = None
+    check_every: int = 1
+    look: Callable[[Simulator], bool] | None = None
 
 
 class Simulator:
@@ -64,18 +75,11 @@ class Simulator:
         self.events = 0
         """How many calls were made on nodes."""
         num_nodes = len(wiring)
-        self.records = [bytearray() for _ in range(num_nodes)]
-        """What each node recorded, complete when it has finished: as `take_records` gives it."""
-        self.central_records = [bytearray() for _ in range(num_nodes)]
-        """A peer's own central steps."""
-        self.times = [bytearray() for _ in range(num_nodes)]
-        """When it said its words and waited, as `take_times` gives it."""
         self.lost_times: list[tuple[int, bytes]] = []
         """(node, its times since the row before its last snapshot) of each crash: what it did, and does again."""
         self.on_crash: Callable[[int], None] | None = None
         """Called with the number of a node that crashes, before it is gone."""
-        self._make = make
-        self._wiring = wiring
+        self._make, self._wiring = make, wiring
         self._dim = dim
         self._settings = network or NetworkSettings()
         self._network = Network(self._settings, num_nodes, seed)
@@ -86,28 +90,28 @@ class Simulator:
         or down, both for that incarnation; None for an alarm of that version. Node -1: a function to call."""
         self._order = 0
         self._touched = 0
-        self._most_events = math.inf
-        self._check: Callable[[Simulator, int], None] | None = None
-        self._check_every = 1
-        self._look: Callable[[Simulator], bool] | None = None
-        self._next_look = 0
-        self._stopped = False
+        self._watch = _Watch()
         self._persist_s = persist_s
         self._persist_rng = generator(seed, "disk")
         self._crashes = any(isinstance(fault, Crash) for fault in faults)
-        self._slots = [Slot(index) for index in range(num_nodes)]
+        self._slots = [
+            Slot(index, factor=factor)
+            for index, factor in zip(range(num_nodes), factors or [1.0] * num_nodes, strict=True)
+        ]
         self._unfinished = num_nodes
         for slot in self._slots:
             self._place(slot)
         self._central_s = None if central_s is None or central_s.is_zero else central_s
         self._speed_rng = generator(seed, "central steps")
-        for slot, factor in zip(self._slots, factors or [1.0] * num_nodes, strict=True):
-            slot.factor = factor
+        self._schedule(faults)
+
+    def _schedule(self, faults: Sequence[Fault]) -> None:
+        """Faults, and when connections across a partition are found dead, and whole again."""
         for fault in faults:
             self._at(fault.at_s, partial(self._strike, fault))
         for cut in self._settings.partitions:
-            if cut.from_s + detect_s < cut.to_s:
-                self._at(cut.from_s + detect_s, partial(self._notice_partition, cut, False))
+            if cut.from_s + self._detect_s < cut.to_s:
+                self._at(cut.from_s + self._detect_s, partial(self._notice_partition, cut, False))
                 self._at(cut.to_s, partial(self._notice_partition, cut, True))
 
     @property
@@ -117,6 +121,21 @@ class Simulator:
     def node(self, index: int) -> Any:
         """The node as it is; None while it is down."""
         return self._slots[index].node
+
+    @property
+    def records(self) -> list[bytearray]:
+        """What each node recorded, complete when it has finished: as `take_records` gives it."""
+        return [slot.records for slot in self._slots]
+
+    @property
+    def central_records(self) -> list[bytearray]:
+        """A peer's own central steps."""
+        return [slot.central_records for slot in self._slots]
+
+    @property
+    def times(self) -> list[bytearray]:
+        """When each said its words and waited, as `take_times` gives it."""
+        return [slot.times for slot in self._slots]
 
     def totals_of(self, index: int) -> NodeTotals:
         return self._slots[index].totals
@@ -142,21 +161,19 @@ class Simulator:
             ClusterError, RejectedError, DivergedError: A node cannot go on; the text names it and the time.
             StuckError: Not all have finished, but nothing is left to happen, or `most_events` were not enough.
         """
-        self._most_events = math.inf if most_events is None else most_events
-        self._look = look
-        self._check, self._check_every = check, check_every
+        self._watch = _Watch(most_events, check, check_every, look)
         try:
             with np.errstate(over="ignore", invalid="ignore"):  # one clear error tells of divergence
                 for slot in self._slots:
                     self._start(slot)
                 self._loop()
-                if self._unfinished:
+                if stopped := self._unfinished > 0:
                     self._stop()
         except StuckError:
             raise
         except (ClusterError, RejectedError, DivergedError) as error:
             raise type(error)(f"node {self._touched} at {self.now:.6g} s: {error}") from error
-        return not self._stopped
+        return not stopped
 
     def call_at(self, at: float, action: Callable[[], None]) -> None:
         """Something outside the network happens at a time."""
@@ -170,20 +187,20 @@ class Simulator:
 
     def _stop(self) -> None:
         """End all nodes as they are; one that is down comes back for that from its snapshot."""
-        self._stopped = True
         for slot in self._slots:
             if not slot.finished:
                 if slot.node is None:
                     self._place_again(slot)
                 slot.node.stop()
-                self._take_records(slot)
+                slot.take_records()
 
     def _loop(self) -> None:
-        queue, slots, pop = self._queue, self._slots, heapq.heappop
+        queue, slots, pop, look = self._queue, self._slots, heapq.heappop, self._watch.look
+        next_look = 0
         while self._unfinished:
-            if self._look is not None and self.events >= self._next_look:
-                self._next_look = self.events + _LOOK_EVERY_EVENTS
-                if not self._look(self):
+            if look is not None and self.events >= next_look:
+                next_look = self.events + _LOOK_EVERY_EVENTS
+                if not look(self):
                     return
             if not queue:
                 raise StuckError(f"nothing is left to happen at {self.now:.6g} s, but {self._stuck()}")
@@ -270,10 +287,11 @@ class Simulator:
     def _computes(self, slot: Slot) -> bool:
         """Count a call that was just made, and see whether the node is busy now with a central step."""
         self.events += 1
-        if self.events > self._most_events:
-            raise StuckError(f"no end after {self._most_events} events at {self.now:.6g} s: {self._stuck()}")
-        if self._check is not None and self.events % self._check_every == 0:
-            self._check(self, slot.index)
+        watch = self._watch
+        if watch.most_events is not None and self.events > watch.most_events:
+            raise StuckError(f"no end after {watch.most_events} events at {self.now:.6g} s: {self._stuck()}")
+        if watch.check is not None and self.events % watch.check_every == 0:
+            watch.check(self, slot.index)
         busy_s = 0.0
         if self._central_s is not None and slot.counts_steps:
             closed = slot.node.central_steps - slot.steps
@@ -305,7 +323,7 @@ class Simulator:
     def _keep(self, slot: Slot) -> None:
         """Snapshots go to the disk, at once or after a while."""
         while (snapshot := slot.node.take_snapshot()) is not None:
-            self._take_records(slot)
+            slot.take_records()
             slot.keeping = snapshot
             delay = self._persist_s.draw(self._persist_rng) if self._persist_s is not None else 0.0
             if delay > 0.0:
@@ -340,19 +358,13 @@ class Simulator:
             self._push(at, index, receiver.incarnation, seen_as, frames)
 
     def _finish(self, slot: Slot) -> None:
-        self._take_records(slot)
+        slot.take_records()
         slot.finished = True
         slot.inbox.clear()
         slot.totals.finished_at_s = self.now
         self._unfinished -= 1
         for other, seen_as, _ in self._partners(slot):
             self._notice(other, seen_as, False, self.now + self._detect_s)
-
-    def _take_records(self, slot: Slot) -> None:
-        self.records[slot.index] += slot.node.take_records()
-        self.times[slot.index] += slot.node.take_times()
-        if hasattr(slot.node, "take_central_records"):
-            self.central_records[slot.index] += slot.node.take_central_records()
 
     # Time
 
@@ -406,7 +418,7 @@ class Simulator:
         if slot.occupied:
             self._was_busy(slot, self.now)
             slot.occupied = False
-        self._take_records(slot)  # they are written as they are made; who comes back cuts off what it makes again
+        slot.take_records()  # they are written as they are made; who comes back cuts off what it makes again
         if self.on_crash is not None:
             self.on_crash(slot.index)
         slot.totals.crashes += 1
@@ -425,14 +437,8 @@ class Simulator:
     def _place_again(self, slot: Slot) -> None:
         """From the last snapshot; what was recorded after it is made again."""
         self._place(slot)
-        kept = {"records": self.records, "central": self.central_records, "times": self.times}
-        for name, types in slot.node.row_types.items():
-            rows = kept[name][slot.index]
-            t = -1 if slot.snapshot is None else slot.node.recorded[name]
-            kept_bytes = size_until(rows, types, t)
-            if name == "times" and (taken_back := bytes(rows[max(0, kept_bytes - types.itemsize) :])):
-                self.lost_times.append((slot.index, taken_back))
-            del rows[kept_bytes:]
+        if taken_back := slot.take_back():
+            self.lost_times.append((slot.index, taken_back))
 
     def _restart(self, slot: Slot) -> None:
         self._place_again(slot)
@@ -445,8 +451,8 @@ class Simulator:
         """Tell who connects to a node that it is back, once no partition is between them."""
         if slot.incarnation != incarnation:
             return  # it has crashed again
-        if self._is_cut(slot.index, other):
-            heals_at = min(cut.to_s for cut in self._cuts(slot.index, other))
+        if cuts := self._cuts(slot.index, other):
+            heals_at = min(cut.to_s for cut in cuts)
             self._at(heals_at, partial(self._connect_again, slot, incarnation, other, seen_as))
         else:
             self._notice(other, seen_as, True, self.now)
@@ -456,14 +462,11 @@ class Simulator:
         for slot in self._slots:
             if slot.node is not None and not slot.finished:
                 for other, seen_as, _ in self._partners(slot):
-                    if cut.cuts(slot.index, other) and not (connected and self._is_cut(slot.index, other)):
+                    if cut.cuts(slot.index, other) and not (connected and self._cuts(slot.index, other)):
                         self._notice(other, seen_as, connected, self.now)
 
-    def _is_cut(self, a: int, b: int) -> bool:
-        """Whether a partition is between two nodes now."""
-        return bool(self._cuts(a, b))
-
     def _cuts(self, a: int, b: int) -> list[Partition]:
+        """The partitions that are between two nodes now."""
         return [cut for cut in self._settings.partitions if cut.from_s <= self.now < cut.to_s and cut.cuts(a, b)]
 
     def _notice(self, index: int, address: str, connected: bool, at: float) -> None:
@@ -483,12 +486,5 @@ class Simulator:
     def _stuck(self) -> str:
         """Who has not finished, and whom they wait for: the first five."""
         stuck = [slot for slot in self._slots if not slot.finished]
-        shown = "; ".join(f"node {slot.index} {_describe(slot.node)}" for slot in stuck[:5])
+        shown = "; ".join(f"node {slot.index} {slot.in_words()}" for slot in stuck[:5])
         return f"{shown}; and {len(stuck) - 5} more" if len(stuck) > 5 else shown
-
-
-def _describe(node: Any) -> str:
-    if node is None:
-        return "is down"
-    whom = node._waiting_for() if hasattr(node, "_waiting_for") else REDUCER
-    return f"is {node.state.value} in round {getattr(node, 'round', '-')} and waits for {whom}"

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from drom_net.protocol.codec import Frames
-from drom_net.protocol.node import Node
+from drom_net.protocol.node import REDUCER, Node
 
 MakeNode = Callable[[int, int, object | None], Node]
 """(node, incarnation, snapshot) -> a node that was not started; without a snapshot from the beginning."""
@@ -65,6 +65,42 @@ class Slot:
     """By the address it uses: the node, this one's address there, and which incarnation of that node has opened the
     connection (-1: this node has)."""
     totals: NodeTotals = field(default_factory=NodeTotals)
+    records: bytearray = field(default_factory=bytearray)
+    """What the node recorded, complete when it has finished: as `take_records` gives it."""
+    central_records: bytearray = field(default_factory=bytearray)
+    """A peer's own central steps."""
+    times: bytearray = field(default_factory=bytearray)
+    """When it said its words and waited, as `take_times` gives it."""
+
+    def take_records(self) -> None:
+        """Keep what the node has recorded."""
+        self.records += self.node.take_records()
+        self.times += self.node.take_times()
+        if hasattr(self.node, "take_central_records"):
+            self.central_records += self.node.take_central_records()
+
+    def take_back(self) -> bytes:
+        """Cut off what was recorded after the snapshot, as the node, made again, will make it again.
+
+        Returns:
+            Its times since the row before.
+        """
+        taken_back = b""
+        kept = {"records": self.records, "central": self.central_records, "times": self.times}
+        for name, types in self.node.row_types.items():
+            t = -1 if self.snapshot is None else self.node.recorded[name]
+            kept_bytes = size_until(kept[name], types, t)
+            if name == "times":
+                taken_back = bytes(kept[name][max(0, kept_bytes - types.itemsize) :])
+            del kept[name][kept_bytes:]
+        return taken_back
+
+    def in_words(self) -> str:
+        """What the node does, for a message."""
+        if self.node is None:
+            return "is down"
+        whom = self.node._waiting_for() if hasattr(self.node, "_waiting_for") else REDUCER
+        return f"is {self.node.state.value} in round {getattr(self.node, 'round', '-')} and waits for {whom}"
 
 
 def size_until(rows: bytearray, types: npt.DTypeLike, t: int) -> int:

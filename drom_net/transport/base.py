@@ -85,38 +85,11 @@ class Transport:
         self._connect_again_at: float | None = None
         self._doorkeeper: curve.Doorkeeper | None = None
         self._context = zmq.Context()
-        self._socket: zmq.Socket[bytes] = self._context.socket(kind)
-        self._socket.setsockopt(zmq.LINGER, LINGER_MS)
-        self._socket.setsockopt(zmq.RCVTIMEO, round(SLICE_S * 1000))
         overhead = curve.OVERHEAD_BYTES if keys is not None else 0
         frame_limit = max(8 * dim * max_vectors, HEADER_LIMIT_BYTES) + overhead  # a frame may have all of a message
         self._unread_limit = RECEIVE_QUEUE * (HEADER_LIMIT_BYTES + max_vectors * overhead + frame_limit) + UNREAD_BYTES
-        self._socket.setsockopt(zmq.MAXMSGSIZE, frame_limit)
-        # No bound on what waits to be read: libzmq 4.3 ends the process by an assertion (!_io_error) where a connection
-        # is lost whose queue is full, and a heartbeat is due. We close connections on which too much waits.
-        self._socket.setsockopt(zmq.RCVHWM, 0)
-        self._socket.setsockopt(zmq.SNDHWM, _SEND_QUEUE)
-        self._socket.setsockopt(zmq.HANDSHAKE_IVL, _HANDSHAKE_MS)
-        self._socket.setsockopt(zmq.RECONNECT_IVL, _RECONNECT_MS)
-        self._socket.setsockopt(zmq.RECONNECT_IVL_MAX, _RECONNECT_MAX_MS)
-        heartbeat_ms = max(1, min(round(timeouts.heartbeat_s * 1000), _LONGEST_MS))
-        self._socket.setsockopt(zmq.HEARTBEAT_IVL, heartbeat_ms)
-        # It runs from the first question that is not answered, which is asked up to a heartbeat after the last sign.
-        self._socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, (_HEARTBEATS_MISSED - 1) * heartbeat_ms)
-        # TCP would go on for minutes, ever more rarely, with an address where nobody is: begun anew the name is looked
-        # up again, for the other side may be elsewhere now.
-        self._socket.setsockopt(zmq.CONNECT_TIMEOUT, _HEARTBEATS_MISSED * heartbeat_ms)
-        self._socket.setsockopt(zmq.TCP_KEEPALIVE, 1)
-        # Not ACCEPT_FAILED: where descriptors are short there are a million of these a second.
-        events = zmq.EVENT_ACCEPTED | zmq.EVENT_CONNECTED | zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
-        for event in curve.FAILED_HANDSHAKES:
-            events |= event
-        self._socket.monitor("inproc://monitor", events)
-        self._monitor: zmq.Socket[bytes] = self._context.socket(zmq.PAIR)
-        # Without a limit: libzmq would wait for us to read, in the thread that serves all connections. It is read
-        # several times a second.
-        self._monitor.setsockopt(zmq.RCVHWM, 0)
-        self._monitor.connect("inproc://monitor")
+        self._socket = _open_socket(self._context, kind, frame_limit, timeouts)
+        self._monitor = _open_monitor(self._context, self._socket)
 
     def __enter__(self) -> Self:
         return self
@@ -234,6 +207,49 @@ class Transport:
     def _connect_again(self) -> None:
         """Connect anew what libzmq has given up."""
         raise NotImplementedError
+
+
+def _open_socket(context: zmq.Context[Any], kind: int, frame_limit: int, timeouts: Timeouts) -> zmq.Socket[bytes]:
+    """A socket with all limits of what may wait on it, and of how long.
+
+    Args:
+        frame_limit: The largest frame, in bytes.
+    """
+    opened: zmq.Socket[bytes] = context.socket(kind)
+    opened.setsockopt(zmq.LINGER, LINGER_MS)
+    opened.setsockopt(zmq.RCVTIMEO, round(SLICE_S * 1000))
+    opened.setsockopt(zmq.MAXMSGSIZE, frame_limit)
+    # No bound on what waits to be read: libzmq 4.3 ends the process by an assertion (!_io_error) where a connection
+    # is lost whose queue is full, and a heartbeat is due. We close connections on which too much waits.
+    opened.setsockopt(zmq.RCVHWM, 0)
+    opened.setsockopt(zmq.SNDHWM, _SEND_QUEUE)
+    opened.setsockopt(zmq.HANDSHAKE_IVL, _HANDSHAKE_MS)
+    opened.setsockopt(zmq.RECONNECT_IVL, _RECONNECT_MS)
+    opened.setsockopt(zmq.RECONNECT_IVL_MAX, _RECONNECT_MAX_MS)
+    heartbeat_ms = max(1, min(round(timeouts.heartbeat_s * 1000), _LONGEST_MS))
+    opened.setsockopt(zmq.HEARTBEAT_IVL, heartbeat_ms)
+    # It runs from the first question that is not answered, which is asked up to a heartbeat after the last sign.
+    opened.setsockopt(zmq.HEARTBEAT_TIMEOUT, (_HEARTBEATS_MISSED - 1) * heartbeat_ms)
+    # TCP would go on for minutes, ever more rarely, with an address where nobody is: begun anew the name is looked
+    # up again, for the other side may be elsewhere now.
+    opened.setsockopt(zmq.CONNECT_TIMEOUT, _HEARTBEATS_MISSED * heartbeat_ms)
+    opened.setsockopt(zmq.TCP_KEEPALIVE, 1)
+    return opened
+
+
+def _open_monitor(context: zmq.Context[Any], watched: zmq.Socket[bytes]) -> zmq.Socket[bytes]:
+    """Where what happens to a socket's connections is read."""
+    # Not ACCEPT_FAILED: where descriptors are short there are a million of these a second.
+    events = zmq.EVENT_ACCEPTED | zmq.EVENT_CONNECTED | zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
+    for event in curve.FAILED_HANDSHAKES:
+        events |= event
+    watched.monitor("inproc://monitor", events)
+    monitor: zmq.Socket[bytes] = context.socket(zmq.PAIR)
+    # Without a limit: libzmq would wait for us to read, in the thread that serves all connections. It is read
+    # several times a second.
+    monitor.setsockopt(zmq.RCVHWM, 0)
+    monitor.connect("inproc://monitor")
+    return monitor
 
 
 def hang_up(fd: int) -> None:

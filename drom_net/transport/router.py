@@ -6,7 +6,6 @@ import contextlib
 import errno
 import os
 import resource
-import time
 from collections import deque
 from collections.abc import Callable, Collection
 from typing import NamedTuple
@@ -19,14 +18,11 @@ from drom_net.protocol.settings import Timeouts
 from drom_net.transport import curve
 from drom_net.transport.base import (
     LINGER_MS,
-    LOOK_S,
     NO_FD,
     NO_WAIT,
     RECEIVE_QUEUE,
-    UNREAD_BYTES,
     Frames,
     Transport,
-    bytes_received_by,
     hang_up,
     may_be_ipv6,
     numbered,
@@ -36,6 +32,7 @@ from drom_net.transport.base import (
 )
 from drom_net.transport.keys import Keyring
 from drom_net.transport.local_sockets import refuse_ipc_in_use, require_no_file_at
+from drom_net.transport.strangers import Strangers
 
 _SEND_QUEUE_OF_APPLICATIONS = 16
 _STRANGERS = 256
@@ -43,8 +40,6 @@ _STRANGERS = 256
 known to be."""
 _DESCRIPTORS_KEPT = 64
 """Those that a node may need for itself."""
-_UNREAD_LIMITS = 4
-"""All strangers together may have so many times of what one may."""
 
 
 class _Message(NamedTuple):
@@ -95,27 +90,14 @@ class RouterTransport(Transport):
         self._addresses_at: dict[int, set[str]] = {}
         """More than one where messages of a closed connection were read when its descriptor was in use again."""
         self._connected_fds: set[int] = set()
-        self._not_known: dict[int, None] = {}
-        """Connections that came from outside, oldest first, but for those found to be a member's."""
-        self._read_at: dict[int, int] = {}
-        """How many bytes of messages were read from each of these."""
-        self._look_at = 0.0
-        self._accepted = 0
+        limit = connections_for_applications() if for_applications else _connections_limit(len(members))
+        self._strangers = Strangers(
+            limit, self._unread_limit, is_members=self._is_members, answers_all=for_applications
+        )
         if for_applications:
             self._socket.setsockopt(zmq.SNDHWM, _SEND_QUEUE_OF_APPLICATIONS)
-        self._silent: set[int] = set()
-        """Connections from outside on which nothing has been said yet."""
         self.refused_handshakes = 0
         """How many who connected here did not get through the handshake."""
-        self._connections_limit = (
-            connections_for_applications() if for_applications else _connections_limit(len(members))
-        )
-        self._answers_all = for_applications
-        self._answers_left = self._connections_limit
-        """How much strangers may still be answered in this second."""
-        self._answers_until = 0.0
-        self.closed_strangers = 0
-        """How many connections were closed because there were too many, or because they sent without an end."""
         self._changes: list[tuple[str, bool]] = []
         self._endpoint_of: dict[str, tuple[str, str]] = {}
         """Where this one has connected to, and whom it expects there, by address."""
@@ -132,22 +114,26 @@ class RouterTransport(Transport):
         """Who is no stranger: those come and go without end, so little is kept of them and they get few answers."""
         self.was_member: Callable[[str], bool] = lambda _: False
         """Whose bytes count, though others have taken its place."""
+        self.endpoint = self._listen(bind, members)
+        """Where it listens, with the port that the system chose if it was to choose one."""
+
+    def _listen(self, bind: str, members: Collection[str]) -> str:
         try:
             refuse_ipc_in_use(bind)
-            if keys is not None:
-                self._doorkeeper = curve.Doorkeeper(self._context, keys, members)
-                curve.listen(self._socket, keys)
+            if self._keys is not None:
+                self._doorkeeper = curve.Doorkeeper(self._context, self._keys, members)
+                curve.listen(self._socket, self._keys)
             self._socket.bind(bind)
-            self.endpoint = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
-            """Where it listens, with the port that the system chose if it was to choose one."""
-            if self.endpoint.startswith("ipc://") and "@" not in self.endpoint[:7]:
-                os.chmod(self.endpoint.removeprefix("ipc://"), 0o600)
+            endpoint = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
+            if endpoint.startswith("ipc://") and "@" not in endpoint[:7]:
+                os.chmod(endpoint.removeprefix("ipc://"), 0o600)
         except zmq.ZMQError as error:
             self.close()
             hint = ""
             if error.errno == errno.EADDRINUSE:
                 hint = "; another process, perhaps a reducer of an earlier run, listens there"
             raise ClusterError(f"cannot listen on {bind}: {os.strerror(error.errno or 0)}{hint}") from None
+        return endpoint
 
     def connect(self, address: str, endpoint: str, name: str = "") -> None:
         """Also connect to another listener, which is then spoken to by this address.
@@ -205,7 +191,7 @@ class RouterTransport(Transport):
 
     def send(self, address: str, frames: Frames) -> None:
         """Send, or drop what cannot be sent: whoever misses it asks again."""
-        if not self.is_member(address) and not self._may_answer_a_stranger():
+        if not self.is_member(address) and not self._strangers.may_be_answered():
             return
         wire = self._wire_of.get(address)
         if wire is None:
@@ -243,8 +229,7 @@ class RouterTransport(Transport):
             fd = routing_id.get(zmq.SRCFD)
         except zmq.ZMQError:  # a stranger that speaks ZMTP 1 has none
             fd = NO_FD
-        if fd in self._not_known:
-            self._read_at[fd] = self._read_at.get(fd, 0) + taken
+        self._strangers.read(fd, taken)
         if ours and self._wire_of[address] != wire:
             pass  # its connection was lost, and made anew, since it came
         elif self._fd_of.get(address) != fd or self._wire_of[address] != wire:  # a descriptor is soon in use again
@@ -279,9 +264,8 @@ class RouterTransport(Transport):
     def connection_changes(self) -> list[tuple[str, bool]]:
         """(address, whether it is up now) for what changed since the last call."""
         self._follow_connections()
-        if (now := time.monotonic()) >= self._look_at:
-            self._look_at = now + LOOK_S
-            self._close_the_endless()
+        for fd in self._strangers.endless():
+            self._close(fd, "closed a connection of a stranger: more came on it than can be read")
         taken, self._changes = self._changes, []
         return taken
 
@@ -301,7 +285,7 @@ class RouterTransport(Transport):
         if connected:
             self._fd_of[address] = fd
             self._wire_of[address] = wire
-            self._silent.discard(fd)
+            self._strangers.spoke(fd)
             self._addresses_at.setdefault(fd, set()).add(address)
         self._changes.append((address, connected))
 
@@ -327,16 +311,10 @@ class RouterTransport(Transport):
             if event in (zmq.EVENT_ACCEPTED, zmq.EVENT_CONNECTED):
                 self._connected_fds.add(fd)
                 if event == zmq.EVENT_ACCEPTED:
-                    self._accepted += 1
-                    self._silent.add(fd)
-                    self._not_known.pop(fd, None)
-                    self._not_known[fd] = None
-                    self._read_at.pop(fd, None)
+                    self._strangers.accepted(fd)
             elif event == zmq.EVENT_DISCONNECTED:
                 self._connected_fds.discard(fd)
-                self._silent.discard(fd)
-                self._not_known.pop(fd, None)
-                self._read_at.pop(fd, None)
+                self._strangers.gone(fd)
                 for address in self._addresses_at.pop(fd, ()):
                     del self._fd_of[address]
                     self._forget(address)
@@ -346,54 +324,30 @@ class RouterTransport(Transport):
         for address in again:
             self._connect_anew(address)
         self._count_refused()
-        if len(self._connected_fds) > self._connections_limit:
-            self._close_the_oldest()
+        limit = self._strangers.limit
+        for fd in self._strangers.oldest(len(self._connected_fds) - limit):
+            self._close(fd, f"closing connections of strangers: there are more than {limit}")
 
     def _count_refused(self) -> None:
         # Not all who fail have an event of it: libzmq just closes the connection of who speaks another protocol.
-        refused = self._accepted - self._let_in - len(self._silent)
+        refused = self._strangers.refused(self._let_in)
         if refused > self._failed_handshakes:
             self._warn_once("refused a connection: what it says is no handshake of ZeroMQ")
         self.refused_handshakes = max(self.refused_handshakes, self._failed_handshakes, refused)
 
-    def _close_the_oldest(self) -> None:
-        """Of those that are no member's: else strangers that come and stay could use up all descriptors."""
-        while len(self._connected_fds) > self._connections_limit and self._not_known:
-            fd = next(iter(self._not_known))
-            del self._not_known[fd]
-            if any(self.is_member(address) for address in self._addresses_at.get(fd, ())):
-                continue
-            self._close(fd, f"closing connections of strangers: there are more than {self._connections_limit}")
-
-    def _close_the_endless(self) -> None:
-        """Of strangers whose message has no end, or who say more than is read: libzmq keeps all that has come."""
-        unread: dict[int, int] = {}
-        for fd in self._not_known:
-            if not any(self.is_member(address) for address in self._addresses_at.get(fd, ())):
-                unread[fd] = bytes_received_by(fd) - self._read_at.get(fd, 0)
-        total = sum(size for size in unread.values() if size > UNREAD_BYTES)
-        for fd, size in sorted(unread.items(), key=lambda item: -item[1]):
-            if size <= self._unread_limit and total <= _UNREAD_LIMITS * self._unread_limit:
-                return
-            total -= size
-            self._close(fd, "closed a connection of a stranger: more came on it than can be read")
-
     def _close(self, fd: int, why: str) -> None:
         hang_up(fd)
-        self._not_known.pop(fd, None)
         self._connected_fds.discard(fd)  # its event comes when libzmq has seen it
-        self.closed_strangers += 1
+        self._strangers.closing(fd)
         self._warn_once(why)
 
-    def _may_answer_a_stranger(self) -> bool:
-        if self._answers_all:
-            return True
-        now = time.monotonic()
-        if now >= self._answers_until:
-            self._answers_until = now + 1.0
-            self._answers_left = self._connections_limit
-        self._answers_left -= 1
-        return self._answers_left >= 0
+    def _is_members(self, fd: int) -> bool:
+        return any(self.is_member(address) for address in self._addresses_at.get(fd, ()))
+
+    @property
+    def closed_strangers(self) -> int:
+        """How many connections were closed because there were too many, or because they sent without an end."""
+        return self._strangers.closed
 
 
 def _name_of(wire: bytes) -> bytes:

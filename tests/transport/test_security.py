@@ -29,6 +29,7 @@ from drom_net.protocol.settings import Timeouts
 from drom_net.protocol.worker import Worker
 from drom_net.transport import base as base_module
 from drom_net.transport import router as router_module
+from drom_net.transport import strangers as strangers_module
 from drom_net.transport.base import SLICE_S
 from drom_net.transport.curve import Doorkeeper, key_gate
 from drom_net.transport.dealer import DealerTransport
@@ -516,7 +517,7 @@ def test_a_message_without_an_end_is_cut_off() -> None:
                     taken = stranger.send(unsent)
                     sent += taken
                     unsent = unsent[taken:] or frame_and_more
-                router._look_at = 0.0
+                router._strangers._look_at = 0.0
                 router.connection_changes()
             assert router.closed_strangers == 1
             assert router._unread_limit < sent < 100 * router._unread_limit
@@ -566,7 +567,7 @@ def test_the_limit_of_connections_leaves_descriptors_for_the_node(monkeypatch: p
 
 def test_strangers_get_few_answers_and_members_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(router_module, "_STRANGERS", 5)
-    monkeypatch.setattr(router_module.time, "monotonic", lambda: 1.0)
+    monkeypatch.setattr(strangers_module.time, "monotonic", lambda: 1.0)
     with listen(None, members=()) as router, connect(router.endpoint, None) as stranger:
         address = met(router, stranger)
         router.is_member = lambda known: False
@@ -589,7 +590,7 @@ def test_nothing_is_kept_of_strangers_that_left_before_they_were_heard() -> None
         for _ in range(20):
             get(router)
         until(lambda: not router._connected_fds, router)
-        assert (router._bytes, router._fd_of, router._addresses_at, router._not_known) == ({}, {}, {}, {})
+        assert (router._bytes, router._fd_of, router._addresses_at, router._strangers._read_at) == ({}, {}, {}, {})
 
 
 def test_after_close_no_descriptor_and_no_thread_is_left(folder: Path, foreign: Path) -> None:
