@@ -327,34 +327,15 @@ def merge_drafts(configs: Sequence[ClusterConfig], out: Path, positive: tuple[st
     Raises:
         DataError: They do not go together.
     """
+    found = _drafts(configs)
     problems: list[Problem] = []
-    found: list[FileData] = []
-    for config in configs:
-        if isinstance(config.data, FileData) and config.data.columns is not None and config.data.tasks:
-            found.append(config.data)
-        else:
-            problems.append(Problem(str(config.path), "a file that `drom-net init` has written", "another one"))
-    if problems:
-        raise DataError(problems)
     first = configs[0].path
     for config, data in zip(configs[1:], found[1:], strict=True):
         if data.label != found[0].label:
             problems.append(
                 Problem(f"{config.path}: data.label", f"{quoted(found[0].label)}, as in {first}", quoted(data.label))
             )
-    names = list(dict.fromkeys(column.name for data in found for column in data.columns or ()))
-    columns = []
-    for name in names:
-        its = [(config, _column(data, name)) for config, data in zip(configs, found, strict=True)]
-        lacking = [config for config, column in its if column is None]
-        if lacking:
-            has = next(config.path for config, column in its if column is not None)
-            hint = "data.ignore, or the kind ignored, leaves it out"
-            problems.append(
-                Problem(f"{lacking[0].path}: data.columns", f"a column {quoted(name)}, as in {has}", "none", hint)
-            )
-            continue
-        columns.append(_merged_column(name, [(config, column) for config, column in its if column], problems))
+    columns = _merged_columns(configs, found, problems)
     positive = positive or _agreed("positive", configs, found, problems)
     negative = _agreed("negative", configs, found, problems) if positive else None
     tasks = [task for data in found for task in data.tasks or ()]
@@ -366,7 +347,6 @@ def merge_drafts(configs: Sequence[ClusterConfig], out: Path, positive: tuple[st
         problems.append(Problem("data.files", "one pattern for all sites", ", ".join(sorted(patterns)[:5]), hint))
     if problems:
         raise DataError(problems)
-    known = [column for column in columns if column is not None]
     places = sum(max(0, (data.hash or 0) - LEVEL_PLACES) for data in found)
     merged = FileData(
         files=patterns.pop(),
@@ -376,8 +356,8 @@ def merge_drafts(configs: Sequence[ClusterConfig], out: Path, positive: tuple[st
         positive=positive,
         negative=negative,
         missing=tuple(dict.fromkeys(text for data in found for text in data.missing)),
-        columns=tuple(known),
-        hash=max(places_for(known), min(TEXT_PLACES, places + LEVEL_PLACES if places else 0)),
+        columns=tuple(columns),
+        hash=max(places_for(columns), min(TEXT_PLACES, places + LEVEL_PLACES if places else 0)),
         scaling=found[0].scaling,
     )
     head = [
@@ -391,6 +371,43 @@ def merge_drafts(configs: Sequence[ClusterConfig], out: Path, positive: tuple[st
     kept = [line for line in body.splitlines() if not line.startswith("#")][1:]
     kept = [re.sub(r" +# (rows: .*|left out)$", "", line) for line in kept]
     return "\n".join(head + kept) + "\n"
+
+
+def _drafts(configs: Sequence[ClusterConfig]) -> list[FileData]:
+    """What each file says of its table.
+
+    Raises:
+        DataError: One was not drafted from a table.
+    """
+    found: list[FileData] = []
+    problems: list[Problem] = []
+    for config in configs:
+        if isinstance(config.data, FileData) and config.data.columns is not None and config.data.tasks:
+            found.append(config.data)
+        else:
+            problems.append(Problem(str(config.path), "a file that `drom-net init` has written", "another one"))
+    if problems:
+        raise DataError(problems)
+    return found
+
+
+def _merged_columns(
+    configs: Sequence[ClusterConfig], found: Sequence[FileData], problems: list[Problem]
+) -> list[Column]:
+    """All columns, each of which all sites must have."""
+    merged = []
+    for name in dict.fromkeys(column.name for data in found for column in data.columns or ()):
+        its = [(config, _column(data, name)) for config, data in zip(configs, found, strict=True)]
+        lacking = [config for config, column in its if column is None]
+        if lacking:
+            has = next(config.path for config, column in its if column is not None)
+            hint = "data.ignore, or the kind ignored, leaves it out"
+            problems.append(
+                Problem(f"{lacking[0].path}: data.columns", f"a column {quoted(name)}, as in {has}", "none", hint)
+            )
+        elif column := _merged_column(name, [(config, column) for config, column in its if column], problems):
+            merged.append(column)
+    return merged
 
 
 def _column(data: FileData, name: str) -> Column | None:

@@ -51,12 +51,7 @@ def merge_nodes(folders: Sequence[Path], out: Path, *, file_format: str) -> dict
         raise UsageError(f"no folder of {', '.join(missing or ['the reducer'])} in {', '.join(map(str, folders))}")
     if spec.build_policy().proceeds:
         for node in set(nodes) & found.keys():
-            folder = found[node]
-            if (folder / "life.json").exists() and not (folder / "result.json").exists():
-                lost = dataclasses.replace(
-                    NodeSpec.read(folder / "spec.json"), out=str(folder), examples=str(folder / "examples")
-                )
-                write_result_of_lost(lost)
+            _end_if_lost(found[node])
     try:
         tasks = [read_task_outcome(found[node]) for node in nodes]
         if spec.role == "peer":
@@ -74,11 +69,7 @@ def merge_nodes(folders: Sequence[Path], out: Path, *, file_format: str) -> dict
         create_run_directory(out)
     elif (out / "model.npz").exists():
         raise UsageError(f"{out} has a model already, which is not overwritten; choose another --out, or remove it")
-    facts = [read_data_facts(found[node]) for node in nodes]
-    merged = facts[0]
-    if merged["preprocessing"]["sites"] is not None:  # each site knows its own scaling
-        sites = {name: site for fact in facts for name, site in fact["preprocessing"]["sites"].items()}
-        merged["preprocessing"]["sites"] = sites
+    data_facts = _merged_facts([found[node] for node in nodes])
     for name in ("config.yaml", "environment.json"):
         for folder in (first, first.parent.parent):  # of a node by hand, of a launched one
             if (folder / name).is_file() and not (folder / name).is_symlink() and not (out / name).exists():
@@ -88,8 +79,24 @@ def merge_nodes(folders: Sequence[Path], out: Path, *, file_format: str) -> dict
         if NodeSpec.read(found[node] / "spec.json").source.get("keep") == "all" and spool.is_dir() and spool != kept:
             shutil.copytree(spool, kept)
     return write_results(
-        out, tasks, centrals, data_facts=merged, about=spec.about, driver="processes", file_format=file_format
+        out, tasks, centrals, data_facts=data_facts, about=spec.about, driver="processes", file_format=file_format
     )
+
+
+def _end_if_lost(folder: Path) -> None:
+    """Write the result of a node that was killed and did not come back, which the others went on without."""
+    if (folder / "life.json").exists() and not (folder / "result.json").exists():
+        spec = NodeSpec.read(folder / "spec.json")
+        write_result_of_lost(dataclasses.replace(spec, out=str(folder), examples=str(folder / "examples")))
+
+
+def _merged_facts(folders: Sequence[Path]) -> dict[str, Any]:
+    facts = [read_data_facts(folder) for folder in folders]
+    merged = facts[0]
+    if merged["preprocessing"]["sites"] is not None:  # each site knows its own scaling
+        sites = {name: site for fact in facts for name, site in fact["preprocessing"]["sites"].items()}
+        merged["preprocessing"]["sites"] = sites
+    return merged
 
 
 def _find_nodes(folders: Sequence[Path]) -> dict[str, Path]:
