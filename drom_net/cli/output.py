@@ -139,8 +139,11 @@ class QuietProgress:
 class JsonProgress(QuietProgress):
     """A JSON object a line on standard error, about every two seconds."""
 
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+
     def update(self, t: int, totals: Callable[[], Sequence[Totals]], sigma: float | None) -> None:
-        if not self._due(_PLAIN_EVERY_S):
+        if self._quiet or not self._due(_PLAIN_EVERY_S):
             return
         sums = total(totals())
         rate, left_s = self._pace(t)
@@ -250,7 +253,7 @@ def _choose_progress(*, as_json: bool, quiet: bool) -> Progress:
     if _log is not None:
         return QuietProgress() if quiet else LogProgress()
     if as_json:
-        return JsonProgress()
+        return JsonProgress(quiet=quiet)
     if quiet:
         return QuietProgress()
     return LiveProgress() if sys.stderr.isatty() else PlainProgress()

@@ -61,8 +61,9 @@ class Interruption:
         return self
 
     def __exit__(self, *_: object) -> None:
+        """Who has asked twice need not ask again: what is left to do is short, and tells how it ended."""
         for number, handler in self._former.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_IGN if self.again else handler)
 
     def _on_signal(self, number: int, _: object) -> None:
         now = time.monotonic()

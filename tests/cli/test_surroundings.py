@@ -11,11 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from drom_net.cli import main
+from drom_net.cli import main, output
 from drom_net.cli.output import QuietProgress
 from drom_net.cluster.local import Interruption
 from drom_net.core.errors import did_you_mean
 from drom_net.data.stream import TaskStream
+from drom_net.learning.metrics import Totals
+from drom_net.node.signals import stop_signals
 from drom_net.results.summary import remove_folder
 
 DATA = "data: {dataset: synthetic, tasks: 2, examples: 10, dim: 3}\n"
@@ -112,12 +114,18 @@ def test_the_digest_of_a_stream_is_that_of_all_that_is_learned() -> None:
 
 
 def test_signals_within_a_second_are_one_wish(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`timeout` sends its own twice."""
-    with Interruption() as interruption:
-        for now, again in ((100.0, False), (100.02, False), (100.9, False), (101.1, True)):
-            monkeypatch.setattr("time.monotonic", partial(float, now))
-            signal.raise_signal(signal.SIGTERM)
-            assert (interruption.exit_code, interruption.again) == (143, again)
+    """`timeout` sends its own twice. After the second wish the launcher ends by itself, whoever asks a third time."""
+    before = {number: signal.getsignal(number) for number in stop_signals()}
+    try:
+        with Interruption() as interruption:
+            for now, again in ((100.0, False), (100.02, False), (100.9, False), (101.1, True)):
+                monkeypatch.setattr("time.monotonic", partial(float, now))
+                signal.raise_signal(signal.SIGTERM)
+                assert (interruption.exit_code, interruption.again) == (143, again)
+        signal.raise_signal(signal.SIGTERM)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @pytest.mark.parametrize("handler", [signal.SIG_IGN, signal.SIG_DFL])
@@ -158,6 +166,19 @@ def test_of_names_that_look_alike_the_characters_are_shown() -> None:
         assert "looks alike in other Unicode characters" in hint
         assert name.encode("unicode_escape").decode() in hint
     assert did_you_mean("lable", ["label"]) == 'did you mean "label"?'
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_quiet_is_quiet_in_json_too(
+    quiet: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(output, "_PLAIN_EVERY_S", 0.0)
+    with output.showing_progress(as_json=True, quiet=quiet) as progress:
+        progress.start(["a"], 9)
+        progress.update(1, lambda: [Totals()], None)
+        progress.say("what must be said")
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [next(iter(line)) for line in lines] == [*(() if quiet else ("round",)), "message"]
 
 
 def test_what_is_left_is_told_from_the_last_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
