@@ -63,7 +63,8 @@ def test_a_run_serves_all_nodes_on_one_page_and_logs_json(tmp_path: Path) -> Non
         url = url_in(read_until(launcher, "/metrics"))
         seen = page_until(url, lambda page: all(page.get(f"rounds_total {node}", 0) > 0 for node in nodes))
         for task in nodes[1:]:
-            assert seen[f"examples_total {task}"] == seen[f"rounds_total {task}"]
+            begun = seen[f"rounds_total {task}"]  # the last of them may not be closed yet
+            assert begun - 1 <= seen[f"examples_total {task}"] <= begun
             assert 0 < seen[f"errors_total {task}"] < seen[f"examples_total {task}"]
             assert seen[f"waiting_seconds_total {task}"] > 0
         for node in nodes:
