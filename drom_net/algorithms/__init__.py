@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from functools import cache
 from importlib import import_module
@@ -68,15 +69,19 @@ def _other(name: str) -> Learner | tuple[str, str, str]:
         if name not in points:
             names = [*BUILTIN, *points]
             return "one of " + ", ".join(names), f'"{name}"', did_you_mean(name[:80], names)
-        module, _, attribute = points[name].partition(":")
-    expected = "a learner, as MODULE:ATTRIBUTE" if colon else f"a learner at the entry point {name}, {points[name]}"
-    where = f'"{name}"' if colon else f'"{points[name]}"'
+        if len(points[name]) > 1:
+            return "one learner of a name", f'"{name}" for {" and ".join(points[name])}', "name it as MODULE:ATTRIBUTE"
+        module, _, attribute = points[name][0].partition(":")
+    place = name if colon else f"{module}:{attribute}"
+    expected = "a learner, as MODULE:ATTRIBUTE" if colon else f"a learner at the entry point {name}, {place}"
+    where = f'"{place}"'
     try:
-        found: Any = import_module(module)
+        with contextlib.redirect_stdout(sys.stderr):  # what a command tells is for others to read
+            found: Any = import_module(module)
         for part in filter(None, attribute.split(".")):
             found = getattr(found, part)
-    except Exception as error:  # whatever a module does as it is imported
-        missing = isinstance(error, ModuleNotFoundError) and module.startswith(str(error.name))
+    except (Exception, SystemExit) as error:  # whatever a module does as it is imported
+        missing = isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}.")
         what = str(error) if missing else f"{type(error).__name__}: {error}"
         return expected, f"{where} ({' '.join(what.split())})", _WHERE if missing else ""
     if not isinstance(found, Learner):
@@ -86,11 +91,15 @@ def _other(name: str) -> Learner | tuple[str, str, str]:
 
 
 @cache
-def _entry_points() -> dict[str, str]:
-    """MODULE:ATTRIBUTE by name. It looks at all packages that are installed: not for a builtin name."""
+def _entry_points() -> dict[str, list[str]]:
+    """MODULE:ATTRIBUTE by name, more than one where packages disagree. It looks at all packages that are installed: not
+    for a builtin name."""
     from importlib.metadata import entry_points
 
-    return {point.name: point.value for point in sorted(entry_points(group=GROUP), key=lambda point: point.name)}
+    found: dict[str, list[str]] = {}
+    for name, value in sorted({(point.name, point.value) for point in entry_points(group=GROUP)}):
+        found.setdefault(name, []).append(value)
+    return found
 
 
 __all__ = ["BUILTIN", "GROUP", "Algorithm", "Learner", "find_learner", "learner_named"]

@@ -119,6 +119,8 @@ class Learner:
         settings = settings_of(self.parameters)
         if required := [key for key, setting in settings.items() if setting.default is REQUIRED]:
             raise ValueError(f"{self.name}: every parameter needs a default, {required[0]} has none")
+        if taken := {"name", "preset"} & set(settings):
+            raise ValueError(f"{self.name}: a parameter cannot be called {min(taken)}, as a key of the section is")
         if self.on_graph and "tau" not in settings:
             raise ValueError(f"{self.name}: a learner on a graph needs a parameter tau")
 

@@ -60,10 +60,10 @@ class Interruption:
             self._former[number] = signal.signal(number, self._on_signal)
         return self
 
-    def __exit__(self, *_: object) -> None:
-        """Who has asked twice need not ask again: what is left to do is short, and tells how it ended."""
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        ended_at_once = self.again and kind is StoppedError  # all that is left is to say so: nobody need ask again
         for number, handler in self._former.items():
-            signal.signal(number, signal.SIG_IGN if self.again else handler)
+            signal.signal(number, signal.SIG_IGN if ended_at_once else handler)
 
     def _on_signal(self, number: int, _: object) -> None:
         now = time.monotonic()

@@ -42,7 +42,9 @@ def merge_nodes(folders: Sequence[Path], out: Path, *, file_format: str) -> dict
     nodes = spec.nodes
     for node, folder in found.items():
         its = _read_spec(folder)
-        if (its.tasks, its.config_digest, its.node) != (spec.tasks, spec.config_digest, node):
+        # The learner as well: of another package it is imported, and no other site says which.
+        of_one = (its.tasks, its.config_digest, its.algorithm) == (spec.tasks, spec.config_digest, spec.algorithm)
+        if not of_one or its.node != node:
             raise UsageError(
                 f"{folder} is not of the same cluster as {first}: its spec.json has other tasks or is another"
             )

@@ -368,6 +368,11 @@ class Centre:
             LearnerError: Its v is of another shape or kind.
         """
         m = len(self._row_of)
+        if info.v is None and info.u is not None:
+            raise LearnerError(
+                f"learner {self._algorithm.name}, CentralInfo of its central_step: expected v beside u: from both "
+                "replies are made again; got u alone"
+            )
         if info.v is None:
             return dataclasses.replace(info, v=np.zeros(m))
         if info.v.shape != (m,) or info.v.dtype != np.float64:

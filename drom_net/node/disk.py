@@ -54,7 +54,7 @@ class Disk:
                 self._settle(now)
             if (snapshot := self._node.take_snapshot()) is not None:
                 self._teller.save()
-                header, *buffers = encode_snapshot(snapshot)
+                header, *buffers = encode_snapshot(snapshot, self._folder.classes)
                 self._round, self._num_bytes = snapshot["round"], len(header) + sum(map(len, buffers))
                 self._began = time.monotonic()
                 self._folder.spent = self._folder.before + self._teller.spent()

@@ -47,10 +47,11 @@ def run_node(spec: NodeSpec) -> int:
         with CheckpointFolder(Path(spec.out), node=spec.node, config_digest=spec.config_digest) as folder:
             incarnation, _ = folder.begin(spec.run_id)
             reporter.incarnation = incarnation
+            life = life_of(spec, folder, reporter)
             (Path(spec.out) / "result.json").unlink(missing_ok=True)  # what an interrupted life has left
             serve_counts(spec, reporter)
             run = {"worker": _run_worker, "peer": _run_peer, "reducer": _run_reducer}[spec.role]
-            finished = run(spec, reporter, stop, folder, life_of(spec, folder, reporter))
+            finished = run(spec, reporter, stop, folder, life)
     except DromNetError as error:
         reporter.fail(str(error), exit_code=error.exit_code)
         if incarnation == 1 and not folder.others_know:

@@ -258,14 +258,15 @@ class Rivals:
 class Keeper:
     """When a node takes snapshots, and up to which round the last one that was kept goes."""
 
-    def __init__(self, settings: Checkpoints | None, *, durable: int | None = None) -> None:
+    def __init__(self, settings: Checkpoints | None, *, durable: int = 0, at_end: bool = False) -> None:
         """
         Args:
             settings: None for a node that keeps none: all that it has closed counts as kept, as it never comes back.
-            durable: The round of the snapshot that it goes on from, if it does.
+            durable: The round of the snapshot that it goes on from.
+            at_end: Whether the node had come to its end by then.
         """
-        self.durable = durable or 0
-        self._has_one = durable is not None
+        self.durable = durable
+        self._has_end = self._takes_end = at_end
         self.active = settings is not None
         self.busy = False
         """A snapshot was taken and is not kept yet."""
@@ -291,15 +292,16 @@ class Keeper:
         """One of round t is to be taken as soon as may be."""
         self._last, self._last_at = t, now
 
-    def taken(self, t: int) -> None:
-        self.busy, self._taken = True, t
+    def taken(self, t: int, *, at_end: bool = False) -> None:
+        self.busy, self._taken, self._takes_end = True, t, at_end
 
     def kept(self) -> None:
-        self.busy, self.durable, self._has_one = False, self._taken, True
+        self.busy, self.durable = False, self._taken
+        self._has_end = self._has_end or self._takes_end
 
     def has_end(self, t: int) -> bool:
-        """Whether a node whose last round is t need take no more: of a task without examples that is round 0."""
-        return not self.active or (self._has_one and self.durable >= t)
+        """Whether a node whose last round is t need take no more: without examples, t = 0, it must be one of its end."""
+        return not self.active or (self.durable >= t if t else self._has_end)
 
     def is_far(self, t: int) -> bool:
         """Whether a snapshot should no longer wait for anything."""
@@ -324,8 +326,11 @@ class Tray:
     state: Any
     """A state of its role, of `protocol.states`."""
 
-    def __init__(self, checkpoints: Checkpoints | None = None, *, durable: int | None = None) -> None:
-        self._keeper = Keeper(checkpoints, durable=durable)
+    def __init__(self, checkpoints: Checkpoints | None = None, *, snapshot: Snapshot | None = None) -> None:
+        durable, at_end = (0, False) if snapshot is None else (snapshot["round"], snapshot.get("ended", False))
+        self._keeper = Keeper(checkpoints, durable=durable, at_end=at_end)
+        self._was_at_end = at_end or durable > 0
+        """Whether the snapshot that it goes on from is of its end, if it is of its last round."""
         self._holds = False
         self._outbox: list[Envelope] = []
         self._events: list[Event] = []

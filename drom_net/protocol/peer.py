@@ -152,7 +152,7 @@ class Peer(Tray):
             checkpoints: When to take snapshots; None for never.
             snapshot: What an earlier incarnation has left, to go on from.
         """
-        super().__init__(checkpoints, durable=None if snapshot is None else snapshot["round"])
+        super().__init__(checkpoints, snapshot=snapshot)
         self.state = PeerState.JOINING
         self.result: TaskResult | None = None
         self.round = 0
@@ -286,9 +286,7 @@ class Peer(Tray):
         for task in self._neighbors:
             if task < self._task:
                 self._say(task, self._introduction(task))
-        if (
-            self._restored and self.round == self._learner.last_round
-        ):  # an earlier incarnation has said goodbye: some may be gone
+        if self._was_at_end and self.round == self._learner.last_round:  # it has said goodbye before: some may be gone
             self._say_goodbye(now)
         self._begin_if_all_are_here()
 
@@ -464,10 +462,11 @@ class Peer(Tray):
             return None
         self._due = False
         self._keeper.note_due(self.round, self._now)
-        self._keeper.taken(self.round)
+        self._keeper.taken(self.round, at_end=self._ended)
         self._owed_now, self._owed = self._owed, set()
         return {
             "round": self.round,
+            "ended": self._ended,
             "closed": self._closed,
             "predicted": self._predicted,
             "said": dict(self._said),

@@ -121,7 +121,7 @@ class Reducer(Tray):
             checkpoints: When to take snapshots; None for never.
             snapshot: What an earlier incarnation has left, to go on from.
         """
-        super().__init__(checkpoints, durable=None if snapshot is None else snapshot["round"])
+        super().__init__(checkpoints, snapshot=snapshot)
         self._due = False
         """A snapshot is to be taken."""
         self.state = ReducerState.COLLECTING

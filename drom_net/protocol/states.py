@@ -45,7 +45,7 @@ class Step(NamedTuple):
 
     before: State
     after: State | None
-    """None where the node ends with an error."""
+    """None where the node ends with an error, from which nothing follows: those are drawn, and not checked."""
     why: str
     """What leads there / what is sent."""
 
@@ -58,6 +58,7 @@ WORKER_STEPS = (
     Step(WorkerState.STEPPING, WorkerState.STEPPING, "Open(t), for live streams"),
     Step(WorkerState.STEPPING, WorkerState.WAITING, "round t, a sync round / Push"),
     Step(WorkerState.STEPPING, WorkerState.FINISHING, "no round is left / Goodbye"),
+    Step(WorkerState.STEPPING, None, "Reject, or disconnected for lost_s (exit 4)"),
     Step(WorkerState.WAITING, WorkerState.STEPPING, "Pull of round t"),
     Step(WorkerState.WAITING, None, "Reject, or disconnected for lost_s (exit 4)"),
     Step(WorkerState.FINISHING, WorkerState.FINISHED, "Farewell, Reject, or linger_s over"),
@@ -79,10 +80,11 @@ PEER_STEPS = (
     Step(PeerState.JOINING, PeerState.JOINING, "Hello of a neighbor of higher number / Welcome or Reject"),
     Step(PeerState.JOINING, PeerState.STEPPING, "the last neighbor is there"),
     Step(PeerState.JOINING, PeerState.FINISHING, "made from a snapshot of its last round / Goodbye"),
-    Step(PeerState.JOINING, None, "Reject (exit 3), join_s over (exit 4)"),
+    Step(PeerState.JOINING, None, "Reject (exit 3); join_s over, or a neighbor disconnected for lost_s (exit 4)"),
     Step(PeerState.STEPPING, PeerState.STEPPING, "round t, no sync round"),
     Step(PeerState.STEPPING, PeerState.WAITING, "round t, a sync round / Push to each neighbor that will use it"),
     Step(PeerState.STEPPING, PeerState.FINISHING, "no round is left / last word where it is due, Goodbye"),
+    Step(PeerState.STEPPING, None, "Reject, or a neighbor disconnected for lost_s / Reject to all others (exit 4)"),
     Step(PeerState.WAITING, PeerState.STEPPING, "no word of the wanted sync round is missing"),
     Step(PeerState.WAITING, None, "Reject, or a neighbor disconnected for lost_s / Reject to all others (exit 4)"),
     Step(PeerState.FINISHING, PeerState.FINISHED, "all neighbors have confirmed, or linger_s over"),

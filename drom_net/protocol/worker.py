@@ -77,7 +77,7 @@ class Worker(Tray):
             checkpoints: When to take snapshots; None for never.
             snapshot: What an earlier incarnation has left, to go on from.
         """
-        super().__init__(checkpoints, durable=None if snapshot is None else snapshot["round"])
+        super().__init__(checkpoints, snapshot=snapshot)
         self.state = WorkerState.JOINING
         self.result: TaskResult | None = None
         self.run_id = hello.run_id
@@ -117,7 +117,6 @@ class Worker(Tray):
         """Rounds that were closed without it: it goes through them by itself, its correction unchanged."""
         self._opened_until = 0
         """Rounds that others have opened: a live stream without an example is idle in them."""
-        self._restored = snapshot is not None
         if snapshot is not None:
             self.round = snapshot["round"]
             learner.restore(snapshot["learner"])
@@ -159,7 +158,7 @@ class Worker(Tray):
 
     def start(self, now: float) -> None:
         self._keeper.start(now)
-        if self._restored and self.round == self._learner.last_round:  # an earlier incarnation has said goodbye
+        if self._was_at_end and self.round == self._learner.last_round:  # an earlier incarnation has said goodbye
             self._outbox.append(Envelope(REDUCER, self._introduction))
             self._say_goodbye(now)
             return
@@ -301,11 +300,11 @@ class Worker(Tray):
         if self._round_end_pushed > self._reducer_durable and not self._ended and not self._keeper.is_far(self.round):
             return None
         taken, self._round_end = self._round_end, None
-        self._keeper.taken(t)
+        self._keeper.taken(t, at_end=self._ended)
         # Of its two snapshots the reducer may have to take the older.
         kept = {s: push for s, push in self._history.items() if self._reducer_durable_before < s <= t}
         durable = (self._reducer_durable, self._reducer_durable_before)
-        return taken | {"history": kept, "reducer_durable": durable}
+        return taken | {"history": kept, "reducer_durable": durable, "ended": self._ended}
 
     @property
     def _begins_at(self) -> float:

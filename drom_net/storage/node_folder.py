@@ -112,6 +112,8 @@ class CheckpointFolder:
         self.others_know = False
         """Others have joined this start of the node and keep what they know of it: its id and its count of starts are
         needed at the next one, even where nothing was learned."""
+        self.classes: frozenset[type] | None = None
+        """Of which its snapshots may hold instances, as `load` was told."""
         self._node = node
         self._config_digest = config_digest
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -223,6 +225,7 @@ class CheckpointFolder:
             CheckpointError: All are damaged; or it is of another node, run or configuration, or of a later format.
         """
         assert self.incarnation, "begin() comes first"
+        self.classes = frozenset(classes)
         skipped: list[str] = []
         files = [self._file(number) for number in sorted(self._numbers(), reverse=True)]
         for path in (path for file in files for path in (file, file.with_suffix(COPY)) if path.exists()):
@@ -233,7 +236,7 @@ class CheckpointFolder:
                 skipped.append(str(error))
                 continue
             try:
-                snapshot = decode_snapshot(body, classes)
+                snapshot = decode_snapshot(body, self.classes)
             except CheckpointError as error:  # nothing has damaged it: this is no matter for an older one
                 raise CheckpointError(f"{path} cannot be used: {error}") from None
             if path.suffix == COPY:

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from drom_net.algorithms.learner import Learner
-from drom_net.core.errors import CheckpointError
+from drom_net.core.errors import CheckpointError, LearnerError
 
 Part = bytes | memoryview
 """A piece of a file; a memoryview is of bytes."""
@@ -38,16 +38,20 @@ _OF_SNAPSHOTS = ("drom_net.algorithms.", "drom_net.protocol.", "drom_net.learnin
 """The modules whose classes may stand in a snapshot."""
 
 
-def encode_snapshot(value: Any) -> list[Part]:
+def encode_snapshot(value: Any, classes: frozenset[type] | None = None) -> list[Part]:
     """The snapshot as bytes: a header, and the bytes of each larger array, which are not copied.
 
     The arrays must stay as they are until what is returned has been written.
 
+    Args:
+        classes: Of which there may be instances: those that it will be read with. None is all.
+
     Raises:
+        LearnerError: There is one of another class, with which nobody could go on.
         TypeError: Something in it is of no type that a snapshot may hold.
         OverflowError: An int is below -2^63 or not below 2^64.
     """
-    encoder = _Encoder()
+    encoder = _Encoder(classes)
     encoder.put(value)
     tokens = encoder.packer.bytes()
     return [_HEADER_LENGTH.pack(len(tokens)) + tokens, *encoder.buffers]
@@ -140,7 +144,8 @@ class _Begins(enum.IntEnum):
 
 
 class _Encoder:
-    def __init__(self) -> None:
+    def __init__(self, allowed: frozenset[type] | None) -> None:
+        self._allowed = allowed
         self.packer = msgpack.Packer(autoreset=False)
         self.buffers: list[Part] = []
         self._classes: dict[type, tuple[int, tuple[str, ...]]] = {}
@@ -197,6 +202,11 @@ class _Encoder:
             names = _fields(cls)
             if names is None:
                 raise TypeError(f"a snapshot cannot hold a {_name(cls)}")
+            if self._allowed is not None and cls not in self._allowed:
+                raise LearnerError(
+                    f"the learner's state holds a {_name(cls)}, which stands in another module than its parameters: a "
+                    "snapshot with it could not be read; name it among the learner's `states`"
+                )
             self._classes[cls] = len(self._classes), names
             self._begin(_Begins.CLASS, len(names))
             for text in (_name(cls), *names):

@@ -396,9 +396,8 @@ def test_a_restored_node_has_all_that_its_snapshot_holds(exchange: str | None) -
             node._due = True
         again = node.take_snapshot()
         assert again is not None
-        for left_out in ("confirms",):  # for people: those whose goodbye was answered when it was kept
-            again.pop(left_out, None)
-        assert same(again, {key: value for key, value in snapshot.items() if key != "confirms"})
+        again.pop("ended", None)  # it says goodbye again when it is started
+        assert same(again, {key: value for key, value in snapshot.items() if key != "ended"})
 
 
 @pytest.mark.parametrize("exchange", EXCHANGES)
@@ -638,6 +637,32 @@ def test_a_task_without_examples_that_is_restored_after_its_end_waits_for_nobody
     again.take_outbox()
     again.on_timer(5.0 + PATIENT.linger_s)
     assert again.finished
+
+
+def test_a_peer_without_examples_that_was_not_at_its_end_waits_for_all_to_join() -> None:
+    """It has kept a goodbye before the last neighbor was there: a snapshot of round 0, but none of the end."""
+    nothing = random_streams([0])[0]
+
+    def node(**more: Any) -> Peer:
+        return make_peer(COUPLED, nothing, HOODS[1], num_tasks=3, checkpoints=EVERY_ROUND, timeouts=PATIENT, **more)
+
+    before = node()
+    before.start(0.0)
+    before.receive(address_of(0), Welcome("run-1"), 1.0)
+    before.receive(address_of(0), Goodbye(0, bytes(32), Totals()), 1.0)
+    snapshot = before.take_snapshot()
+    assert snapshot is not None and (snapshot["round"], snapshot["ended"]) == (0, False)
+    before.snapshot_kept(1.0)
+    again = node(snapshot=snapshot, incarnation=2)
+    again.start(2.0)
+    assert again.state is PeerState.JOINING
+    again.receive(incoming(2), hello(2), 3.0)
+    again.receive(address_of(0), Welcome("run-1"), 3.0)
+    while again.next_timer() <= 3.0:
+        again.on_timer(3.0)
+    assert again.state is PeerState.FINISHING and again.holding
+    kept = again.take_snapshot()
+    assert kept is not None and kept["ended"]
 
 
 def test_a_restored_peer_knows_whose_goodbye_has_come() -> None:
