@@ -97,7 +97,7 @@ STANDARD = set(sys.stdlib_module_names)
 
 
 def test_algorithms_import_numpy_and_nothing_else() -> None:
-    """architecture.md: "`algorithms` imports only NumPy" (and `core`, for the fields of their parameters)."""
+    """architecture.md: "the learners (NumPy alone)" (and `core`, for the fields of their parameters)."""
     for path in modules("algorithms"):
         assert roots(path) - STANDARD <= {"numpy", "drom_net"}, name_of(path)
         ours = {name for name in imports(path) if name.startswith("drom_net.")}
@@ -106,7 +106,7 @@ def test_algorithms_import_numpy_and_nothing_else() -> None:
 
 
 def test_the_protocol_performs_no_io_and_reads_no_clock() -> None:
-    """architecture.md: "They open no socket, read no clock, start no thread"."""
+    """architecture.md: "open no socket and read no clock"."""
     forbidden = {
         *("zmq", "socket", "select", "selectors", "asyncio", "ssl"),
         *("time", "datetime", "random", "secrets", "uuid"),
@@ -118,7 +118,7 @@ def test_the_protocol_performs_no_io_and_reads_no_clock() -> None:
 
 
 def test_only_transport_and_live_sources_import_zmq() -> None:
-    """architecture.md: "Only `transport`, and live sources with their client, import `zmq`"; a run has its version."""
+    """architecture.md: "zmq in `transport`, `node/live` and the client"."""
     others = {name for name in importers("zmq") if not name.startswith(("transport/", "node/live/"))}
     assert others == {"client.py", "results/run_directory.py"}
     assert "zmq" not in imported_at_once(ROOT / "results" / "run_directory.py")
@@ -252,7 +252,7 @@ def test_below_the_drivers_nothing_reads_a_clock_or_a_socket(path: Path) -> None
 
 @pytest.mark.parametrize("path", modules(*BELOW_THE_DRIVERS), ids=name_of)
 def test_below_the_drivers_chance_comes_from_a_named_stream(path: Path) -> None:
-    """architecture.md, rule 4: "Every draw comes from a named stream"; only core/seeding.py makes a generator."""
+    """architecture.md, rule 4: "Every random draw is from `stream(seed, name, ..)`"; only core/seeding.py makes a generator."""
     used = {name for name in names_used(path) if name.startswith(("np.random.", "numpy.random."))}
     allowed = {"np.random.Generator"}
     if name_of(path) == "core/seeding.py":
@@ -289,7 +289,7 @@ def test_nothing_is_unpickled_or_evaluated(path: Path) -> None:
     ],
 )
 def test_a_node_process_is_light(code: str) -> None:
-    """architecture.md: "A node process is light. It imports NumPy, zmq and msgpack, nothing heavier"."""
+    """architecture.md: "A node process is light": "NumPy, zmq and msgpack"."""
     heavy = ("yaml", "click", "rich", "scipy", "sklearn", "pandas", "matplotlib", "networkx", "pyarrow", "jsonschema")
     heavy += ("prometheus_client", "http.server")
     script = f"{code}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"

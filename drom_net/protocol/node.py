@@ -300,7 +300,7 @@ class Keeper:
         self._has_end = self._has_end or self._takes_end
 
     def has_end(self, t: int) -> bool:
-        """Whether a node whose last round is t need take no more: without examples, t = 0, it must be one of its end."""
+        """Whether a node whose last round is t need take none any more; where t is 0, it must be of its end."""
         return not self.active or (self.durable >= t if t else self._has_end)
 
     def is_far(self, t: int) -> bool:
