@@ -252,7 +252,7 @@ def test_below_the_drivers_nothing_reads_a_clock_or_a_socket(path: Path) -> None
 
 @pytest.mark.parametrize("path", modules(*BELOW_THE_DRIVERS), ids=name_of)
 def test_below_the_drivers_chance_comes_from_a_named_stream(path: Path) -> None:
-    """architecture.md, rule 4: "Every random draw is from `stream(seed, name, ..)`"; only core/seeding.py makes a generator."""
+    """architecture.md, rule 4: "Every random draw is from `stream(seed, name, ..)`"; seeding.py makes generators."""
     used = {name for name in names_used(path) if name.startswith(("np.random.", "numpy.random."))}
     allowed = {"np.random.Generator"}
     if name_of(path) == "core/seeding.py":
