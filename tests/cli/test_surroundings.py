@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import signal
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 from drom_net.cli import main, output
 from drom_net.cli.output import QuietProgress
 from drom_net.cluster.local import Interruption
-from drom_net.core.errors import did_you_mean
+from drom_net.core.errors import StoppedError, did_you_mean
 from drom_net.data.stream import TaskStream
 from drom_net.learning.metrics import Totals
 from drom_net.node.signals import stop_signals
@@ -117,11 +118,12 @@ def test_signals_within_a_second_are_one_wish(monkeypatch: pytest.MonkeyPatch) -
     """`timeout` sends its own twice. After the second wish the launcher ends by itself, whoever asks a third time."""
     before = {number: signal.getsignal(number) for number in stop_signals()}
     try:
-        with Interruption() as interruption:
+        with suppress(StoppedError), Interruption() as interruption:
             for now, again in ((100.0, False), (100.02, False), (100.9, False), (101.1, True)):
                 monkeypatch.setattr("time.monotonic", partial(float, now))
                 signal.raise_signal(signal.SIGTERM)
                 assert (interruption.exit_code, interruption.again) == (143, again)
+            raise StoppedError("ended at once", 143)
         signal.raise_signal(signal.SIGTERM)
     finally:
         for number, handler in before.items():
