@@ -12,10 +12,14 @@ import numpy as np
 
 from drom_net.core.errors import ClusterError, DivergedError, DromNetError, RejectedError
 from drom_net.node.build import Life, build_peer, build_reducer, build_worker
+from drom_net.node.disk import Disk
 from drom_net.node.loop import drive, flush, let_all_pass
 from drom_net.node.metrics_page import serve_counts
 from drom_net.node.reports import Reporter, reporter_of
+from drom_net.node.results import peak_memory, summarize_star, write_task_result
+from drom_net.node.signals import Stop
 from drom_net.node.spec import NodeSpec
+from drom_net.node.start import life_of, rows_of, stream_of
 from drom_net.node.telemetry import Teller
 from drom_net.protocol.messages import Message
 from drom_net.protocol.node import REDUCER, named
@@ -32,10 +36,6 @@ from drom_net.transport.router import RouterTransport
 
 if TYPE_CHECKING:
     from drom_net.node.live.intake import Intake
-from drom_net.node.disk import Disk
-from drom_net.node.results import peak_memory, summarize_star, write_task_result
-from drom_net.node.signals import Stop
-from drom_net.node.start import life_of, rows_of, stream_of
 
 
 def run_node(spec: NodeSpec) -> int:

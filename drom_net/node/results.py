@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,14 +15,11 @@ from drom_net.learning.task import TaskResult
 from drom_net.node.build import build_peer, build_worker
 from drom_net.node.reports import reporter_of
 from drom_net.node.spec import NodeSpec
+from drom_net.node.start import life_of, rows_of, stream_of
 from drom_net.protocol.node import Ended
 from drom_net.protocol.peer import Peer
 from drom_net.results.summary import TaskFigures, summarize, write_json
 from drom_net.storage.node_folder import CheckpointFolder, Spent
-
-if TYPE_CHECKING:
-    pass
-from drom_net.node.start import life_of, rows_of, stream_of
 
 
 def write_task_result(

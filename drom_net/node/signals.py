@@ -5,11 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import time
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    pass
-
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """What ends a node in order; its exit code is then 128 and the signal's number."""

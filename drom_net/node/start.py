@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
+
+import numpy as np
 
 from drom_net.core.errors import naming
 from drom_net.data.live import LiveStream
@@ -13,6 +16,7 @@ from drom_net.data.stream import TaskStream
 from drom_net.node.build import Life
 from drom_net.node.reports import Reporter
 from drom_net.node.spec import NodeSpec
+from drom_net.protocol.node import TIMES_DTYPE
 from drom_net.protocol.peer import Peer
 from drom_net.protocol.reducer import Reducer
 from drom_net.protocol.worker import Worker
@@ -22,17 +26,6 @@ from drom_net.storage.snapshot_codec import snapshot_classes
 
 if TYPE_CHECKING:
     from drom_net.node.live.intake import Intake
-
-
-import time
-from typing import TYPE_CHECKING
-
-import numpy as np
-
-from drom_net.protocol.node import TIMES_DTYPE
-
-if TYPE_CHECKING:
-    pass
 
 
 def life_of(spec: NodeSpec, folder: CheckpointFolder, reporter: Reporter) -> Life:

@@ -11,11 +11,11 @@ import numpy as np
 
 from drom_net.algorithms.features import Matrix
 from drom_net.graph.graph import Graph
+from drom_net.plots.base import EDGE, FILL, NAME_LIMIT, RIM, TEXT, check_plot_file, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-from drom_net.plots.base import EDGE, FILL, NAME_LIMIT, RIM, TEXT, check_plot_file, save
 
 LABELS_LIMIT = 60
 """Tasks above which nodes carry neither number nor name."""

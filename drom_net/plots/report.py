@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from drom_net.plots.base import EDGE, PRINT_DPI, TEXT, check_plot_file, save
 from drom_net.results.report import Panel, Picture, Series
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
-from drom_net.plots.base import EDGE, PRINT_DPI, TEXT, check_plot_file, save
 
 _COLUMN_INCHES, PAGE_INCHES, _PANEL_INCHES = 3.4, 7.0, 2.15  # of a two-column page; a panel's height
 _SERIES_STYLES: tuple[tuple[str, str | tuple[float, tuple[float, ...]], str], ...] = (

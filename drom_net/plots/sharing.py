@@ -11,12 +11,12 @@ import numpy as np
 
 from drom_net.algorithms.ldr import ALONE, EXPERTS
 from drom_net.core.errors import UsageError
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 from drom_net.plots.base import EDGE, NAME_LIMIT, TEXT, check_plot_file, save
 from drom_net.plots.report import PAGE_INCHES
 from drom_net.plots.timeline import BAR_POINTS, name_lanes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 SHARING_LIMIT = 60
 """Tasks above which the picture of sharing shows only some of them."""

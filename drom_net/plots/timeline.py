@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from drom_net.core.errors import UsageError
+from drom_net.plots.base import EDGE, NAME_LIMIT, RIM, TEXT, check_plot_file, save
 from drom_net.results.timeline import KINDS, Disturbance, Lane
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-from drom_net.plots.base import EDGE, NAME_LIMIT, RIM, TEXT, check_plot_file, save
 
 LANES_LIMIT = 30
 """Tasks above which a timeline shows only some of them."""

@@ -300,8 +300,12 @@ class Keeper:
         self._has_end = self._has_end or self._takes_end
 
     def has_end(self, t: int) -> bool:
-        """Whether a node whose last round is t need take none any more; where t is 0, it must be of its end."""
-        return not self.active or (self.durable >= t if t else self._has_end)
+        """Whether the end of a node whose last round is t is kept; where t is 0, by a snapshot that was taken there."""
+        return self.durable >= t if t else self._has_end
+
+    def lacks_end(self, t: int) -> bool:
+        """Whether one is still to be taken of it."""
+        return self.active and not self.has_end(t)
 
     def is_far(self, t: int) -> bool:
         """Whether a snapshot should no longer wait for anything."""
@@ -329,8 +333,6 @@ class Tray:
     def __init__(self, checkpoints: Checkpoints | None = None, *, snapshot: Snapshot | None = None) -> None:
         durable, at_end = (0, False) if snapshot is None else (snapshot["round"], snapshot.get("ended", False))
         self._keeper = Keeper(checkpoints, durable=durable, at_end=at_end)
-        self._was_at_end = at_end or durable > 0
-        """Whether the snapshot that it goes on from is of its end, if it is of its last round."""
         self._holds = False
         self._outbox: list[Envelope] = []
         self._events: list[Event] = []

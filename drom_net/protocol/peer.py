@@ -286,7 +286,8 @@ class Peer(Tray):
         for task in self._neighbors:
             if task < self._task:
                 self._say(task, self._introduction(task))
-        if self._was_at_end and self.round == self._learner.last_round:  # it has said goodbye before: some may be gone
+        if self.round == self._learner.last_round and self._keeper.has_end(self.round):
+            # An earlier incarnation has said goodbye: some may be gone.
             self._say_goodbye(now)
         self._begin_if_all_are_here()
 
@@ -489,7 +490,7 @@ class Peer(Tray):
 
     def _must_hold(self) -> bool:
         if self._ended:
-            return not self._keeper.has_end(self.round)
+            return self._keeper.lacks_end(self.round)
         return self._keeper.active and self._keeper.durable < self._hold_until
 
     def _restore(self, snapshot: Snapshot) -> None:
@@ -974,7 +975,7 @@ class Peer(Tray):
         if self._last_word is not None and self._last_word > self.round:
             self._say_word(self._last_word, self._learner.word(IDLE._replace(last=True), self._last_word))
         self._ended = self._between = True
-        self._due = self._due or not self._keeper.has_end(self.round)
+        self._due = self._due or self._keeper.lacks_end(self.round)
         self._holds = self._must_hold()
         self._wait(PeerState.FINISHING, now)
         self._give_up_at = now + self._linger_s

@@ -7,7 +7,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 
-class WorkerState(enum.Enum):
+class State(enum.Enum):
+    """Each is one object. By its name, as an Enum is hashed, a step would cost a microsecond to look up."""
+
+    __hash__ = object.__hash__
+
+
+class WorkerState(State):
     JOINING = "joining"
     """Hello is said; Welcome has not come."""
     STEPPING = "stepping"
@@ -19,13 +25,13 @@ class WorkerState(enum.Enum):
     FINISHED = "finished"
 
 
-class ReducerState(enum.Enum):
+class ReducerState(State):
     COLLECTING = "collecting"
     """Waiting for workers, for their pushes or for their goodbyes."""
     FINISHED = "finished"
 
 
-class PeerState(enum.Enum):
+class PeerState(State):
     JOINING = "joining"
     """Not every neighbor is there yet."""
     STEPPING = "stepping"
@@ -35,9 +41,6 @@ class PeerState(enum.Enum):
     FINISHING = "finishing"
     """All rounds are done; neighbors have not confirmed the goodbye yet."""
     FINISHED = "finished"
-
-
-State = WorkerState | ReducerState | PeerState
 
 
 class Step(NamedTuple):
@@ -89,7 +92,7 @@ PEER_STEPS = (
     Step(PeerState.WAITING, None, "Reject, or a neighbor disconnected for lost_s / Reject to all others (exit 4)"),
     Step(PeerState.FINISHING, PeerState.FINISHED, "all neighbors have confirmed, or linger_s over"),
 )
-STARTS: dict[type[enum.Enum], str] = {
+STARTS: dict[type[State], str] = {
     WorkerState: "start / Hello",
     ReducerState: "start",
     PeerState: "start / Hello to neighbors of lower number",

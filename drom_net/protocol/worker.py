@@ -158,7 +158,8 @@ class Worker(Tray):
 
     def start(self, now: float) -> None:
         self._keeper.start(now)
-        if self._was_at_end and self.round == self._learner.last_round:  # an earlier incarnation has said goodbye
+        if self.round == self._learner.last_round and self._keeper.has_end(self.round):
+            # An earlier incarnation has said goodbye.
             self._outbox.append(Envelope(REDUCER, self._introduction))
             self._say_goodbye(now)
             return
@@ -369,7 +370,7 @@ class Worker(Tray):
         self.result = self._learner.result()
         self._note_times(self.round, now, now, now)
         self._ended = True
-        if not self._keeper.has_end(self.round):
+        if self._keeper.lacks_end(self.round):
             self._keep_round_end(now)  # once it has our goodbye the reducer may be gone
         self._holds = self._must_hold()
         self._wait(WorkerState.FINISHING, Goodbye(self.round, self.result.chain, self.result.totals), now)
@@ -383,7 +384,7 @@ class Worker(Tray):
         return max(self._timeouts.linger_s, self._timeouts.lost_s)
 
     def _must_hold(self) -> bool:
-        return self._ended and not self._keeper.has_end(self.round)
+        return self._ended and self._keeper.lacks_end(self.round)
 
     def _is_sync(self, t: int) -> bool:
         return self._learner.algorithm.is_sync(t)

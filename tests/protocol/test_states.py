@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import enum
-
 import diagrams
 import pytest
 
@@ -14,6 +12,7 @@ from drom_net.protocol.states import (
     WORKER_STEPS,
     PeerState,
     ReducerState,
+    State,
     Step,
     WorkerState,
     check_step,
@@ -29,7 +28,7 @@ def test_the_page_has_the_tables_as_diagrams() -> None:
 
 
 @pytest.mark.parametrize("states", TABLES)
-def test_every_state_is_reached_and_left(states: type[enum.Enum]) -> None:
+def test_every_state_is_reached_and_left(states: type[State]) -> None:
     steps: tuple[Step, ...] = TABLES[states]  # type: ignore[index]
     assert {step.before for step in steps} == set(states) - {states["FINISHED"]}
     assert {step.after for step in steps} >= set(states) - {next(iter(states))}
