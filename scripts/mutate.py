@@ -12,7 +12,6 @@ The same seed draws the same mutants of the same code.
 from __future__ import annotations
 
 import ast
-import copy
 import os
 import random
 import shutil
@@ -69,33 +68,24 @@ class Mutant:
     def source(self) -> str:
         """The file with the fault in it."""
         tree = ast.parse((ROOT / self.path).read_text(encoding="utf-8"))
-        mutated = list(ast.walk(tree))[self.node]
-        _change(tree, mutated)()
+        change = _change(tree, list(ast.walk(tree))[self.node])
+        assert change is not None
+        change()
         return ast.unparse(ast.fix_missing_locations(tree))
 
 
 def mutants_of(path: Path, text: str) -> Iterator[Mutant]:
     """All of a file, one for each place."""
     tree = ast.parse(text)
-    passed_over = {id(inner) for node in ast.walk(tree) for inner in ast.walk(_annotation_of(node))}
+    annotations = [
+        found
+        for node in ast.walk(tree)
+        if isinstance(found := getattr(node, "annotation", None) or getattr(node, "returns", None), ast.AST)
+    ]
+    passed_over = {id(inner) for annotation in annotations for inner in ast.walk(annotation)}
     for number, node in enumerate(ast.walk(tree)):
-        if id(node) in passed_over or not hasattr(node, "lineno"):
-            continue
-        before = copy.deepcopy(node)
-        change = _change(tree, node)
-        if change is not None and not _is_said(node):
-            what = _in_words(before)
-            yield Mutant(path, number, node.lineno, what)
-
-
-def _annotation_of(node: ast.AST) -> ast.AST:
-    found = getattr(node, "annotation", None) or getattr(node, "returns", None)
-    return found if isinstance(found, ast.AST) else ast.Module([], [])
-
-
-def _is_said(node: ast.AST) -> bool:
-    """Whether it only tells something: an assertion, or an error's text."""
-    return isinstance(node, ast.Assert | ast.Raise)
+        if isinstance(node, ast.expr | ast.stmt) and id(node) not in passed_over and _change(tree, node) is not None:
+            yield Mutant(path, number, node.lineno, _in_words(node))
 
 
 def _change(tree: ast.AST, node: ast.AST) -> Callable[[], None] | None:

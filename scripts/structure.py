@@ -12,7 +12,7 @@ import argparse
 import ast
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -43,8 +43,9 @@ class Structure:
 
 def measure(root: Path) -> Structure:
     """Count, below this package's folder."""
-    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(root.rglob("*.py"))}
-    sizes = {_name(root, path): len(path.read_text(encoding="utf-8").splitlines()) for path in trees}
+    texts = {path: path.read_text(encoding="utf-8") for path in sorted(root.rglob("*.py"))}
+    trees = {path: ast.parse(text) for path, text in texts.items()}
+    sizes = {_name(root, path): len(text.splitlines()) for path, text in texts.items()}
     by_package: Counter[str] = Counter()
     for path in trees:
         by_package[path.relative_to(root).parts[0].removesuffix(".py")] += sizes[_name(root, path)]
@@ -67,13 +68,13 @@ def measure(root: Path) -> Structure:
                 parameters[name] = sum(argument.arg not in ("self", "cls") for argument in arguments)
     flat = sum(path.parent == root and path.name not in ("__init__.py", "__main__.py") for path in trees)
     tables = (dict(by_package), sizes, functions, classes, attributes, methods, parameters)
-    return Structure(*map(_sorted, tables), circles=circles(root), flat=flat)
+    return Structure(*map(_sorted, tables), circles=_circles(root, trees), flat=flat)
 
 
-def circles(root: Path) -> list[list[str]]:
-    """The modules of a package that import each other in circles: inside functions and for type checkers too."""
-    modules = {_dotted(root, path): path for path in root.rglob("*.py")}
-    needs = {name: {found for found in _imports(path, modules) if found != name} for name, path in modules.items()}
+def _circles(root: Path, trees: dict[Path, ast.Module]) -> list[list[str]]:
+    """Imports inside functions and for type checkers count, too."""
+    modules = {_dotted(root, path): tree for path, tree in trees.items()}
+    needs = {name: {found for found in _imports(tree, modules) if found != name} for name, tree in modules.items()}
     found: list[list[str]] = []
     reached = {name: _reachable(name, needs) for name in needs}
     for name in sorted(needs):
@@ -93,8 +94,8 @@ def _reachable(name: str, needs: dict[str, set[str]]) -> set[str]:
     return seen
 
 
-def _imports(path: Path, modules: dict[str, Path]) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+def _imports(tree: ast.Module, modules: Collection[str]) -> Iterator[str]:
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in modules)
         elif isinstance(node, ast.ImportFrom) and node.module:

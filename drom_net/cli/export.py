@@ -17,7 +17,7 @@ from drom_net.deploy.bundles import render_bundles
 from drom_net.deploy.deployment import Render, plan_deployment
 
 FORMATS = ("compose", "kubernetes", "slurm", "systemd")
-"""Each is a module of drom_net.cluster, with a function render."""
+"""Each is a module of drom_net.deploy, with a function render."""
 
 
 @click.command()

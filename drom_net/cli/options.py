@@ -22,7 +22,7 @@ from drom_net.transport.local_sockets import require_no_file_at
 
 config_file = click.argument("file", type=click.Path(path_type=Path), envvar="DROM_NET_CONFIG")
 config_file_or_none = click.argument("file", type=click.Path(path_type=Path), envvar="DROM_NET_CONFIG", required=False)
-_CONFIG = "drom_net.config.model"
+_CONFIG = "drom_net.config"
 
 
 def _note_config(context: click.Context, _: click.Parameter, value: Path | None) -> None:

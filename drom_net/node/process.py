@@ -6,7 +6,7 @@ import contextlib
 import secrets
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from drom_net.protocol.reducer import Reducer
 from drom_net.protocol.states import PeerState, WorkerState
 from drom_net.protocol.worker import Worker
 from drom_net.results.summary import remove_folder, write_json
-from drom_net.storage.node_folder import CheckpointFolder, has_learned
+from drom_net.storage.node_folder import CheckpointFolder, Spent, has_learned
 from drom_net.transport.curve import key_gate
 from drom_net.transport.dealer import DealerTransport
 from drom_net.transport.keys import PUBLIC_LIST, Keyring, read_keyring
@@ -67,7 +67,6 @@ def run_node(spec: NodeSpec) -> int:
 
 
 def _run_worker(spec: NodeSpec, reporter: Reporter, stop: Stop, folder: CheckpointFolder, life: Life) -> bool:
-    out = Path(spec.out)
     stream, intake = stream_of(spec, life, reporter)
     worker = build_worker(spec, stream, life)
     with (
@@ -92,22 +91,11 @@ def _run_worker(spec: NodeSpec, reporter: Reporter, stop: Stop, folder: Checkpoi
             on_first_joined=lambda: folder.join(worker.run_id),
             moved=lambda: {spec.task: (transport.bytes_sent, transport.bytes_received)},
         )
-        finished, error = _drive(worker, transport, teller, folder, dim=spec.dim, intake=intake)
-        spent = folder.before + teller.spent()  # the goodbye is over; to close is no part of the run
-        teller.save()
-    if error is not None and (worker.round == 0 or worker.result is None):
-        raise error
-    assert worker.result is not None
-    write_task_result(spec, worker.result, finished, worker.round, spent, run_id=worker.run_id)
-    if error is not None:
-        raise error
-    reporter.progress(**_worker_figures(worker))
-    _note_end(reporter, finished, worker.round, f"results in {out}")
-    return finished
+        ended = _drive(worker, transport, teller, folder, dim=spec.dim, intake=intake)
+    return _end_task(spec, worker, ended, reporter)
 
 
 def _run_peer(spec: NodeSpec, reporter: Reporter, stop: Stop, folder: CheckpointFolder, life: Life) -> bool:
-    out = Path(spec.out)
     stream, intake = stream_of(spec, life, reporter)
     peer = build_peer(spec, stream, life)
     folder.adopt(peer.run_id)
@@ -143,29 +131,31 @@ def _run_peer(spec: NodeSpec, reporter: Reporter, stop: Stop, folder: Checkpoint
             on_first_joined=lambda: folder.join(peer.run_id),
             moved=lambda: {spec.task: (transport.bytes_sent, transport.bytes_received)},
         )
-        finished, error = _drive(peer, transport, teller, folder, dim=spec.dim, intake=intake)
-        spent = folder.before + teller.spent()
-        teller.save()
-    if error is not None and (peer.round == 0 or peer.result is None):
-        raise error
-    assert peer.result is not None
-    write_task_result(
+        ended = _drive(peer, transport, teller, folder, dim=spec.dim, intake=intake)
+    return _end_task(
         spec,
-        peer.result,
-        finished,
-        peer.round,
-        spent,
+        peer,
+        ended,
+        reporter,
         refused=teller.refused,
-        run_id=peer.run_id,
         central_chain=peer.central_chain.hex(),
         refused_handshakes=transport.refused_handshakes,
         closed_strangers=transport.closed_strangers,
         members=peer.neighborhood.everybody,
     )
+
+
+def _end_task(spec: NodeSpec, node: Worker | Peer, ended: _Driven, reporter: Reporter, **more: object) -> bool:
+    """Leave what was learned, if anything was; whether the node finished by itself."""
+    finished, error, spent = ended
+    if error is not None and (node.round == 0 or node.result is None):
+        raise error
+    assert node.result is not None
+    write_task_result(spec, node.result, finished, node.round, spent, run_id=node.run_id, **more)
     if error is not None:
         raise error
-    reporter.progress(**_worker_figures(peer))
-    _note_end(reporter, finished, peer.round, f"results in {out}")
+    reporter.progress(**_worker_figures(node))
+    _note_end(reporter, finished, node.round, f"results in {spec.out}")
     return finished
 
 
@@ -207,9 +197,7 @@ def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: Stop, folder: Checkpo
             on_first_joined=lambda: folder.join(run_id),
             moved=lambda: transport.bytes_by_peer(reducer.has_spoken_from),
         )
-        finished, error = _drive(reducer, transport, teller, folder, dim=spec.dim)
-        spent = folder.before + teller.spent()
-        teller.save()
+        finished, error, spent = _drive(reducer, transport, teller, folder, dim=spec.dim)
     if error is not None and reducer.closed_rounds == 0 and not any(reducer.ended):
         raise error
     summary = None
@@ -259,6 +247,17 @@ def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: Stop, folder: Checkpo
     return finished
 
 
+class _Driven(NamedTuple):
+    """How a node has ended."""
+
+    finished: bool
+    """By itself."""
+    error: DromNetError | OSError | None
+    """What ended it."""
+    spent: Spent
+    """In all starts, until its goodbye was over: to close is no part of the run."""
+
+
 def _drive(
     node: Worker | Reducer | Peer,
     transport: DealerTransport | RouterTransport,
@@ -267,8 +266,8 @@ def _drive(
     *,
     dim: int,
     intake: Intake | None = None,
-) -> tuple[bool, DromNetError | OSError | None]:
-    """(whether the node finished by itself, the error that ended it): what was learned is not lost with it."""
+) -> _Driven:
+    """Drive the node to its end; what was learned is not lost with an error."""
 
     def look() -> bool:
         if transport.rejected_by and node.state in (WorkerState.JOINING, PeerState.JOINING):
@@ -280,6 +279,7 @@ def _drive(
     if transport.has_keys and not isinstance(node, Worker):  # a worker speaks to the reducer's key and to no other
         gate = key_gate(node, lambda: transport.speaker)
     teller.watch(node, transport, intake)
+    error: DromNetError | OSError | None = None
     with np.errstate(over="ignore", invalid="ignore"):  # one clear error tells of divergence, not NumPy's warnings
         try:
             with Disk(node, folder, teller, intake) as disk:
@@ -301,15 +301,17 @@ def _drive(
                 )
             if finished:
                 folder.end()
-            return finished, None
-        except (DromNetError, OSError) as error:
+        except (DromNetError, OSError) as caught:
+            finished, error = False, caught
             with contextlib.suppress(DivergedError):  # there is no result, and the first error tells why
                 node.stop()
             flush(node, transport, teller.on_event)  # a reducer tells the workers
             if isinstance(error, ClusterError) and transport.trouble:
                 said = str(error).removesuffix("; is it running, and is the address right?")
                 error = ClusterError(f"{said}; {transport.trouble}")
-            return False, error
+    spent = folder.before + teller.spent()
+    teller.save()
+    return _Driven(finished, error, spent)
 
 
 def _read_keys(spec: NodeSpec, needed: Sequence[str]) -> Keyring | None:
