@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from drom_net.node.telemetry import Teller
+from drom_net.node.telemetry import Telemetry
 from drom_net.protocol.peer import Peer
 from drom_net.protocol.reducer import Reducer
 from drom_net.protocol.worker import Worker
@@ -22,12 +22,12 @@ class Disk:
     stream has decided is on the disk before anything is said of it."""
 
     def __init__(
-        self, node: Worker | Reducer | Peer, folder: CheckpointFolder, teller: Teller, intake: Intake | None
+        self, node: Worker | Reducer | Peer, folder: CheckpointFolder, telemetry: Telemetry, intake: Intake | None
     ) -> None:
         self._node = node
         self._folder = folder
         self._intake = intake
-        self._teller = teller
+        self._telemetry = telemetry
         self._writer = Writer(folder)
         self._in_flight = False
         self._round = self._num_bytes = 0
@@ -53,12 +53,12 @@ class Disk:
             if self._in_flight and not self._writer.busy:
                 self._settle(now)
             if (snapshot := self._node.take_snapshot()) is not None:
-                self._teller.save()
+                self._telemetry.save()
                 header, *buffers = encode_snapshot(snapshot, self._folder.classes)
                 self._round, self._num_bytes = snapshot["round"], len(header) + sum(map(len, buffers))
                 self._began = time.monotonic()
-                self._folder.spent = self._folder.before + self._teller.spent()
-                self._writer.submit(self._round, header, buffers, self._teller.files)
+                self._folder.spent = self._folder.before + self._telemetry.spent()
+                self._writer.submit(self._round, header, buffers, self._telemetry.files)
                 if self._intake is not None:
                     self._intake.snapshot_taken(snapshot)
                 self._in_flight = True
@@ -70,7 +70,7 @@ class Disk:
     def _settle(self, now: float) -> None:
         self._writer.finished()
         self._in_flight = False
-        self._teller.checkpointed(self._round, seconds=time.monotonic() - self._began, num_bytes=self._num_bytes)
+        self._telemetry.checkpointed(self._round, seconds=time.monotonic() - self._began, num_bytes=self._num_bytes)
         self._node.snapshot_kept(now)
         if self._intake is not None:
             self._intake.snapshot_kept()

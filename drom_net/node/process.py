@@ -20,7 +20,7 @@ from drom_net.node.results import peak_memory, summarize_star, write_task_result
 from drom_net.node.signals import Stop
 from drom_net.node.spec import NodeSpec
 from drom_net.node.start import life_of, rows_of, stream_of
-from drom_net.node.telemetry import Teller
+from drom_net.node.telemetry import Telemetry
 from drom_net.protocol.messages import Message
 from drom_net.protocol.node import REDUCER, named
 from drom_net.protocol.peer import Peer, address_of
@@ -83,7 +83,7 @@ def _run_worker(spec: NodeSpec, reporter: Reporter, stop: Stop, folder: Checkpoi
         if not spec.parent:
             reporter.note(f"looking for the reducer at {spec.endpoint}", "looking", endpoint=spec.endpoint)
         saved = rows_of(spec, worker, life, files)
-        teller = Teller(
+        telemetry = Telemetry(
             reporter,
             saved,
             stop,
@@ -91,7 +91,7 @@ def _run_worker(spec: NodeSpec, reporter: Reporter, stop: Stop, folder: Checkpoi
             on_first_joined=lambda: folder.join(worker.run_id),
             moved=lambda: {spec.task: (transport.bytes_sent, transport.bytes_received)},
         )
-        ended = _drive(worker, transport, teller, folder, dim=spec.dim, intake=intake)
+        ended = _drive(worker, transport, telemetry, folder, dim=spec.dim, intake=intake)
     return _end_task(spec, worker, ended, reporter)
 
 
@@ -121,7 +121,7 @@ def _run_peer(spec: NodeSpec, reporter: Reporter, stop: Stop, folder: Checkpoint
         if not spec.parent:
             text = f"listening on {transport.endpoint}, for {len(neighbors)} neighbors"
             reporter.note(text, "listening", endpoint=transport.endpoint)
-        teller = Teller(
+        telemetry = Telemetry(
             reporter,
             rows_of(spec, peer, life, files),
             stop,
@@ -131,13 +131,13 @@ def _run_peer(spec: NodeSpec, reporter: Reporter, stop: Stop, folder: Checkpoint
             on_first_joined=lambda: folder.join(peer.run_id),
             moved=lambda: {spec.task: (transport.bytes_sent, transport.bytes_received)},
         )
-        ended = _drive(peer, transport, teller, folder, dim=spec.dim, intake=intake)
+        ended = _drive(peer, transport, telemetry, folder, dim=spec.dim, intake=intake)
     return _end_task(
         spec,
         peer,
         ended,
         reporter,
-        refused=teller.refused,
+        refused=telemetry.refused,
         central_chain=peer.central_chain.hex(),
         refused_handshakes=transport.refused_handshakes,
         closed_strangers=transport.closed_strangers,
@@ -187,7 +187,7 @@ def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: Stop, folder: Checkpo
         transport.was_member = lambda address: reducer.has_spoken_from(address) is not None
         text = f"listening on {transport.endpoint} for {len(spec.tasks)} workers"
         reporter.note(text, "listening", endpoint=transport.endpoint)
-        teller = Teller(
+        telemetry = Telemetry(
             reporter,
             rows_of(spec, reducer, life, files),
             stop,
@@ -197,7 +197,7 @@ def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: Stop, folder: Checkpo
             on_first_joined=lambda: folder.join(run_id),
             moved=lambda: transport.bytes_by_peer(reducer.has_spoken_from),
         )
-        finished, error, spent = _drive(reducer, transport, teller, folder, dim=spec.dim)
+        finished, error, spent = _drive(reducer, transport, telemetry, folder, dim=spec.dim)
     if error is not None and reducer.closed_rounds == 0 and not any(reducer.ended):
         raise error
     summary = None
@@ -212,7 +212,7 @@ def _run_reducer(spec: NodeSpec, reporter: Reporter, stop: Stop, folder: Checkpo
             "rounds": reducer.closed_rounds,
             "chain": reducer.central_chain.hex(),
             "seconds": spent.seconds,
-            "refused": teller.refused,
+            "refused": telemetry.refused,
             "refused_handshakes": transport.refused_handshakes,
             "closed_strangers": transport.closed_strangers,
             "peak_bytes": peak_memory(),
@@ -261,7 +261,7 @@ class _Driven(NamedTuple):
 def _drive(
     node: Worker | Reducer | Peer,
     transport: DealerTransport | RouterTransport,
-    teller: Teller,
+    telemetry: Telemetry,
     folder: CheckpointFolder,
     *,
     dim: int,
@@ -273,16 +273,16 @@ def _drive(
         if transport.rejected_by and node.state in (WorkerState.JOINING, PeerState.JOINING):
             raise RejectedError(transport.trouble)
         folder.show_life()
-        return teller.look()
+        return telemetry.look()
 
     gate: Callable[[str, Message], str] = let_all_pass
     if transport.has_keys and not isinstance(node, Worker):  # a worker speaks to the reducer's key and to no other
         gate = key_gate(node, lambda: transport.speaker)
-    teller.watch(node, transport, intake)
+    telemetry.watch(node, transport, intake)
     error: DromNetError | OSError | None = None
     with np.errstate(over="ignore", invalid="ignore"):  # one clear error tells of divergence, not NumPy's warnings
         try:
-            with Disk(node, folder, teller, intake) as disk:
+            with Disk(node, folder, telemetry, intake) as disk:
                 if intake is not None and not isinstance(node, Reducer):
                     from drom_net.node.live.sources import open_source
 
@@ -293,7 +293,7 @@ def _drive(
                     transport,
                     dim=dim,
                     max_vectors=node.max_vectors,
-                    on_event=teller.on_event,
+                    on_event=telemetry.on_event,
                     look=look,
                     keep=disk.keep,
                     serve=intake.serve if intake is not None else lambda: False,
@@ -305,12 +305,12 @@ def _drive(
             finished, error = False, caught
             with contextlib.suppress(DivergedError):  # there is no result, and the first error tells why
                 node.stop()
-            flush(node, transport, teller.on_event)  # a reducer tells the workers
+            flush(node, transport, telemetry.on_event)  # a reducer tells the workers
             if isinstance(error, ClusterError) and transport.trouble:
                 said = str(error).removesuffix("; is it running, and is the address right?")
                 error = ClusterError(f"{said}; {transport.trouble}")
-    spent = folder.before + teller.spent()
-    teller.save()
+    spent = folder.before + telemetry.spent()
+    telemetry.save()
     return _Driven(finished, error, spent)
 
 

@@ -44,7 +44,7 @@ class _Stop(Protocol):
         """Whether the node is asked to end."""
 
 
-class Teller:
+class Telemetry:
     """What a driver tells of one node."""
 
     def __init__(

@@ -16,7 +16,7 @@ from drom_net.algorithms.ldr import ldr
 from drom_net.node import telemetry as module
 from drom_net.node.metrics_page import METRICS
 from drom_net.node.reports import Counts, JsonLog
-from drom_net.node.telemetry import Teller, event_name
+from drom_net.node.telemetry import Telemetry, event_name
 from drom_net.protocol.node import ConnectionChanged, Joined, Refused, Stalled, Warned
 
 
@@ -27,15 +27,15 @@ class Stop:
         return self.asked
 
 
-def make_teller(reporter: Any = None, **options: Any) -> Teller:
+def make_telemetry(reporter: Any = None, **options: Any) -> Telemetry:
     figures = {"round": 41, "sigma_1": 1.5}
     names = ("north", "south")
-    return Teller(reporter or JsonLog("reducer"), [], Stop(), lambda: figures, names=names, expected=2, **options)
+    return Telemetry(reporter or JsonLog("reducer"), [], Stop(), lambda: figures, names=names, expected=2, **options)
 
 
 @dataclass(frozen=True, slots=True)
 class LateWord:
-    """An event that the teller has never heard of."""
+    """An event that the telemetry has never heard of."""
 
     round: int
     task: int
@@ -47,7 +47,7 @@ def told(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
 
 
 def test_events_are_told_by_name_with_their_fields(capsys: pytest.CaptureFixture[str]) -> None:
-    teller = make_teller()
+    telemetry = make_telemetry()
     events = [
         Joined(1),
         ConnectionChanged("south", False),
@@ -57,7 +57,7 @@ def test_events_are_told_by_name_with_their_fields(capsys: pytest.CaptureFixture
         LateWord(7, 0),
     ]
     for event in events:
-        teller.on_event(event)  # type: ignore[arg-type]
+        telemetry.on_event(event)  # type: ignore[arg-type]
     at = {"round": 41}
     assert told(capsys) == [
         {"level": "info", "event": "joined", **at, "task": 1, "name": "south", "text": "south joined (1 of 2)"},
@@ -98,7 +98,7 @@ def test_events_are_told_by_name_with_their_fields(capsys: pytest.CaptureFixture
 
 
 def test_a_stall_says_whom_it_waits_for_and_since_when(capsys: pytest.CaptureFixture[str]) -> None:
-    make_teller().on_event(Stalled(42, "north, south", 30.2))
+    make_telemetry().on_event(Stalled(42, "north, south", 30.2))
     (line,) = told(capsys)
     assert (line["event"], line["round"], line["waiting_for"], line["since_s"]) == ("stalled", 42, "north, south", 30.2)
     assert line["text"] == "round 42: waiting for north, south, since 30 s"
@@ -111,16 +111,16 @@ def test_all_refusals_are_counted_and_few_are_told(
     """A stranger must not fill the log, nor silence it for ever."""
     clock = [1000.0]
     monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
-    teller = make_teller()
+    telemetry = make_telemetry()
     for _ in range(1000):
-        teller.on_event(Refused("stranger", "bad bytes"))
-    assert (teller.refused, len(told(capsys))) == (1000, 10)
+        telemetry.on_event(Refused("stranger", "bad bytes"))
+    assert (telemetry.refused, len(told(capsys))) == (1000, 10)
     clock[0] += 60.0
     for _ in range(1000):
-        teller.on_event(Refused("stranger", "bad bytes"))
+        telemetry.on_event(Refused("stranger", "bad bytes"))
     (line,) = told(capsys)
     assert line["text"] == "refused a message of stranger: bad bytes (1001 so far)"
-    assert teller.counts()["drom_net_refused_messages_total"] == 2000
+    assert telemetry.counts()["drom_net_refused_messages_total"] == 2000
 
 
 def test_checkpoints_are_counted_and_told_once_a_minute(
@@ -128,16 +128,16 @@ def test_checkpoints_are_counted_and_told_once_a_minute(
 ) -> None:
     clock = [1000.0]
     monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
-    teller = make_teller()
+    telemetry = make_telemetry()
     for t in range(100, 400, 100):
-        teller.checkpointed(t, seconds=0.25, num_bytes=5000)
+        telemetry.checkpointed(t, seconds=0.25, num_bytes=5000)
     clock[0] += 60.0
-    teller.checkpointed(400, seconds=0.25, num_bytes=5000)
+    telemetry.checkpointed(400, seconds=0.25, num_bytes=5000)
     assert [(line["event"], line["round"], line["checkpoints"]) for line in told(capsys)] == [
         ("checkpointed", 100, 1),
         ("checkpointed", 400, 4),
     ]
-    counts = teller.counts()
+    counts = telemetry.counts()
     assert counts["drom_net_checkpoints_total"] == 4
     assert counts["drom_net_checkpoint_seconds_total"] == 1.0
     assert counts["drom_net_checkpoint_bytes_total"] == 20000
@@ -155,15 +155,15 @@ def test_counts_are_published_about_once_a_second_and_name_known_metrics(monkeyp
     published: list[Counts] = []
     reporter = JsonLog("reducer")
     reporter.publish = published.append
-    teller = make_teller(reporter)
+    telemetry = make_telemetry(reporter)
     reducer = make_reducer(drom(), 2)
     reducer.start(0.0)
     reducer.receive("w1", hello(1), 1.0)
-    teller.watch(reducer, Moved())  # type: ignore[arg-type]
+    telemetry.watch(reducer, Moved())  # type: ignore[arg-type]
     for _ in range(5):
-        teller.look()
+        telemetry.look()
     clock[0] += 1.0
-    teller.look()
+    telemetry.look()
     assert len(published) == 2
     assert published[0].keys() <= METRICS.keys()
     assert published[0]["drom_net_connected_peers"] == 1
@@ -174,31 +174,31 @@ def test_counts_are_published_about_once_a_second_and_name_known_metrics(monkeyp
 def test_a_task_that_mixes_experts_counts_what_sharing_does() -> None:
     (stream,) = random_streams([40])
     worker = make_worker(ldr(), stream, num_tasks=1)
-    teller = make_teller(JsonLog("site"))
-    teller.watch(worker, Moved())  # type: ignore[arg-type]
+    telemetry = make_telemetry(JsonLog("site"))
+    telemetry.watch(worker, Moved())  # type: ignore[arg-type]
     named = ("drom_net_seen_errors_total", "drom_net_alone_errors_total", "drom_net_sharing_weight", "drom_net_noise")
-    before = teller.counts()
+    before = telemetry.counts()
     assert [before.get(name) for name in named] == [0, 0, pytest.approx(5 / 7), None]
     star = Star(ldr(), [stream])
     star.run()
-    teller.watch(star.workers[0], Moved())  # type: ignore[arg-type]
-    after = teller.counts()
+    telemetry.watch(star.workers[0], Moved())  # type: ignore[arg-type]
+    after = telemetry.counts()
     assert after.keys() <= METRICS.keys()
     assert after["drom_net_seen_errors_total"] == star.workers[0].totals.errors > 0
     assert after["drom_net_alone_errors_total"] > 0
     assert 0.0 <= after["drom_net_noise"] < 0.5
-    teller.watch(make_worker(drom(), stream), Moved())  # type: ignore[arg-type]
-    assert not set(named) & teller.counts().keys()
+    telemetry.watch(make_worker(drom(), stream), Moved())  # type: ignore[arg-type]
+    assert not set(named) & telemetry.counts().keys()
 
 
 def test_records_are_saved_at_each_look_and_the_wish_to_end_is_passed_on(tmp_path: Path) -> None:
     file, stop = (tmp_path / "rows").open("wb"), Stop()
     rows = [b"", b"two", b"", b"one"]
-    teller = Teller(JsonLog("site"), [(file, rows.pop)], stop, lambda: {"round": 0, "sigma_1": 0.0})
-    assert not teller.look()
+    telemetry = Telemetry(JsonLog("site"), [(file, rows.pop)], stop, lambda: {"round": 0, "sigma_1": 0.0})
+    assert not telemetry.look()
     stop.asked = True
-    assert teller.look()
-    teller.save()
+    assert telemetry.look()
+    telemetry.save()
     file.close()
     assert (tmp_path / "rows").read_bytes() == b"onetwo"
 
