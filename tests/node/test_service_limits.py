@@ -23,8 +23,8 @@ from drom_net.core.errors import ClusterError, UsageError
 from drom_net.data.incoming import RowReader
 from drom_net.data.preprocessing import Preprocessing
 from drom_net.node import loop
-from drom_net.node.live import local_port
-from drom_net.node.live.local_port import LocalPort
+from drom_net.node.live import application_port
+from drom_net.node.live.application_port import ApplicationPort
 from drom_net.node.live.service import Service
 from drom_net.protocol.codec import encode
 from drom_net.protocol.messages import Farewell
@@ -61,21 +61,29 @@ class Site:
             self.service.serve()
 
 
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    found = Site(f"ipc://{tmp_path}/s.sock")
+def _bind(kind: str, folder: Path) -> str:
+    return f"ipc://{folder}/s.sock" if kind == "ipc" else "tcp://127.0.0.1:0"
+
+
+@pytest.fixture(params=["ipc", "tcp"])
+def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
+    found = Site(_bind(request.param, tmp_path))
     yield found
     found.service.close()
 
 
-def _path(site: Site) -> str:
-    return str(site.port._path)
+def _connected(site: Site) -> socket.socket:
+    endpoint: str = site.port.endpoint
+    if endpoint.startswith("tcp"):
+        return socket.create_connection(("127.0.0.1", int(endpoint.rpartition(":")[2])))
+    found = socket.socket(socket.AF_UNIX)
+    found.connect(endpoint.removeprefix("ipc://"))
+    return found
 
 
 def _raw(site: Site) -> socket.socket:
     """A connection that has said who it is."""
-    found = socket.socket(socket.AF_UNIX)
-    found.connect(_path(site))
+    found = _connected(site)
     found.settimeout(_WITHIN_S)
     found.sendall(_GREETING)
     body = b"\x05READY" + b"\x0bSocket-Type" + (6).to_bytes(4) + b"DEALER"
@@ -98,7 +106,8 @@ def _ask(site: Site, *frames: bytes) -> dict[str, Any]:
         asker.linger = 0
         asker.setsockopt(zmq.HEARTBEAT_IVL, 10)
         asker.setsockopt(zmq.HEARTBEAT_TIMEOUT, 5000)
-        asker.connect(f"ipc://{_path(site)}")
+        asker.setsockopt(zmq.IPV6, 1)
+        asker.connect(site.port.endpoint)
         asker.send_multipart(frames or (_request(),))
         site.serve_until(lambda: asker.poll(0))
         return dict(msgpack.unpackb(asker.recv()))
@@ -131,11 +140,12 @@ def test_a_socket_of_a_dead_process_is_taken_over_and_a_file_is_not(tmp_path: Pa
     assert (tmp_path / "s.sock").read_text() == "mine"
 
 
+@pytest.mark.parametrize("kind", ["ipc", "tcp"])
 def test_idle_connections_use_up_no_descriptors_and_shut_nobody_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local_port, "connections_for_applications", lambda: 5)
-    site = Site(f"ipc://{tmp_path}/s.sock")
+    monkeypatch.setattr(application_port, "connections_for_applications", lambda: 5)
+    site = Site(_bind(kind, tmp_path))
     asks = _raw(site)
     asks.sendall(_framed(_request()))
     site.serve_until(lambda: site.service._predicted)
@@ -145,7 +155,9 @@ def test_idle_connections_use_up_no_descriptors_and_shut_nobody_out(
     assert len(os.listdir("/proc/self/fd")) == before + 20 + 4
     asks.sendall(_framed(_request()))
     site.serve_until(lambda: site.service._predicted == 2)
-    assert site.said == [f"closed a connection to {_path(site)}: there are more than 5; further ones are not told"]
+    assert site.said == [
+        f"closed a connection to {site.port.endpoint}: there are more than 5; further ones are not told"
+    ]
     for connection in (*idle, asks):
         connection.close()
     site.service.close()
@@ -173,15 +185,14 @@ def test_a_message_without_an_end_ends_its_connection(site: Site, data: bytes) -
 
 @pytest.mark.parametrize("data", [b"GET / HTTP/1.1\r\n\r\n" * 4, _GREETING[:10] + b"\x01" + bytes(60)])
 def test_another_protocol_is_turned_away(site: Site, data: bytes) -> None:
-    other = socket.socket(socket.AF_UNIX)
-    other.connect(_path(site))
+    other = _connected(site)
     other.sendall(data)
     site.serve_until(lambda: site.port.closed)
     other.close()
 
 
 def test_all_messages_that_are_not_whole_together_have_a_bound(tmp_path: Path) -> None:
-    port = LocalPort(f"ipc://{tmp_path}/p", message_bytes=100_000)
+    port = ApplicationPort(f"ipc://{tmp_path}/p", message_bytes=100_000)
     site: Any = SimpleNamespace(port=port)
     senders = []
     for _ in range(6):
@@ -227,26 +238,22 @@ def test_a_request_of_many_empty_lists_takes_no_memory(site: Site) -> None:
     assert _ask(site, many)["why"] == "expected a msgpack map"
 
 
-def test_on_tcp_a_message_without_an_end_ends_its_connection() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        number = probe.getsockname()[1]
-    site = Site(f"tcp://127.0.0.1:{number}")
-    bad = socket.create_connection(("127.0.0.1", number))
-    bad.setblocking(False)
-    body = b"\x05READY" + b"\x0bSocket-Type" + (6).to_bytes(4) + b"DEALER"
-    left = _GREETING + bytes([4, len(body)]) + body
-    until = time.monotonic() + 60
-    while not site.port.closed_strangers:
-        assert time.monotonic() < until
-        try:
-            left = left[bad.send(left) :] or _framed(bytes(1 << 20), 1)
-        except BlockingIOError:
-            select.select([], [bad], [], 0.01)
-        except OSError:  # closed; it is told when it is looked for
-            pass
-        site.service.serve()
-    bad.close()
+@pytest.mark.parametrize(
+    ("bind", "where"),
+    [("tcp://*:0", "tcp://0.0.0.0:"), ("tcp://localhost:0", "tcp://"), ("tcp://[::1]:0", "tcp://[::1]:")],
+)
+def test_every_address_is_listened_on(bind: str, where: str) -> None:
+    site = Site(bind)
+    assert site.port.endpoint.startswith(where)
+    assert _ask(site)["is"] == "ok"
+    with pytest.raises(ClusterError, match="another process listens there"):
+        Site(site.port.endpoint)
     site.service.close()
+
+
+def test_an_address_that_is_none_is_said() -> None:
+    with pytest.raises(ClusterError, match=r"cannot listen for applications on tcp://nowhere\.invalid:1: "):
+        Site("tcp://nowhere.invalid:1")
 
 
 def test_a_node_works_for_as_long_as_it_has_served(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,9 +22,9 @@ from drom_net.data.labels import Labels
 from drom_net.data.preprocessing import HASHED_DIM, Preprocessing
 from drom_net.data.row_lines import Lines
 from drom_net.node.live import lines as lines_module
+from drom_net.node.live.application_port import ApplicationPort
 from drom_net.node.live.intake import Intake
 from drom_net.node.live.lines import FollowedFile, StandardInput
-from drom_net.node.live.local_port import LocalPort
 from drom_net.node.live.service import Service
 from drom_net.node.live.sources import open_source
 
@@ -586,14 +586,14 @@ def test_an_example_is_on_the_disk_before_it_is_said_to_be_accepted(
     asker: Asker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order: list[str] = []
-    add, send, fdatasync = asker.intake.stream.add, LocalPort.send, os.fdatasync
+    add, send, fdatasync = asker.intake.stream.add, ApplicationPort.send, os.fdatasync
 
     def noting(what: str, call: Any) -> Any:
         return lambda *its, **more: (order.append(what), call(*its, **more))[1]
 
     monkeypatch.setattr(os, "fdatasync", noting("on disk", fdatasync))
     monkeypatch.setattr(asker.intake.stream, "add", noting("to be learned", add))
-    monkeypatch.setattr(LocalPort, "send", noting("said", send))
+    monkeypatch.setattr(ApplicationPort, "send", noting("said", send))
     asker.ask("learn", rows=block(1), labels=[1], number=1, **ME)
     assert order == ["on disk", "to be learned", "said"]
 

@@ -98,6 +98,11 @@ class Slurm:
         said = self.run("scontrol", "-o", "show", "job", job)
         return dict(word.split("=", 1) for word in said.split() if "=" in word)
 
+    def minutes_of(self, job: str) -> int:
+        """For so many whole minutes it has run."""
+        hours, minutes, _ = self.told(job)["RunTime"].split(":")
+        return 60 * int(hours) + int(minutes)
+
     def end_of(self, job: str) -> tuple[str, str]:
         """(how it has ended, its exit code)"""
         ends = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT")
@@ -182,17 +187,17 @@ def test_a_job_that_is_ended_in_the_middle_goes_on_when_it_is_submitted_again(
         (tmp_path / f"{name}.csv").write_text("x,y,label\n" + "".join(lines))
     folder = prepared(slurm, export, LAYOUTS[layout].replace(DATA, FILES))
     nodes = (folder / "nodes.txt").read_text().split()
+    job = slurm.submit(folder, "--time=10", "--signal=TERM@40")
+    result = folder / "run" / "nodes" / "short" / "result.json"
+    wait_until(lambda: result.exists() and '"finished": true' in result.read_text(), "the end of the short task")
+    for name in nodes:
+        kept = (folder / "run" / "nodes" / name).glob
+        wait_until(lambda kept=kept: list(kept("snapshot-*.drom")), f"a snapshot of {name}: {said_in(folder)}")
     if how == "cancelled":
-        job = slurm.submit(folder)
-        result = folder / "run" / "nodes" / "short" / "result.json"
-        wait_until(lambda: result.exists() and '"finished": true' in result.read_text(), "the end of the short task")
-        for name in nodes:
-            kept = (folder / "run" / "nodes" / name).glob
-            wait_until(lambda kept=kept: list(kept("snapshot-*.drom")), f"a snapshot of {name}: {said_in(folder)}")
         slurm.run("scancel", job)
         assert slurm.end_of(job)[0] == "CANCELLED"
     else:
-        job = slurm.submit(folder, "--time=1", "--signal=TERM@40")
+        slurm.run("scontrol", "update", f"JobId={job}", f"TimeLimit={slurm.minutes_of(job) + 2}")
         assert slurm.end_of(job) == ("FAILED", "143"), said_in(folder)
         assert "goes on from the last snapshots" in said_in(folder)
     assert not (folder / "run" / "model.npz").exists()

@@ -14,8 +14,8 @@ from drom_net.algorithms.features import Features
 from drom_net.client import REQUEST_BYTES, WIRE_VERSION
 from drom_net.data.incoming import RowError, RowReader
 from drom_net.data.row_lines import once
+from drom_net.node.live.application_port import ApplicationPort, listen_failed
 from drom_net.node.live.intake import Intake
-from drom_net.node.live.local_port import LocalPort, listen_failed
 from drom_net.protocol.settings import Timeouts
 from drom_net.storage.journal import Sender
 from drom_net.transport.keys import Keyring, client_of
@@ -45,17 +45,17 @@ class Model(Protocol):
     def predict(self, x: Features) -> float: ...
 
 
-class _TcpPort(RouterTransport):
-    """Applications as strangers of a cluster's port are: as few connections, and as little that is not read."""
+class _KeyedPort(RouterTransport):
+    """On tcp with keys, which libzmq knows: whoever has no key of an application does not get through the handshake."""
 
-    def __init__(self, bind: str, keys: Keyring | None) -> None:
+    def __init__(self, bind: str, keys: Keyring) -> None:
         super().__init__(
             bind,
             dim=REQUEST_BYTES // 8,
             max_vectors=1,
             timeouts=Timeouts(),
             name="site",
-            members=() if keys is None else [client_of(keys.name)],
+            members=[client_of(keys.name)],
             keys=keys,
             for_applications=True,
         )
@@ -66,12 +66,12 @@ class _TcpPort(RouterTransport):
         return super().receive(timeout_s)
 
 
-def _listen(bind: str, keys: Keyring | None) -> LocalPort | _TcpPort:
+def _listen(bind: str, keys: Keyring | None) -> ApplicationPort | _KeyedPort:
     """Raises ClusterError."""
-    if not bind.startswith("ipc://"):
-        return _TcpPort(bind, keys)
+    if keys is not None and not bind.startswith("ipc://"):
+        return _KeyedPort(bind, keys)
     try:
-        return LocalPort(bind, message_bytes=REQUEST_BYTES)
+        return ApplicationPort(bind, message_bytes=REQUEST_BYTES)
     except (OSError, zmq.ZMQError) as error:
         raise listen_failed(bind, error) from None
 

@@ -1,4 +1,4 @@
-"""A local socket for applications, spoken as ZeroMQ does (ZMTP 3.1, NULL), with bounds on all that may come.
+"""A socket for applications, local or by TCP without keys. It speaks ZMTP 3.1 (NULL), and all that may come has bounds.
 
 libzmq's own ends the process where descriptors run out, and keeps a message of many parts however long it is. Here
 nothing is read before there is room for it: what is not read stays with who has sent it. All of it runs in the thread
@@ -17,6 +17,7 @@ import struct
 import time
 from collections import deque
 from collections.abc import Sequence
+from typing import Any
 
 import zmq
 
@@ -69,19 +70,20 @@ class _Connection:
         return len(self.unsent) > _UNSENT_BYTES
 
 
-class LocalPort:
-    """Messages of those who connect to a path, and answers to them: one at a time of each connection."""
+class ApplicationPort:
+    """Messages of those who connect, and answers to them: one at a time of each connection."""
 
     def __init__(self, endpoint: str, *, message_bytes: int) -> None:
         """
         Args:
-            endpoint: ipc://PATH. The socket there is for this user alone (mode 600).
+            endpoint: ipc://PATH, where the socket is for this user alone (mode 600), or tcp://ADDRESS:PORT.
             message_bytes: The longest message.
 
         Raises:
             zmq.ZMQError: Somebody listens there.
             OSError: It cannot listen there.
         """
+        self.endpoint = endpoint
         self.closed = 0
         """How many connections were closed because there were too many, or because of what they sent."""
         self._limit = connections_for_applications()
@@ -94,19 +96,32 @@ class LocalPort:
         self._warnings: list[str] = []
         self._unread = 0
         """Bytes of messages that are not whole yet."""
-        self._path = endpoint.removeprefix("ipc://")
+        self._path = endpoint.removeprefix("ipc://") if endpoint.startswith("ipc://") else ""
         self._inode = 0
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        family, address = (socket.AF_UNIX, None) if self._path else _address_of(endpoint)
+        self._listener = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         try:
-            self._listen(endpoint)
+            if address is None:
+                self._bind_path()
+            else:
+                self._bind(family, address)
+            self._listener.listen(64)
         except BaseException:
             self._listener.close()
             raise
         self._epoll = select.epoll()
         self._epoll.register(self._listener, select.EPOLLIN)
 
-    def _listen(self, endpoint: str) -> None:
-        refuse_ipc_in_use(endpoint)
+    def _bind(self, family: socket.AddressFamily, address: tuple[Any, ...]) -> None:
+        self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            self._listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        self._listener.bind(address)
+        host, port = self._listener.getsockname()[:2]
+        self.endpoint = f"tcp://[{host}]:{port}" if family == socket.AF_INET6 else f"tcp://{host}:{port}"
+
+    def _bind_path(self) -> None:
+        refuse_ipc_in_use(self.endpoint)
         if self._path.startswith("@"):
             self._listener.bind("\0" + self._path[1:])
         else:
@@ -117,7 +132,6 @@ class LocalPort:
             self._listener.bind(self._path)
             os.chmod(self._path, 0o600)  # before anybody can connect
             self._inode = os.stat(self._path).st_ino
-        self._listener.listen(64)
 
     @property
     def waits_for(self) -> int:
@@ -199,6 +213,9 @@ class LocalPort:
             if len(self._connections) >= self._limit:
                 self._close_the_quietest()
             found.setblocking(False)
+            if not self._path:
+                found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             self._count += 1
             connection = _Connection(found, str(self._count))
             connection.heard = (False, time.monotonic())
@@ -322,7 +339,7 @@ class LocalPort:
     def _turn_away(self, connection: _Connection, why: str) -> None:
         self._close(connection)
         if not self.closed:
-            self._warnings.append(f"closed a connection to {self._path}: {why}; further ones are not told")
+            self._warnings.append(f"closed a connection to {self.endpoint}: {why}; further ones are not told")
         self.closed += 1
 
     def _close(self, connection: _Connection) -> None:
@@ -343,6 +360,19 @@ def listen_failed(endpoint: str, error: OSError | zmq.ZMQError) -> ClusterError:
     why = error.strerror or str(error)
     hint = "; another process listens there" if error.errno == errno.EADDRINUSE else ""
     return ClusterError(f"cannot listen for applications on {endpoint}: {why}{hint}")
+
+
+def _address_of(endpoint: str) -> tuple[socket.AddressFamily, tuple[Any, ...]]:
+    """Of tcp://ADDRESS:PORT, where the address may be a name, `*`, or of version 6 in brackets.
+
+    Raises:
+        OSError: There is no such address.
+    """
+    host, _, port = endpoint.removeprefix("tcp://").rpartition(":")
+    wanted = socket.AF_INET if host == "*" else socket.AF_UNSPEC
+    name = None if host == "*" else host.removeprefix("[").removesuffix("]")
+    family, _, _, _, address = socket.getaddrinfo(name, port, wanted, socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    return family, address
 
 
 def _framed(body: bytes, flags: int) -> bytes:
