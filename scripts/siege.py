@@ -345,8 +345,7 @@ class Siege:
         """Who comes first has the place: without keys nothing else tells a member from a stranger that knows all."""
         if isinstance(node, Worker):
             return False
-        members = dict(enumerate(node._members)) if isinstance(node, Reducer) else node._neighbors
-        member = members.get(hello.task)
+        member = node.session.members.get(hello.task)
         return member is not None and (not member.address or member.down)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from drom_net.learning.metrics import Totals
-from drom_net.protocol.messages import Hello, Message
+from drom_net.protocol.durability import Durability
+from drom_net.protocol.messages import Message
 from drom_net.protocol.settings import Checkpoints
 from drom_net.protocol.states import State, check_step
 
@@ -196,143 +196,15 @@ NEAR = 3
 """A task that comes back after an absence is awaited again once it is so few sync rounds behind."""
 
 
-class Rival(NamedTuple):
-    """A second process that says it is a node that is here."""
-
-    address: str
-    hello: Hello
-    until: float
-    """Unless the first has answered by then, it is replaced."""
-    question: int
-
-
-class Rivals:
-    """Those of all tasks: whoever is here is asked whether it is alive, one question however many want its place."""
-
-    def __init__(self, answer_s: float) -> None:
-        """
-        Args:
-            answer_s: How long the first has for its answer.
-        """
-        self.due = math.inf
-        """When the next one is to be let in."""
-        self._answer_s = answer_s
-        self._of: dict[int, Rival] = {}
-        self._questions = 0
-
-    def __contains__(self, task: int) -> bool:
-        return task in self._of
-
-    def add(self, address: str, hello: Hello, now: float) -> int | None:
-        """The question for the one that is here; None where it has been asked, and the latest start will be let in."""
-        rival = self._of.get(hello.task)
-        if rival is None:
-            self._questions += 1
-            self._of[hello.task] = Rival(address, hello, now + self._answer_s, self._questions)
-            self._set_due()
-            return self._questions
-        if hello.incarnation > rival.hello.incarnation:
-            self._of[hello.task] = rival._replace(address=address, hello=hello)
-        return None
-
-    def answered(self, task: int, question: int) -> Rival | None:
-        """Who has to go, as the one that is here is alive; None where that answers nothing that is open."""
-        rival = self._of.get(task)
-        if rival is None or rival.question != question:
-            return None
-        del self._of[task]
-        self._set_due()
-        return rival
-
-    def take_due(self, now: float, is_down: Callable[[int], bool]) -> list[Rival]:
-        """Those to be let in, in task order: where the first has not answered in time, or its connection is lost."""
-        tasks = sorted(task for task, rival in self._of.items() if now >= rival.until or is_down(task))
-        taken = [self._of.pop(task) for task in tasks]
-        self._set_due()
-        return taken
-
-    def _set_due(self) -> None:
-        self.due = min((rival.until for rival in self._of.values()), default=math.inf)
-
-
-class Keeper:
-    """When a node takes snapshots, and up to which round the last one that was kept goes."""
-
-    def __init__(self, settings: Checkpoints | None, *, durable: int = 0, at_end: bool = False) -> None:
-        """
-        Args:
-            settings: None for a node that keeps none: all that it has closed counts as kept, as it never comes back.
-            durable: The round of the snapshot that it goes on from.
-            at_end: Whether the node had come to its end by then.
-        """
-        self.durable = durable
-        self._has_end = self._takes_end = at_end
-        self.active = settings is not None
-        self.busy = False
-        """A snapshot was taken and is not kept yet."""
-        settings = settings or Checkpoints()
-        # The other side learns of it only later, and may take its own turn then: so not at the last moment.
-        self._every_rounds = min(settings.every_rounds or settings.history_rounds, max(1, settings.history_rounds // 4))
-        self._every_s = settings.every_s
-        self.most = settings.history_rounds
-        self._last = self._taken = self.durable
-        self._last_at = -math.inf
-
-    def start(self, now: float) -> None:
-        self._last_at = now
-
-    def is_due(self, t: int, now: float) -> bool:
-        """Whether to take one now that round t is closed."""
-        if not self.active:
-            self.durable = t
-            return False
-        return t - self._last >= self._every_rounds or now - self._last_at >= self._every_s
-
-    def note_due(self, t: int, now: float) -> None:
-        """One of round t is to be taken as soon as may be."""
-        self._last, self._last_at = t, now
-
-    def taken(self, t: int, *, at_end: bool = False) -> None:
-        self.busy, self._taken, self._takes_end = True, t, at_end
-
-    def kept(self) -> None:
-        self.busy, self.durable = False, self._taken
-        self._has_end = self._has_end or self._takes_end
-
-    def has_end(self, t: int) -> bool:
-        """Whether the end of a node whose last round is t is kept; where t is 0, by a snapshot that was taken there."""
-        return self.durable >= t if t else self._has_end
-
-    def lacks_end(self, t: int) -> bool:
-        """Whether one is still to be taken of it."""
-        return self.active and not self.has_end(t)
-
-    def is_far(self, t: int) -> bool:
-        """Whether a snapshot should no longer wait for anything."""
-        return t - self.durable >= self.most // 2
-
-    def is_too_far(self, t: int) -> bool:
-        """Whether round t may not begin before more is kept."""
-        return self.active and t - self.durable > self.most
-
-    def believed(self, t: int, durable: int) -> int:
-        """Up to which round another is taken to have kept what it has, that says so in round t.
-
-        No node goes on for more than `history_rounds` without keeping (`is_too_far`): for who says that it does, no
-        more than twice as many are kept here.
-        """
-        return max(durable, t - 2 * self.most)
-
-
-class Tray:
-    """What a node has to say and to tell, until the driver takes it."""
+class NodeBase:
+    """What all roles have: what is to be sent and told until the driver takes it, and how far it is on disk."""
 
     state: Any
     """A state of its role, of `protocol.states`."""
 
     def __init__(self, checkpoints: Checkpoints | None = None, *, snapshot: Snapshot | None = None) -> None:
         durable, at_end = (0, False) if snapshot is None else (snapshot["round"], snapshot.get("ended", False))
-        self._keeper = Keeper(checkpoints, durable=durable, at_end=at_end)
+        self.durability = Durability(checkpoints, durable=durable, at_end=at_end)
         self._holds = False
         self._outbox: list[Envelope] = []
         self._events: list[Event] = []
@@ -361,15 +233,20 @@ class Tray:
     @property
     def durable_round(self) -> int:
         """The round up to which it would be again after a crash."""
-        return self._keeper.durable
+        return self.durability.durable
 
     def snapshot_kept(self, now: float) -> None:
-        self._keeper.kept()
+        kept = self.durability.kept()
         self._holds = self._must_hold()
+        for task in kept:
+            self._confirm(task)
 
     def _must_hold(self) -> bool:
         """Whether nothing may be said before more is kept."""
         return False
+
+    def _confirm(self, task: int) -> None:
+        """Answer a goodbye, which is on disk now."""
 
     def take_outbox(self) -> list[Envelope]:
         if self._holds:
@@ -395,32 +272,3 @@ def earlier_start(name: str, known: int, its: int) -> str:
         f"{name} was here in its start {known}, and this is its start {its}: "
         "it can go on only in the folder that it had, or with a copy of that"
     )
-
-
-class Asking:
-    """The times at which a waiting node asks again: after `first` seconds, then doubling up to `cap`."""
-
-    def __init__(self, first: float, cap: float) -> None:
-        self._first, self._cap = first, cap
-        self.due = math.inf
-        self._pause = first
-
-    def start(self, now: float) -> None:
-        self._pause = self._first
-        self.due = now + self._pause
-
-    def ask(self, now: float) -> bool:
-        """Whether it is time; if so the next time is set."""
-        if now < self.due:
-            return False
-        self._pause = min(2 * self._pause, self._cap)
-        self.due = now + self._pause
-        return True
-
-    def stop(self) -> None:
-        self.due = math.inf
-
-    @property
-    def has_asked(self) -> bool:
-        """Whether the wait that goes on has lasted for so long that it was asked."""
-        return math.isfinite(self.due) and self._pause > self._first

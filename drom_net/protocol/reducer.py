@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy.typing as npt
 
-from drom_net.algorithms.base import KEEP, Contribution, ContributionKind, SyncRounds
+from drom_net.algorithms.base import KEEP, ContributionKind, SyncRounds
 from drom_net.algorithms.features import other_than
 from drom_net.core.errors import ClusterError
 from drom_net.learning.records import central_dtype
-from drom_net.learning.task import Centre, Replies
+from drom_net.learning.task import Centre
+from drom_net.protocol.barrier import StarRound
+from drom_net.protocol.catch_up import CatchUp
 from drom_net.protocol.handshake import Identity
+from drom_net.protocol.history import ReplyHistory, Watermark
 from drom_net.protocol.messages import (
     Farewell,
     Goodbye,
@@ -34,67 +37,38 @@ from drom_net.protocol.messages import (
 from drom_net.protocol.node import (
     NEAR,
     Absent,
-    Asking,
-    CaughtUp,
     ConnectionChanged,
     Ended,
     Envelope,
     Joined,
     Late,
+    NodeBase,
     Refused,
     Returned,
-    Rivals,
     Snapshot,
     Stalled,
-    Tray,
     Warned,
-    earlier_start,
     named,
 )
+from drom_net.protocol.session import Member, Session
 from drom_net.protocol.settings import WAIT, Checkpoints, Policy, Timeouts
 from drom_net.protocol.states import ReducerState
+from drom_net.protocol.timers import RetryTimer
 
 _ME = "the reducer"
 _EACH = SyncRounds(1)
 
 
 @dataclass(slots=True)
-class _Member:
+class _Member(Member):
     """What the reducer knows of one task."""
 
-    address: str = ""
-    """Where it speaks from; empty until it has joined."""
-    incarnation: int = 0
-    """That of its Hello."""
-    down: bool = False
-    """Its connection is lost now."""
-    round: int = 0
-    """The latest that it is known to have begun."""
-    durable: int = 0
-    """Up to which round it would be again after a crash."""
-    durable_before: int = 0
-    """The same, before it last said something new of that: it keeps two snapshots, and one may be damaged."""
     ended: Ended | None = None
     confirmed: bool = False
     """Its goodbye was answered."""
 
 
-@dataclass(slots=True)
-class _Round:
-    number: int
-    opened_at: float
-    awaited: set[int]
-    """Tasks that have not answered yet."""
-    contributions: dict[int, Contribution] = field(default_factory=dict)
-    went_without: bool = False
-    """Some task says that this round was closed without it before."""
-
-    @property
-    def is_complete(self) -> bool:
-        return not self.awaited and (self.went_without or bool(self.contributions))
-
-
-class Reducer(Tray):
+class Reducer(NodeBase):
     """The centre of a star as a node."""
 
     def __init__(
@@ -122,63 +96,39 @@ class Reducer(Tray):
             snapshot: What an earlier incarnation has left, to go on from.
         """
         super().__init__(checkpoints, snapshot=snapshot)
-        self._due = False
-        """A snapshot is to be taken."""
         self.state = ReducerState.COLLECTING
-        self.names = tuple(names)
+        members = {task: _Member() for task in range(len(names))}
+        self.session: Session[_Member] = Session(members, names, identity, me=_ME, answer_s=timeouts.duplicate_probe_s)
         self._centre = centre
-        self._identity = identity
         self._feature_digest = identity.feature_digest
         self._push_layout = push_layout
         self._sync = sync if push_layout else _EACH
         self._timeouts = timeouts
         self._policy = policy
         self._live = live
-        self._members = [_Member() for _ in names]
-        self._task_at: dict[str, int] = {}
-        self._former: dict[str, int] = {}
-        """Addresses of earlier starts, whose places others have taken."""
-        self._round = _Round(self._sync.next(1), 0.0, set())
+        self._round = StarRound(self._sync.next(1), 0.0, set())
         self.central_steps = 0
         """How many it has made since it was started."""
-        self._stall = Asking(timeouts.stall_s, math.inf)
+        self._stall = RetryTimer(timeouts.stall_s, math.inf)
         self._join_by = math.inf
-        self._lost_all = ""
-        """That it was started anew in the middle of a run, and cannot go on; empty where it was not."""
-        self._told_so: set[int] = set()
-        """Tasks that have been told so."""
-        self._pushing = set(range(len(self._members)))
+        self._pushing = set(members)
         """Tasks that take part in sync rounds: all until their last push."""
-        self._lost: dict[int, float] = {}
-        """Tasks whose connection is down, and when the run is given up, or goes on, without them."""
         self._absent: set[int] = set()
         """Tasks that nobody waits for until they are back."""
-        self._history: dict[int, Replies] = {}
-        """What was answered in the rounds that some task may need again, ascending."""
-        self._forgotten = 0
-        """What was answered up to here is not in it any more."""
-        self._forget_at = 0
-        """How long it may grow before it is looked through."""
-        self._behind_until = self._behind_from = 0
-        """Rounds that it makes up for after a crash."""
+        self.history = ReplyHistory()
+        self._catch_up = CatchUp(restored=snapshot is not None)
         self._deadline = math.inf
-        self._restored = snapshot is not None
-        self._redo_until = 0
-        """Rounds that an earlier life may have closed."""
         self._leave_at = math.inf
         """Until then those that had ended before a crash may ask again for the answer to their goodbye."""
         self._unsure: set[int] = set()
         """Those of them that have not asked."""
-        self._rivals = Rivals(timeouts.duplicate_probe_s)
-        self._owed: list[int] = []
-        """Tasks whose goodbye will be answered once it is kept."""
-        self._owed_now: list[int] = []
-        """Those of them that are in the snapshot that is being kept."""
-        self._hold_until = 0
-        """A round that was closed without somebody: nothing that follows from it is said before that is kept, for after
-        a crash it might be closed with others."""
         if snapshot is not None:
             self._restore(snapshot)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All tasks', in task order."""
+        return self.session.names
 
     @property
     def finished(self) -> bool:
@@ -205,12 +155,12 @@ class Reducer(Tray):
     @property
     def ended(self) -> list[Ended | None]:
         """What each task ended with, in task order; None where its goodbye has not come."""
-        return [member.ended for member in self._members]
+        return [member.ended for member in self.session.members.values()]
 
     @property
     def num_connected(self) -> int:
         """How many tasks are here."""
-        return sum(bool(member.address) and not member.down for member in self._members)
+        return sum(bool(member.address) and not member.down for member in self.session.members.values())
 
     @property
     def num_overdue(self) -> int:
@@ -220,14 +170,14 @@ class Reducer(Tray):
 
     def task_at(self, address: str) -> int | None:
         """Which task speaks from this address."""
-        return self._task_at.get(address)
+        return self.session.task_at.get(address)
 
     def has_spoken_from(self, address: str) -> int | None:
         """Which task speaks from this address, or has spoken from it before it was started again."""
-        return self._task_at.get(address, self._former.get(address))
+        return self.session.task_at.get(address, self.session.former.get(address))
 
     def start(self, now: float) -> None:
-        self._keeper.start(now)
+        self.durability.start(now)
         self._join_by = now + self._timeouts.join_s
         self._open_round(self._round.number, now)
         if self._unsure:
@@ -244,7 +194,7 @@ class Reducer(Tray):
             self._on_message(sender, message, now)
 
     def _on_message(self, sender: str, message: Message, now: float) -> None:
-        task = self._task_at.get(sender)
+        task = self.session.task_at.get(sender)
         if task is None:
             self._outbox.append(Envelope(sender, Introduce()))
             self._events.append(Refused(sender, f"a {type(message).__name__} before a Hello"))
@@ -260,31 +210,30 @@ class Reducer(Tray):
                 self._refuse(task, f"a {type(message).__name__} is nothing a worker says")
 
     def on_timer(self, now: float) -> None:
-        if now >= self._rivals.due:
+        if now >= self.session.probe.due:
             self._let_rivals_in(now)
         if now >= self._leave_at:
             self._leave_at = math.inf
             self._unsure.clear()
             self._finish_if_all_are_done(now)
-        if now >= self._join_by and self._lost_all:
-            self._give_up(self._lost_all)
+        if now >= self._join_by and self.session.cannot_go_on:
+            self._give_up(self.session.cannot_go_on)
         if now >= self._join_by:
             absent = self._not_joined()
-            if not self._policy.proceeds or len(absent) == len(self._members):
-                missing = named(self.names, absent)
+            if not self._policy.proceeds or len(absent) == len(self.session.members):
+                missing = named(self.session.names, absent)
                 self._give_up(f"{missing} did not join within {self._timeouts.join_s:g} s (timeouts.join_s)")
             self._all_are_here(now)
             self._go_on_without(absent, now)
-        for task in [task for task, at in self._lost.items() if now >= at]:
+        for task in self.session.take_lost(now):
             if not self._policy.proceeds:
                 self._give_up(
-                    f"lost {self.names[task]} in round {self._round.number}: "
+                    f"lost {self.session.names[task]} in round {self._round.number}: "
                     f"disconnected for {self._timeouts.lost_s:g} s (timeouts.lost_s)"
                 )
-            del self._lost[task]
             self._go_on_without([task], now)
         if now >= self._deadline:
-            self._events.append(Late(self._round.number, named(self.names, sorted(self._round.awaited))))
+            self._events.append(Late(self._round.number, named(self.session.names, sorted(self._round.awaited))))
             self._close_round(now)
         if self._stall.ask(now) and self._waits:
             self._events.append(Stalled(self._round.number, self._waiting_for(), now - self._round.opened_at))
@@ -293,27 +242,27 @@ class Reducer(Tray):
         pass
 
     def next_timer(self) -> float:
-        waits = (self._join_by, self._stall.due, self._deadline, self._leave_at, self._rivals.due)
-        return min(*waits, *self._lost.values())
+        waits = (self._join_by, self._stall.due, self._deadline, self._leave_at, self.session.probe.due)
+        return min(*waits, self.session.first_lost_at)
 
     def on_connection(self, address: str, connected: bool, now: float) -> None:
-        task = self._task_at.get(address)
+        task = self.session.task_at.get(address)
         if task is None:
             return
-        member = self._members[task]
+        member = self.session.members[task]
         member.down = not connected
-        if not connected and task in self._rivals:
+        if not connected and task in self.session.probe:
             self._let_rivals_in(now)
             return
-        if member.ended is not None or connected == (task not in self._lost):
+        if member.ended is not None or connected == (task not in self.session.lost_until):
             return
         if connected:
-            del self._lost[task]
+            del self.session.lost_until[task]
         elif task not in self._absent:
-            self._lost[task] = now + self._timeouts.lost_s
+            self.session.lost_until[task] = now + self._timeouts.lost_s
         else:
             self._finish_if_all_are_done(now)
-        self._events.append(ConnectionChanged(self.names[task], connected))
+        self._events.append(ConnectionChanged(self.session.names[task], connected))
 
     def stop(self) -> None:
         self.state = ReducerState.FINISHED
@@ -327,7 +276,7 @@ class Reducer(Tray):
     @property
     def row_types(self) -> dict[str, npt.DTypeLike]:
         """What the rows of its `records` are."""
-        return {"records": central_dtype(len(self._members))}
+        return {"records": central_dtype(len(self.session.members))}
 
     @property
     def recorded(self) -> dict[str, int]:
@@ -335,83 +284,78 @@ class Reducer(Tray):
         return {"records": self.closed_rounds}
 
     def take_snapshot(self) -> Snapshot | None:
-        if self._keeper.busy or not self._due:
+        if self.durability.busy or not self.durability.due:
             return None
-        self._due = False
         t = self.closed_rounds
-        self._keeper.taken(t)
-        self._owed_now, self._owed = self._owed, []
+        self.durability.taken(t)
         # Of its two snapshots the other side may have to take the older.
-        needed = min((member.durable_before for member in self._members if member.ended is None), default=t)
+        needed = min((one.durable.before for one in self.session.members.values() if one.ended is None), default=t)
         return {
             "round": t,
             "centre": self._centre.snapshot(),
             "pushing": set(self._pushing),
             "absent": set(self._absent),
-            "history": {s: replies for s, replies in self._history.items() if s > needed},
-            "members": [(member.durable, member.durable_before, member.ended) for member in self._members],
+            "history": self.history.needed_after(needed),
+            "members": [(one.durable.latest, one.durable.before, one.ended) for one in self.session.members.values()],
         }
 
     def snapshot_kept(self, now: float) -> None:
         super().snapshot_kept(now)
-        kept, self._owed_now = self._owed_now, []
-        for task in kept:
-            self._confirm(task)
         self._finish_if_all_are_done(now)
 
     def _must_hold(self) -> bool:
-        return self._keeper.is_too_far(self.closed_rounds) or self._keeper.durable < self._hold_until
+        return self.durability.is_too_far(self.closed_rounds) or self.durability.holds
 
     def _restore(self, snapshot: Snapshot) -> None:
         self._round.number = self._sync.next(snapshot["round"] + 1)
         self._centre.restore(snapshot["centre"])
         self._pushing = set(snapshot["pushing"])
         self._absent = set(snapshot["absent"])
-        self._history = dict(snapshot["history"])
-        self._forgotten = next(iter(self._history), self._round.number) - 1
-        for member, (durable, before, ended) in zip(self._members, snapshot["members"], strict=True):
-            member.durable, member.durable_before = durable, before
+        self.history.restore(snapshot["history"], self._round.number)
+        members = self.session.members
+        for member, (durable, before, ended) in zip(members.values(), snapshot["members"], strict=True):
+            member.durable = Watermark(durable, before)
             member.ended = ended
             member.confirmed = ended is not None
-        self._unsure = {task for task, member in enumerate(self._members) if member.confirmed}
+        self._unsure = {task for task, member in members.items() if member.confirmed}
 
     # Joining
 
     def _on_hello(self, sender: str, hello: Hello, now: float) -> None:
-        reason, who = self._why_not(sender, hello)
-        if reason:
-            self._outbox.append(Envelope(sender, Reject(reason)))
-            self._events.append(Refused(sender, reason))
-            if who is not None:
-                self._cannot_go_on(hello.task, reason, now, ours=who == _ME)
-            return
-        member = self._members[hello.task]
-        if member.address not in ("", sender) and not member.down:
-            # Somebody is here already: is it alive?
-            if (question := self._rivals.add(sender, hello, now)) is not None:
-                self._outbox.append(Envelope(member.address, Introduce(question)))
-            return
-        self._let_in(sender, hello, now)
+        refusal = self.session.refusal(
+            sender,
+            hello,
+            feature_digest=self._feature_digest,
+            round=self._round.number,
+            come_back=self.durability.active,
+            lost=self._lost_what_it_had,
+        )
+        if refusal is not None:
+            self._reject(sender, refusal.reason)
+            if refusal.lost:
+                self._cannot_go_on(hello.task, refusal.reason, now, ours=refusal.lost == _ME)
+        elif (questions := self.session.question(sender, hello, now)) is not None:
+            self._outbox += questions  # is the one that is here already alive?
+        else:
+            self._let_in(sender, hello, now)
+
+    def _reject(self, sender: str, reason: str) -> None:
+        self._outbox.append(Envelope(sender, Reject(reason)))
+        self._events.append(Refused(sender, reason))
 
     def _let_in(self, sender: str, hello: Hello, now: float) -> None:
-        member = self._members[hello.task]
-        self._outbox.append(Envelope(sender, Welcome(self._identity.run_id, self._round.number)))
+        member = self.session.members[hello.task]
+        self._outbox.append(Envelope(sender, Welcome(self.session.identity.run_id, self._round.number)))
         member.round = hello.round
-        if self._restored:
-            self._redo_until = max(self._redo_until, hello.round)
-        if hello.round < member.durable:  # it has nothing of what it had
-            member.durable = member.durable_before = hello.round
-        if member.address == sender:
-            member.incarnation = hello.incarnation
+        self._catch_up.redo(hello.round)
+        member.durable.lower_to(hello.round)  # below it, it has nothing of what it had
+        is_new = member.address != sender
+        self.session.admit(sender, hello)
+        if not is_new:
             return  # a Hello that was said twice
-        if member.address:  # the connection of an earlier incarnation
-            self._former[member.address] = self._task_at.pop(member.address)
-            self._lost.pop(hello.task, None)
-        member.address, member.incarnation, member.down = sender, hello.incarnation, False
-        self._task_at[sender] = hello.task
         self._feature_digest = hello.feature_digest
         self._events.append(Joined(hello.task))
-        difference = self._identity.difference(hello, self.names[hello.task], me=_ME)
+        difference = self.session.identity.difference(hello, self.session.names[hello.task], me=_ME)
         if difference:
             self._events.append(Warned(difference))
         if math.isfinite(self._join_by) and not self._not_joined():
@@ -428,49 +372,14 @@ class Reducer(Tray):
         self._stall.start(now)
 
     def _on_alive(self, sender: str, question: int) -> None:
-        """Who was here first is alive: the other one has to go."""
-        task = self._task_at.get(sender)
-        if task is not None and (rival := self._rivals.answered(task, question)) is not None:
-            reason = f"{self.names[task]} is already here"
-            self._outbox.append(Envelope(rival.address, Reject(reason)))
-            self._events.append(Refused(rival.address, reason))
+        if (has_to_go := self.session.answered(sender, question)) is not None:
+            self._reject(*has_to_go)
 
     def _let_rivals_in(self, now: float) -> None:
-        """In the place of those who have not answered, or whose connection is lost."""
-        for rival in self._rivals.take_due(now, lambda task: self._members[task].down):
-            self._members[rival.hello.task].down = True
-            self._on_hello(rival.address, rival.hello, now)
+        for sender, hello in self.session.replaced(now):
+            self._on_hello(sender, hello, now)
 
-    def _why_not(self, sender: str, hello: Hello) -> tuple[str, str | None]:
-        """(why a worker may not join; empty when it may, who of the two was started anew, if it is that)."""
-        why_not = self._identity.disagreement(hello, self.names, me=_ME, feature_digest=self._feature_digest)
-        if why_not:
-            return why_not, None
-        name = self.names[hello.task]
-        member = self._members[hello.task]
-        known = self._task_at.get(sender, hello.task)
-        if known != hello.task:
-            return f"it has joined as {self.names[known]} and cannot be {name} too", None
-        if member.address in ("", sender):
-            earlier = False
-        elif self._keeper.active:
-            # Only where nodes come back with what they had may a later one take the place of one that is there.
-            earlier = hello.incarnation <= member.incarnation
-        else:
-            earlier = not member.down
-        if earlier and member.down:
-            return earlier_start(name, member.incarnation, hello.incarnation), None
-        if earlier:
-            return f"{name} is already here", None
-        # Of who would take the place of one that is here nothing is believed before that one was asked; and what is
-        # said from its own address was said long ago, or again.
-        free = not member.address or (member.address != sender and member.down)
-        if free and (who := self._started_anew(hello)):
-            rounds = f"{name} is in round {hello.round}, the reducer in round {self._round.number}"
-            return f"{rounds}: {who} was started anew, and what it had is lost", who
-        return "", None
-
-    def _started_anew(self, hello: Hello) -> str | None:
+    def _lost_what_it_had(self, hello: Hello) -> str | None:
         """Which of the two has lost what it had, as it was started anew without a snapshot; None where they can go on
         together."""
         if not self._push_layout:
@@ -478,33 +387,30 @@ class Reducer(Tray):
         if hello.round > self._round.number and not 0 < hello.kept_from <= self._round.number:
             return _ME
         # Of rounds that were closed without it, it needs nothing.
-        if hello.round >= min(self._forgotten, self._members[hello.task].durable_before):
+        if hello.round >= min(self.history.forgotten, self.session.members[hello.task].durable.before):
             return None
-        return self.names[hello.task]
+        return self.session.names[hello.task]
 
     def _cannot_go_on(self, task: int, why: str, now: float, *, ours: bool) -> None:
         """A worker that was refused and the reducer cannot go on together: one of them has lost what it had."""
         if ours and math.isfinite(self._join_by):
             # Not at once: all are told why, and need not wait for us until lost_s.
-            if not self._lost_all:
-                self._lost_all = why
+            if self.session.tell_lost(task, why):
                 self._join_by = min(self._join_by, now + self._timeouts.linger_s)
-            self._told_so.add(task)
-            if len(self._told_so) == len(self._members):
+            if all(map(self.session.knows_lost, self.session.members)):
                 self._give_up(why)
-        elif not ours and self._members[task].ended is None and not self._policy.proceeds:
+        elif not ours and self.session.members[task].ended is None and not self._policy.proceeds:
             self._give_up(why)
 
     # Rounds
 
     def _on_push(self, task: int, push: Push, now: float) -> None:
-        member, t, contribution = self._members[task], push.round, push.contribution
+        member, t, contribution = self.session.members[task], push.round, push.contribution
         if contribution.kind is ContributionKind.GONE:
             self._on_gone(task, t, now)
             return
-        durable = self._keeper.believed(t, push.durable)
-        if durable > member.durable:
-            self._note_durable(member, durable)
+        if member.durable.raise_to(self.durability.believed(t, push.durable)):
+            self._forget()
         member.round = max(member.round, t)
         current = self._round
         if t > current.number:
@@ -519,7 +425,7 @@ class Reducer(Tray):
             self._refuse(task, f"a push for round {t} after its last one")
             return
         vectors = contribution.vectors
-        if vectors and (wrong := other_than(self._push_layout, vectors, self._identity.dim)):
+        if vectors and (wrong := other_than(self._push_layout, vectors, self.session.identity.dim)):
             self._refuse(task, f"a push of {wrong}")
             return
         if task in self._absent:
@@ -529,9 +435,7 @@ class Reducer(Tray):
             self._set_deadline(now)
         current.contributions[task] = contribution
         current.awaited.discard(task)
-        if current.is_complete:
-            self._close_round(now)
-        elif is_first and self._live:
+        if not self._close_if_complete(now) and is_first and self._live:
             current.opened_at = now
             self._stall.start(now)
             self._tell_open(current.awaited)
@@ -540,7 +444,7 @@ class Reducer(Tray):
         """A live stream without an example waits until it knows that others have one in this round."""
         if self._live and self._round.contributions:
             for task in sorted(self._round.awaited.intersection(tasks)):
-                if address := self._members[task].address:
+                if address := self.session.members[task].address:
                     self._outbox.append(Envelope(address, Open(self._round.number)))
 
     def _on_gone(self, task: int, t: int, now: float) -> None:
@@ -551,50 +455,59 @@ class Reducer(Tray):
                 self._set_deadline(now)
             current.awaited.discard(task)
             current.went_without = True
-            if current.is_complete:
-                self._close_round(now)
+            self._close_if_complete(now)
+
+    def _close_if_complete(self, now: float) -> bool:
+        """Whether the open round was."""
+        current = self._round
+        if not current.has_begun:
+            return False
+        if current.awaited:
+            # Once all have joined, and not where it was closed before a crash: then with the same again.
+            may_close = math.isinf(self._join_by) and not self._catch_up.redoes(current.number)
+            if not may_close or not self._policy.closes(len(current.contributions), len(current.awaited)):
+                return False
+        self._close_round(now)
+        return True
 
     def _close_round(self, now: float) -> None:
         """The central step, with all who have come."""
         current = self._round
         in_order = {task: current.contributions[task] for task in sorted(current.contributions)}
         absent = sorted(task for task in self._pushing if task not in in_order)
-        if absent and self._keeper.active:
-            self._hold_until = current.number
-            self._due = True
+        if absent:
+            self.durability.hold(current.number)
         replies = self._centre.reduce(current.number, in_order, absent=absent)
-        self._history[current.number] = self._centre.last_replies()
-        if self._keeper.is_due(current.number, now):
-            self._keeper.note_due(current.number, now)
-            self._due = True
+        self.history.replies[current.number] = self._centre.last_replies()
+        self.durability.close(current.number, now)
         following = self._sync.next(current.number + 1)
         self.central_steps += 1
         for task, reply in replies.items():
-            member = self._members[task]
+            member = self.session.members[task]
             if in_order[task].last:
                 self._pushing.discard(task)
             if member.round <= current.number:  # else it has this one
-                pull = Pull(current.number, reply, self._keeper.durable, following)
+                pull = Pull(current.number, reply, self.durability.durable, following)
                 self._outbox.append(Envelope(member.address, pull))
         self._open_round(following, now)
         self._holds = self._must_hold()
-        if self._behind_until:
-            self._ask_those_ahead(now)
+        if self._catch_up.until:
+            self._ask_those_ahead()
 
     def _open_round(self, number: int, now: float) -> None:
-        self._round = _Round(number, now, self._pushing - self._absent)
+        self._round = StarRound(number, now, self._pushing - self._absent)
         self._deadline = math.inf
         self._stall.start(now)
 
     def _set_deadline(self, now: float) -> None:
         """From the first that has come on, once all have joined."""
-        if math.isfinite(self._join_by) or self._round.number <= self._redo_until:
+        if math.isfinite(self._join_by) or self._catch_up.redoes(self._round.number):
             self._deadline = math.inf  # what was closed before a crash is closed with the same again
         else:
             self._deadline = now + self._policy.deadline_s
 
     def _on_resend(self, task: int, t: int) -> None:
-        member = self._members[task]
+        member = self.session.members[task]
         member.round = max(member.round, t)
         if t < self._round.number:
             self._answer_again(task, t)
@@ -608,34 +521,25 @@ class Reducer(Tray):
 
     def _answer_again(self, task: int, t: int) -> None:
         """What was answered to a task in a round that is closed, or that it was closed without it."""
-        if t <= self._forgotten and not self._policy.may_miss:
+        if t <= self.history.forgotten and not self._policy.may_miss:
             return  # it has this one: the question is an old one
-        replies = self._history.get(t)
+        replies = self.history.replies.get(t)
         reply = None if replies is None else replies.to(task)
         if reply is None and not self._policy.may_miss:
             return
         following = self._sync.next(t + 1)
         if self._policy.may_miss:  # the next in which it took part, or may still
-            part = (s for s, known in self._history.items() if s > t and known.has(task))
-            following = next(part, self._round.number)
+            following = self.history.next_with(task, t) or self._round.number
             if following == self._round.number and task in self._absent and following - t <= NEAR:
                 self._take_back(task)
-        address = self._members[task].address
-        self._outbox.append(Envelope(address, Pull(t, reply or KEEP, self._keeper.durable, following)))
+        address = self.session.members[task].address
+        self._outbox.append(Envelope(address, Pull(t, reply or KEEP, self.durability.durable, following)))
 
-    def _note_durable(self, member: _Member, durable: int) -> None:
-        member.durable_before, member.durable = member.durable, durable
-        if len(self._history) < self._forget_at:
-            return
-        live = [(task, one.durable_before) for task, one in enumerate(self._members) if one.ended is None]
-        for t in list(self._history):
-            if any(kept < t and self._history[t].has(task) for task, kept in live):
-                if not self._absent:
-                    break
-                continue  # who is absent needs those rounds only in which it took part
-            del self._history[t]
-            self._forgotten = t
-        self._forget_at = 2 * len(self._history) if self._absent else 0
+    def _forget(self) -> None:
+        going_on = (
+            (task, member.durable.before) for task, member in self.session.members.items() if member.ended is None
+        )
+        self.history.forget(going_on, some_absent=bool(self._absent))
 
     # Behind the workers, as after a crash
 
@@ -644,21 +548,18 @@ class Reducer(Tray):
         if not self._push_layout:
             return  # it goes through its rounds alone
         if t > self._round.number:
-            if not self._behind_until:
-                self._behind_from = self._round.number
-            self._behind_until = max(self._behind_until, t)
+            self._catch_up.extend(self._round.number, t)
         if task in self._absent:
             self._take_back(task)
         if task in self._round.awaited:
-            self._outbox.append(Envelope(self._members[task].address, Resend(self._round.number)))
+            self._outbox.append(Envelope(self.session.members[task].address, Resend(self._round.number)))
 
-    def _ask_those_ahead(self, now: float) -> None:
+    def _ask_those_ahead(self) -> None:
         number = self._round.number
-        if number >= self._behind_until:
-            self._events.append(CaughtUp(number, number - self._behind_from))
-            self._behind_until = 0
+        if (caught_up := self._catch_up.reached(number)) is not None:
+            self._events.append(caught_up)
         for task in sorted(self._round.awaited):
-            member = self._members[task]
+            member = self.session.members[task]
             if member.address and member.round >= number:
                 self._outbox.append(Envelope(member.address, Resend(number)))
 
@@ -667,21 +568,19 @@ class Reducer(Tray):
     def _go_on_without(self, tasks: Sequence[int], now: float) -> None:
         """Policy proceed: these are waited for no more, until they are back."""
         for task in tasks:
-            if self._members[task].ended is None:
+            if self.session.members[task].ended is None:
                 self._absent.add(task)
                 self._round.awaited.discard(task)
-                self._events.append(Absent(task, self.names[task], self._round.number))
-        if all(map(self._is_gone, range(len(self._members)))):
+                self._events.append(Absent(task, self.session.names[task], self._round.number))
+        if all(map(self._is_gone, self.session.members)):
             self._give_up("no task is left")
         self._finish_if_all_are_done(now)
-        if self.finished:
-            return
-        if self._round.is_complete:
-            self._close_round(now)
+        if not self.finished:
+            self._close_if_complete(now)
 
     def _is_gone(self, task: int) -> bool:
         """Whether a task is neither here nor waited for."""
-        member = self._members[task]
+        member = self.session.members[task]
         return task in self._absent and (member.down or not member.address)
 
     def _take_back(self, task: int) -> None:
@@ -689,12 +588,12 @@ class Reducer(Tray):
         if task not in self._round.contributions:  # else it was here in this round before it went
             self._round.awaited.add(task)
         self._tell_open([task])
-        self._events.append(Returned(task, self.names[task], self._round.number))
+        self._events.append(Returned(task, self.session.names[task], self._round.number))
 
     # Finishing
 
     def _on_goodbye(self, task: int, goodbye: Goodbye, now: float) -> None:
-        member = self._members[task]
+        member = self.session.members[task]
         if member.ended is None and self._push_layout and goodbye.rounds >= self._round.number:
             # We are behind, as after a crash: once it is answered it is gone, and nobody could say its pushes again.
             member.round = max(member.round, goodbye.rounds)
@@ -704,31 +603,27 @@ class Reducer(Tray):
             return
         if member.ended is None:
             member.ended = Ended(goodbye.rounds, goodbye.chain, goodbye.totals)
-            self._lost.pop(task, None)
+            self.session.lost_until.pop(task, None)
             self._pushing.discard(task)
             self._absent.discard(task)
             self._round.awaited.discard(task)
-            if self._keeper.active:  # once it is answered it is gone, and says it to nobody else
-                self._due = True
-        if member.confirmed or not self._keeper.active:
+        if member.confirmed or not self.durability.active:
             self._confirm(task)
-        elif task not in self._owed and task not in self._owed_now:
-            self._owed.append(task)
-            self._due = True
-        if self._round.is_complete:
-            self._close_round(now)
+        else:
+            self.durability.owe(task)
+        self._close_if_complete(now)
         self._finish_if_all_are_done(now)
 
     def _confirm(self, task: int) -> None:
-        self._members[task].confirmed = True
+        self.session.members[task].confirmed = True
         self._unsure.discard(task)
-        self._outbox.append(Envelope(self._members[task].address, Farewell()))
+        self._outbox.append(Envelope(self.session.members[task].address, Farewell()))
 
     def _finish_if_all_are_done(self, now: float) -> None:
-        for task, member in enumerate(self._members):
+        for task, member in self.session.members.items():
             if not self._is_gone(task) and not (member.ended is not None and member.confirmed):
                 return
-        if self._unsure or not any(member.ended is not None for member in self._members):
+        if self._unsure or not any(member.ended is not None for member in self.session.members.values()):
             return
         self._stall.stop()
         self._enter(ReducerState.FINISHED)
@@ -736,19 +631,19 @@ class Reducer(Tray):
     # Trouble
 
     def _refuse(self, task: int, reason: str) -> None:
-        self._events.append(Refused(self.names[task], reason))
+        self._events.append(Refused(self.session.names[task], reason))
 
     def _give_up(self, why: str) -> None:
         self._tell_all(why)
         raise ClusterError(f"the run is given up: {why}")
 
     def _tell_all(self, why: str) -> None:
-        for member in self._members:
+        for member in self.session.members.values():
             if member.address and member.ended is None:
                 self._outbox.append(Envelope(member.address, Reject(why)))
 
     def _not_joined(self) -> list[int]:
-        return [task for task, member in enumerate(self._members) if self._is_missing(task, member)]
+        return [task for task, member in self.session.members.items() if self._is_missing(task, member)]
 
     def _is_missing(self, task: int, member: _Member) -> bool:
         return not member.address and member.ended is None and task not in self._absent
@@ -761,7 +656,7 @@ class Reducer(Tray):
 
     def _waiting_for(self) -> str:
         tasks, what = self._awaited()
-        return named(self.names, tasks) + what
+        return named(self.session.names, tasks) + what
 
     def _awaited(self) -> tuple[list[int], str]:
         """(tasks that it waits for now, what they are to do)."""
@@ -769,4 +664,4 @@ class Reducer(Tray):
             return missing, " to join"
         if self._round.awaited:
             return sorted(self._round.awaited), ""
-        return [task for task, member in enumerate(self._members) if member.ended is None], " to finish"
+        return [task for task, member in self.session.members.items() if member.ended is None], " to finish"

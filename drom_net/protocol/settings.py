@@ -79,6 +79,10 @@ class Policy:
         """Whether a round can be closed without a task that is still to come."""
         return self.proceeds or self.deadline_s < math.inf
 
+    def closes(self, num_here: int, num_awaited: int) -> bool:
+        """Whether a sync round is closed now, with so many contributions and without those that are still awaited."""
+        return num_awaited == 0
+
 
 WAIT = Policy()
 DEFAULT_CHECKPOINTS = Checkpoints()

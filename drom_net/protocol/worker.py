@@ -17,6 +17,8 @@ from drom_net.core.errors import ClusterError, RejectedError
 from drom_net.learning.metrics import Totals
 from drom_net.learning.records import TASK_DTYPE
 from drom_net.learning.task import TaskLearner, TaskResult
+from drom_net.protocol.catch_up import CatchUp
+from drom_net.protocol.history import PushHistory
 from drom_net.protocol.messages import (
     Farewell,
     Goodbye,
@@ -33,26 +35,25 @@ from drom_net.protocol.messages import (
 from drom_net.protocol.node import (
     REDUCER,
     TIMES_DTYPE,
-    Asking,
-    CaughtUp,
     ConnectionChanged,
     Envelope,
     Joined,
+    NodeBase,
     Pace,
     Refused,
     Snapshot,
     Stalled,
-    Tray,
     Warned,
     at_once,
 )
 from drom_net.protocol.settings import Checkpoints, Timeouts
 from drom_net.protocol.states import WorkerState
+from drom_net.protocol.timers import Wait
 
 _GONE = Contribution(ContributionKind.GONE)
 
 
-class Worker(Tray):
+class Worker(NodeBase):
     """One task as a node of a star."""
 
     def __init__(
@@ -88,31 +89,22 @@ class Worker(Tray):
         self._timeouts = timeouts
         self._endpoint = endpoint
         self._pull_layout = pull_layout
-        self._said: Message = hello
-        """What was said last: the message that this state waits for an answer to."""
-        self._asking = Asking(timeouts.resend_after_s, timeouts.resend_cap_s)
-        self._stall = Asking(timeouts.stall_s, math.inf)
-        self._since = 0.0
+        self._question: Message = hello
+        """The message that this state waits for an answer to."""
+        self._waiting = Wait(timeouts)
         self._now = 0.0
         self._give_up_at = math.inf
         self._down_since: float | None = None
         """Since when the connection is down; None while it is up, or was never up."""
         self._pace = pace
         self._next_example_at = -math.inf
-        self._history: dict[int, Push] = {}
-        """Our pushes that the reducer may need again, by round, ascending."""
-        self._forgotten = 0
-        """Of no round up to this one is there a push in it any more."""
-        self._reducer_durable = self._reducer_durable_before = 0
-        """Up to which round the reducer would be again after a crash, and before it last said something new of that: it
-        keeps two snapshots, and should one be damaged goes on from the other."""
+        self.history = PushHistory()
         self._round_end: Snapshot | None = None
         """Of a round that is closed: to be kept when the reducer has got as far."""
         self._round_end_pushed = 0
         """The last push up to then."""
         self._ended = False
-        self._behind_from = self._behind_until = 0
-        """Rounds that it makes up for."""
+        self._catch_up = CatchUp()
         self._alone_until = 0
         """Rounds that were closed without it: it goes through them by itself, its correction unchanged."""
         self._opened_until = 0
@@ -120,9 +112,7 @@ class Worker(Tray):
         if snapshot is not None:
             self.round = snapshot["round"]
             learner.restore(snapshot["learner"])
-            self._history = dict(snapshot["history"])
-            self._reducer_durable, self._reducer_durable_before = snapshot["reducer_durable"]
-            self._forgotten = min(self._reducer_durable_before, self.round)
+            self.history.restore(snapshot["history"], snapshot["reducer_durable"], self.round)
 
     @property
     def finished(self) -> bool:
@@ -154,11 +144,11 @@ class Worker(Tray):
     @property
     def num_overdue(self) -> int:
         """Whether it has waited for the reducer for longer than stall_s."""
-        return int(self.state is not WorkerState.STEPPING and self._stall.has_asked)
+        return int(self.state is not WorkerState.STEPPING and self._waiting.stall.has_asked)
 
     def start(self, now: float) -> None:
-        self._keeper.start(now)
-        if self.round == self._learner.last_round and self._keeper.has_end(self.round):
+        self.durability.start(now)
+        if self.round == self._learner.last_round and self.durability.has_end(self.round):
             # An earlier incarnation has said goodbye.
             self._outbox.append(Envelope(REDUCER, self._introduction))
             self._say_goodbye(now)
@@ -182,25 +172,10 @@ class Worker(Tray):
                 # The reducer was started anew, or somebody else says that it is this task.
                 answer = dataclasses.replace(self._introduction, answers=question)
                 self._outbox.append(Envelope(REDUCER, answer))
-            case Resend(round=t) if t in self._history or (self._forgotten < t <= self.round and self._is_sync(t)):
-                # Of a round that was closed without it it has none.
-                push = self._history.get(t) or Push(t, _GONE, self._keeper.durable)
-                self._outbox.append(Envelope(REDUCER, push))
-                if self.state is WorkerState.FINISHING:  # the reducer is behind, and will need more
-                    self._give_up_at = now + self._linger_s
-                    self._asking.start(now)
+            case Resend(round=t):
+                self._on_resend(t, now)
             case Welcome(run_id=run_id, round=t) if self.state is WorkerState.JOINING:
-                self.run_id = run_id
-                algorithm = self._learner.algorithm
-                if algorithm.push_vectors and t > algorithm.sync.next(self.round + 1):
-                    self._behind_from, self._behind_until = self.round, t
-                # The connection may be down again by the time that the welcome is read.
-                down = self._down_since
-                self._give_up_at = math.inf if down is None else down + self._timeouts.lost_s
-                self._events.append(Joined(self._hello.task))
-                self._note_times(self._learner.algorithm.sync.last(self.round), now, now, now)
-                self._opened_until = max(self._opened_until, self._learner.algorithm.sync.last(t - 1))
-                self._go_on(now)
+                self._on_welcome(run_id, t, now)
             case Welcome(round=t) if self.round < t and self.state in (WorkerState.WAITING, WorkerState.FINISHING):
                 # The reducer was started anew, and did not know who has asked.
                 self._ask()
@@ -210,10 +185,35 @@ class Worker(Tray):
                 self._finish()
             case Reject(reason=reason):
                 self._rejected(reason)
-            case Pull() | Resend() | Welcome() | Introduce() | Farewell():
+            case Pull() | Welcome() | Introduce() | Farewell():
                 pass  # an answer to a question that was asked twice
             case _:
                 self._events.append(Refused(sender, f"a {type(message).__name__} is nothing a reducer says"))
+
+    def _on_welcome(self, run_id: str, t: int, now: float) -> None:
+        """The reducer has let it in, and is in round t."""
+        self.run_id = run_id
+        algorithm = self._learner.algorithm
+        if algorithm.push_vectors and t > algorithm.sync.next(self.round + 1):
+            self._catch_up.extend(self.round, t)
+        # The connection may be down again by the time that the welcome is read.
+        down = self._down_since
+        self._give_up_at = math.inf if down is None else down + self._timeouts.lost_s
+        self._events.append(Joined(self._hello.task))
+        self._note_times(algorithm.sync.last(self.round), now, now, now)
+        self._opened_until = max(self._opened_until, algorithm.sync.last(t - 1))
+        self._go_on(now)
+
+    def _on_resend(self, t: int, now: float) -> None:
+        push = self.history.pushes.get(t)
+        if push is None and self.history.forgotten < t <= self.round and self._is_sync(t):
+            push = Push(t, _GONE, self.durability.durable)  # the round was closed without it
+        if push is None:
+            return  # the reducer has it by now
+        self._outbox.append(Envelope(REDUCER, push))
+        if self.state is WorkerState.FINISHING:  # the reducer is behind, and will need more
+            self._give_up_at = now + self._linger_s
+            self._waiting.retry.start(now)
 
     def on_timer(self, now: float) -> None:
         self._now = now
@@ -226,15 +226,15 @@ class Worker(Tray):
             return
         if stepping:
             return
-        if self._asking.ask(now):
+        if self._waiting.retry.ask(now):
             self.resends += 1
             self._ask()
-        if self._stall.ask(now):
-            self._events.append(Stalled(self.round, f"the reducer at {self._endpoint}", now - self._since))
+        if self._waiting.stall.ask(now):
+            self._events.append(Stalled(self.round, f"the reducer at {self._endpoint}", now - self._waiting.since))
 
     def took_until(self, now: float) -> None:
-        if self.state is WorkerState.WAITING and self._since == self._now:
-            self._since = now
+        if self.state is WorkerState.WAITING:
+            self._waiting.busy_until(self._now, now)
         self._now = now
 
     def next_timer(self) -> float:
@@ -245,7 +245,7 @@ class Worker(Tray):
                 return self._now
             # Who never pushes needs the reducer at its end alone.
             return min(begins_at, self._give_up_at if self._learner.algorithm.push_vectors else math.inf)
-        return min(self._asking.due, self._stall.due, self._give_up_at)
+        return min(self._waiting.due, self._give_up_at)
 
     def on_connection(self, address: str, connected: bool, now: float) -> None:
         if connected == (self._down_since is None):
@@ -255,12 +255,12 @@ class Worker(Tray):
             return
         if self.state is WorkerState.JOINING:
             if connected:
-                self._outbox.append(Envelope(REDUCER, self._said))
+                self._outbox.append(Envelope(REDUCER, self._question))
             return
         if self.state is WorkerState.FINISHING:
             self._give_up_at = now + self._linger_s
             if connected:
-                self._outbox.append(Envelope(REDUCER, self._said))
+                self._outbox.append(Envelope(REDUCER, self._question))
             return
         self._events.append(ConnectionChanged(f"the reducer at {self._endpoint}", connected))
         self._give_up_at = math.inf if connected else now + self._timeouts.lost_s
@@ -277,7 +277,7 @@ class Worker(Tray):
 
     @property
     def _introduction(self) -> Hello:
-        kept_from = self._forgotten + 1 if self.round else 0
+        kept_from = self.history.forgotten + 1 if self.round else 0
         return dataclasses.replace(self._hello, run_id=self.run_id, round=self.round, kept_from=kept_from)
 
     def take_records(self) -> bytes:
@@ -294,17 +294,21 @@ class Worker(Tray):
         return dict.fromkeys(self.row_types, self.round)
 
     def take_snapshot(self) -> Snapshot | None:
-        if self._round_end is None or self._keeper.busy:
+        if self._round_end is None or self.durability.busy:
             return None
         t = self._round_end["round"]
         # Once the reducer would be as far, none of our pushes need be in it; they would make it large.
-        if self._round_end_pushed > self._reducer_durable and not self._ended and not self._keeper.is_far(self.round):
+        if (
+            self._round_end_pushed > self.history.reducer.latest
+            and not self._ended
+            and not self.durability.is_far(self.round)
+        ):
             return None
         taken, self._round_end = self._round_end, None
-        self._keeper.taken(t, at_end=self._ended)
+        self.durability.taken(t, at_end=self._ended)
         # Of its two snapshots the reducer may have to take the older.
-        kept = {s: push for s, push in self._history.items() if self._reducer_durable_before < s <= t}
-        durable = (self._reducer_durable, self._reducer_durable_before)
+        kept, reducer = self.history.needed_until(t), self.history.reducer
+        durable = (reducer.latest, reducer.before)
         return taken | {"history": kept, "reducer_durable": durable, "ended": self._ended}
 
     @property
@@ -319,38 +323,32 @@ class Worker(Tray):
 
     def _close_round(self, now: float) -> None:
         """The round is closed: from here one may go on after a crash."""
-        if self._keeper.is_due(self.round, now) and self._round_end is None:
+        if self.durability.is_due(self.round, now) and self._round_end is None:
             self._keep_round_end(now)
 
     def _keep_round_end(self, now: float) -> None:
-        self._keeper.note_due(self.round, now)
+        self.durability.note_due(self.round, now)
         self._round_end = {"round": self.round, "learner": self._learner.snapshot()}
-        self._round_end_pushed = next(reversed(self._history), 0)
+        self._round_end_pushed = self.history.last
 
     def _on_pull(self, pull: Pull, now: float) -> None:
         t = pull.round
         self._learner.end(t, pull.reply)
-        self._note_times(t, self._since, self._since, now)
-        durable = self._keeper.believed(t, pull.durable)
-        if durable > self._reducer_durable:
-            self._reducer_durable_before, self._reducer_durable = self._reducer_durable, durable
-            self._forgotten = max(self._forgotten, min(self._reducer_durable_before, t))
-            for old in [s for s in self._history if s <= self._forgotten]:
-                del self._history[old]
+        self._note_times(t, self._waiting.since, self._waiting.since, now)
+        self.history.persisted(self.durability.believed(t, pull.durable), t)
         self._close_round(now)
         if pull.next > self._learner.algorithm.sync.next(t + 1):  # sync rounds were closed without us
             self._alone_until = pull.next - 1
-        if self.round >= self._behind_until > 0:
-            self._events.append(CaughtUp(self.round, self._behind_until - self._behind_from))
-            self._behind_until = 0
+        if (caught_up := self._catch_up.reached(self.round)) is not None:
+            self._events.append(caught_up)
         self._go_on(now)
 
     def _step(self, now: float) -> None:
         if self.round == self._learner.last_round:
             self._say_goodbye(now)
             return
-        if self._keeper.is_too_far(self.round + 1):
-            if self._round_end is None and not self._keeper.busy:
+        if self.durability.is_too_far(self.round + 1):
+            if self._round_end is None and not self.durability.busy:
                 self._keep_round_end(now)
             self._holds = True
             return
@@ -358,8 +356,8 @@ class Worker(Tray):
         contribution = self._learner.begin(self.round)
         syncs = self._is_sync(self.round)
         if syncs and self.round > self._alone_until:
-            push = Push(self.round, contribution, self._keeper.durable)
-            self._history[self.round] = push
+            push = Push(self.round, contribution, self.durability.durable)
+            self.history.pushes[self.round] = push
             self._wait(WorkerState.WAITING, push, now)
         else:
             self._learner.end(self.round, KEEP if syncs else NO_REPLY)
@@ -370,7 +368,7 @@ class Worker(Tray):
         self.result = self._learner.result()
         self._note_times(self.round, now, now, now)
         self._ended = True
-        if self._keeper.lacks_end(self.round):
+        if self.durability.lacks_end(self.round):
             self._keep_round_end(now)  # once it has our goodbye the reducer may be gone
         self._holds = self._must_hold()
         self._wait(WorkerState.FINISHING, Goodbye(self.round, self.result.chain, self.result.totals), now)
@@ -384,7 +382,7 @@ class Worker(Tray):
         return max(self._timeouts.linger_s, self._timeouts.lost_s)
 
     def _must_hold(self) -> bool:
-        return self._ended and self._keeper.lacks_end(self.round)
+        return self._ended and self.durability.lacks_end(self.round)
 
     def _is_sync(self, t: int) -> bool:
         return self._learner.algorithm.is_sync(t)
@@ -398,15 +396,13 @@ class Worker(Tray):
     def _wait(self, state: WorkerState, message: Message, now: float) -> None:
         """Say something, and wait for the answer."""
         self._enter(state)
-        self._since = now
-        self._said = message
+        self._question = message
         self._outbox.append(Envelope(REDUCER, message))
-        self._asking.start(now)
-        self._stall.start(now)
+        self._waiting.start(now)
 
     def _ask(self) -> None:
         # In the middle of a run a header asks for the pull; it asks back should the push be lost.
-        question = Resend(self.round) if self.state is WorkerState.WAITING else self._said
+        question = Resend(self.round) if self.state is WorkerState.WAITING else self._question
         self._outbox.append(Envelope(REDUCER, question))
 
     def _rejected(self, reason: str) -> None:
@@ -435,7 +431,6 @@ class Worker(Tray):
         )
 
     def _finish(self) -> None:
-        self._asking.stop()
-        self._stall.stop()
+        self._waiting.stop()
         self._give_up_at = math.inf
         self._enter(WorkerState.FINISHED)

@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from drom_net.algorithms.base import SyncRounds
 from drom_net.graph.neighborhood import Neighborhood
-from drom_net.protocol.peer import WORDS_KEPT, Peer
+from drom_net.protocol.barrier import KEPT_AHEAD
+from drom_net.protocol.peer import Peer
 from drom_net.protocol.states import PeerState
 from drom_net.protocol.worker import Worker
 from drom_net.simulation.simulator import Simulator
@@ -67,10 +68,10 @@ class StarChecks:
         ended = worker.round >= self._last_rounds[index]  # the reducer goes on without it
         behind = not ended and closed > worker.round and not simulator.totals_of(index).crashes
         _must(not behind, simulator, index, f"in round {worker.round}; {closed} are closed already")
-        kept, gone = worker.durable_round, reducer._forgotten
+        kept, gone = worker.durable_round, reducer.history.forgotten
         _must(gone <= kept or ended, simulator, index, f"{gone} rounds are forgotten; it has kept {kept}")
         needed = self._sync.next(reducer.durable_round + 1)
-        missing = needed <= worker.round and needed not in worker._history
+        missing = needed <= worker.round and needed not in worker.history.pushes
         _must(not missing, simulator, index, f"keeping no push of round {needed}")
 
 
@@ -105,16 +106,16 @@ class PeersChecks:
         closed = own.last(peer.round if peer.state is not PeerState.WAITING else peer.round - 1)
         used = own.last(closed - 1) if self._delayed else closed
         for task, words, last in kept_by(peer):
-            _must(words <= WORDS_KEPT + 1, simulator, index, f"keeping {words} words of node {task}")
+            _must(words <= KEPT_AHEAD + 1, simulator, index, f"keeping {words} words of node {task}")
             other = simulator.node(task)
             if used <= 0 or last is not None or other is None or not self._in_step or simulator.totals_of(task).crashes:
                 continue  # last words bind nobody; who has crashed may be in an earlier round again
             needed = hood.heard(task, used)
             _must(needed <= other.round, simulator, index, f"using node {task}'s word of round {needed}")
-        said = len(peer._said)
-        most = 2 * (WORDS_KEPT + 2) * max(1, len(peer._neighbors))  # twice what neighbors may ask for
-        if peer._keeper.active or not self._in_step:
-            most += 2 * peer._keeper.most
+        said = len(peer.history.contributions)
+        most = 2 * (KEPT_AHEAD + 2) * max(1, len(peer.session.members))  # twice what neighbors may ask for
+        if peer.durability.active or not self._in_step:
+            most += 2 * peer.durability.most
         _must(said <= most, simulator, index, f"keeping {said} words of its own")
 
 
@@ -150,7 +151,7 @@ class Lives:
 
 def kept_by(peer: Peer) -> list[tuple[int, int, int | None]]:
     """(neighbor, how many words of it are kept, the sync round of its last word if that is known)."""
-    return [(task, len(entry.words), entry.last) for task, entry in peer._neighbors.items()]
+    return [(task, len(entry.contributions), entry.last) for task, entry in peer.session.members.items()]
 
 
 class _Order:

@@ -86,8 +86,8 @@ class Doorkeeper:
 class KnowsTasks(Protocol):
     """A node that others join."""
 
-    names: tuple[str, ...]
-
+    @property
+    def names(self) -> tuple[str, ...]: ...
     def task_at(self, address: str) -> int | None: ...
 
 

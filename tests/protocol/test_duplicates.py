@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
@@ -142,7 +141,7 @@ def test_where_the_old_connection_is_lost_the_new_one_is_let_in_at_once(make: An
         node.on_connection(OLD, False, 2.1)
     assert Envelope("new", welcome(node)) in node.take_outbox()
     assert (node.task_at("new"), node.task_at(OLD)) == (2, None)
-    assert not node._lost if isinstance(node, Reducer) else math.isinf(node._neighbors[2].give_up_at)
+    assert not node.session.lost_until
 
 
 @BOTH
@@ -176,7 +175,7 @@ def test_accident_14_a_place_may_be_taken_again_and_again(make: Any) -> None:
         node.receive(address, hello(2, incarnation=incarnation), 2.0)
         assert welcome(node) in sent(node)
     assert node.task_at(address) == 2
-    assert len(node._task_at) == (3 if isinstance(node, Reducer) else 2)
+    assert len(node.session.task_at) == (3 if isinstance(node, Reducer) else 2)
 
 
 @BOTH

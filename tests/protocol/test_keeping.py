@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -11,8 +12,9 @@ from test_snapshots import CASES, EXCHANGES, Party, after
 
 from drom_net.algorithms.base import IDLE, ZERO
 from drom_net.algorithms.drom import drom
+from drom_net.protocol.durability import Durability
 from drom_net.protocol.messages import Goodbye, Hello, Message, Pull, Push, Resend, Welcome
-from drom_net.protocol.node import REDUCER, Keeper
+from drom_net.protocol.node import REDUCER
 from drom_net.protocol.peer import Peer
 from drom_net.protocol.reducer import Reducer
 from drom_net.protocol.settings import Checkpoints
@@ -22,15 +24,15 @@ from drom_net.protocol.worker import Worker
 # When one is due
 
 
-def due(keeper: Keeper, at: float = 0.0, most: int = 60) -> list[int]:
+def due(durability: Durability, at: float = 0.0, most: int = 60) -> list[int]:
     """Rounds, one a second from `at` on, after which one was due, each taken and kept at once."""
-    keeper.start(at)
+    durability.start(at)
     rounds = []
-    for t in range(keeper.durable + 1, keeper.durable + most + 1):
-        if keeper.is_due(t, at + t):
-            keeper.note_due(t, at + t)
-            keeper.taken(t)
-            keeper.kept()
+    for t in range(durability.durable + 1, durability.durable + most + 1):
+        if durability.is_due(t, at + t):
+            durability.note_due(t, at + t)
+            durability.taken(t)
+            durability.kept()
             rounds.append(t)
     return rounds
 
@@ -51,35 +53,35 @@ def due(keeper: Keeper, at: float = 0.0, most: int = 60) -> list[int]:
 )
 def test_one_is_due_after_rounds_or_seconds_whichever_comes_first(settings: Checkpoints, rounds: list[int]) -> None:
     """decisions.md: "whichever comes first, never beyond `history_rounds`"."""
-    assert due(Keeper(settings)) == rounds
-    assert due(Keeper(settings), at=1000.0) == rounds
+    assert due(Durability(settings)) == rounds
+    assert due(Durability(settings), at=1000.0) == rounds
 
 
 def test_after_a_restart_rounds_and_seconds_count_from_there() -> None:
     settings = Checkpoints(every_rounds=20, every_s=1e9)
-    assert due(Keeper(settings, durable=7)) == [27, 47, 67]
+    assert due(Durability(settings, durable=7)) == [27, 47, 67]
 
 
 def test_what_is_taken_is_durable_only_when_it_is_kept() -> None:
-    keeper = Keeper(Checkpoints(history_rounds=8))
-    keeper.taken(5)
-    assert (keeper.busy, keeper.durable) == (True, 0)
-    keeper.kept()
-    assert (keeper.busy, keeper.durable) == (False, 5)
+    durability = Durability(Checkpoints(history_rounds=8))
+    durability.taken(5)
+    assert (durability.busy, durability.durable) == (True, 0)
+    durability.kept()
+    assert (durability.busy, durability.durable) == (False, 5)
 
 
 def test_how_far_it_may_be_ahead() -> None:
-    keeper = Keeper(Checkpoints(history_rounds=8), durable=10)
-    assert [t for t in range(30) if keeper.is_too_far(t)] == list(range(19, 30))
-    assert [t for t in range(30) if keeper.is_far(t)] == list(range(14, 30))
+    durability = Durability(Checkpoints(history_rounds=8), durable=10)
+    assert [t for t in range(30) if durability.is_too_far(t)] == list(range(19, 30))
+    assert [t for t in range(30) if durability.is_far(t)] == list(range(14, 30))
 
 
 def test_who_keeps_none_is_never_ahead_and_needs_nothing_again() -> None:
-    keeper = Keeper(None)
-    keeper.start(0.0)
-    assert not keeper.is_due(5000, 1e9)
-    assert keeper.durable == 5000
-    assert not keeper.is_too_far(10**9)
+    durability = Durability(None)
+    durability.start(0.0)
+    assert not durability.is_due(5000, 1e9)
+    assert durability.durable == 5000
+    assert not durability.is_too_far(10**9)
 
 
 # A slow disk
@@ -183,8 +185,14 @@ def round_of(node: Worker | Peer | Reducer) -> int:
 # How much is kept for others
 
 
+def _kept(node: Worker | Peer | Reducer) -> Mapping[int, object]:
+    if isinstance(node, Worker):
+        return node.history.pushes
+    return node.history.contributions if isinstance(node, Peer) else node.history.replies
+
+
 def kept_for_others(node: Worker | Peer | Reducer) -> int:
-    return len(node._said if isinstance(node, Peer) else node._history)
+    return len(_kept(node))
 
 
 @pytest.mark.parametrize("node", range(4))
@@ -211,7 +219,7 @@ def test_a_worker_drops_pushes_when_the_reducer_has_kept_them_twice() -> None:
     kept = []
     for durable in (0, 0, 2, 2, 4, 4, 6, 6):
         step(worker, durable)
-        kept.append(list(worker._history))
+        kept.append(list(worker.history.pushes))
     assert kept[3] == [1, 2, 3, 4]  # 2 is the last one announced: the one before it was 0
     assert kept[4] == [3, 4, 5]
     assert kept[7] == [5, 6, 7, 8]
@@ -226,7 +234,7 @@ def test_a_reducer_drops_replies_when_all_have_kept_what_came_of_them_twice() ->
     for t, (first, second) in enumerate([(0, 0), (1, 0), (1, 1), (3, 1), (4, 3), (5, 3)], start=1):
         node.receive("w0", Push(t, IDLE, first), 0.0)
         node.receive("w1", Push(t, IDLE, second), 0.0)
-        kept.append(list(node._history))
+        kept.append(list(node.history.replies))
     assert kept == [[1], [1, 2], [1, 2, 3], [1, 2, 3, 4], [2, 3, 4, 5], [2, 3, 4, 5, 6]]
     for task in range(2):
         node.receive(f"w{task}", Goodbye(6, bytes(32), a_worker().totals), 0.0)
@@ -243,10 +251,10 @@ def test_who_has_nothing_left_is_told_from_where_on_the_other_can_say_it_again(e
         party.step()
         one = party.nodes[node]
         if isinstance(one, Worker):
-            introductions.append((min(one._history, default=0), one._introduction))
+            introductions.append((min(one.history.pushes, default=0), one._introduction))
         elif isinstance(one, Peer):
-            for task in one._neighbors:
-                told = [t for t in one._said if one._is_told(task, t)]
+            for task in one.session.members:
+                told = [t for t in one.history.contributions if one.history.is_for(task, t)]
                 introductions.append((min(told, default=0), one._introduction(task)))
     for first, introduction in introductions:
         assert introduction.kept_from == first
@@ -265,7 +273,7 @@ def test_a_reducer_keeps_no_more_than_twice_history_rounds_for_a_task_that_never
         for task, durable in enumerate((t - 1, 0)):
             node.receive(f"w{task}", Push(t, IDLE, durable), 0.0)
         snapshots = keep_all(node, 0.0)
-        assert len(node._history) <= 9
+        assert len(node.history.replies) <= 9
         assert all(len(snapshot["history"]) <= 9 for snapshot in snapshots)
     assert node.closed_rounds == 40
 
@@ -275,5 +283,5 @@ def test_a_worker_keeps_no_more_for_a_reducer_that_never_says_it_keeps_any() -> 
     for _ in range(40):
         step(worker)
         keep_all(worker, 1.0)
-        assert len(worker._history) <= 9
+        assert len(worker.history.pushes) <= 9
     assert worker.round > 20

@@ -223,7 +223,7 @@ def test_a_neighbor_is_there_once_and_a_connection_is_one_neighbor() -> None:
     star.receive(BEHIND, hello(2), 1.0)
     sent(star)
     star.receive(BEHIND, hello(1), 1.0)
-    assert sent(star) == [Reject("it has joined as site-2 already")]
+    assert sent(star) == [Reject("it has joined as site-2 and cannot be site-1 too")]
 
 
 # One of two is killed and started anew; processes have no snapshots

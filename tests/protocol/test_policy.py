@@ -291,8 +291,8 @@ def test_what_a_late_task_took_part_in_is_kept_for_it_however_long_it_is_away() 
     for t in range(10, 60):
         for task in range(2):
             push(node, task, t, 50.0, durable=t - 1)
-    assert 1 in node._history
-    assert len(node._history) < 20  # of the others' rounds only what they may need
+    assert 1 in node.history.replies
+    assert len(node.history.replies) < 20  # of the others' rounds only what they may need
     node.receive("again", hello(2, incarnation=2), 60.0)
     node.take_outbox()
     (answer,) = pulls(push(node, 2, 1, 60.0, address="again"))
@@ -331,7 +331,7 @@ def test_where_nobody_is_gone_on_without_gone_closes_no_round() -> None:
 
 def test_one_that_was_absent_and_is_ahead_of_a_reducer_that_came_back_is_waited_for() -> None:
     node = without_task_2()
-    node._due = True
+    node.durability.due = True
     snapshot = node.take_snapshot()
     again = reducer(PROCEED, joined=0, snapshot=snapshot)
     again.receive("w2", hello(2, incarnation=3, round=12, kept_from=2), 2.0)
@@ -498,13 +498,13 @@ def test_of_one_that_is_away_for_long_the_oldest_words_are_gone_and_it_is_told()
         say(node, BEFORE, t, 31.5, durable=t - 1)
         if node.state is PeerState.WAITING:
             timer(node, 31.5)
-    assert len(node._said) <= 2 * 8
+    assert len(node.history.contributions) <= 2 * 8
     node.receive("again", hello(2, incarnation=2), 40.0)
     sent(node)
     for t in range(1, 41):
         node.receive("again", Resend(t), 40.0)
     kinds = [message.contribution.kind is ContributionKind.GONE for message in sent(node) if isinstance(message, Push)]
-    assert kinds == [True] * (40 - len(node._said)) + [False] * len(node._said)
+    assert kinds == [True] * (40 - len(node.history.contributions)) + [False] * len(node.history.contributions)
 
 
 def test_a_peer_goes_on_without_a_word_that_is_gone() -> None:

@@ -249,7 +249,7 @@ class Party:
         node = self.nodes[index]
         if isinstance(node, Reducer):
             return any(node.ended)
-        goodbyes = [entry.done for entry in node._neighbors.values()] if isinstance(node, Peer) else []
+        goodbyes = [entry.done for entry in node.session.members.values()] if isinstance(node, Peer) else []
         return node.result is not None or any(goodbyes)
 
     def check(self) -> None:
@@ -393,7 +393,7 @@ def test_a_restored_node_has_all_that_its_snapshot_holds(exchange: str | None) -
             node._keep_round_end(0.0)
             node._ended = True  # else it waits until its reducer has kept as much
         else:
-            node._due = True
+            node.durability.due = True
         again = node.take_snapshot()
         assert again is not None
         again.pop("ended", None)  # it says goodbye again when it is started

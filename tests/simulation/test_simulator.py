@@ -648,8 +648,11 @@ class Still:
     now = 0.0
 
     def __init__(self, rounds: Sequence[int], closed: int = 0) -> None:
-        self.nodes = [SimpleNamespace(round=number, durable_round=number - 1, _history={}) for number in rounds]
-        self.nodes.append(SimpleNamespace(closed_rounds=closed, _forgotten=0, durable_round=99))
+        self.nodes = [
+            SimpleNamespace(round=number, durable_round=number - 1, history=SimpleNamespace(pushes={}))
+            for number in rounds
+        ]
+        self.nodes.append(SimpleNamespace(closed_rounds=closed, history=SimpleNamespace(forgotten=0), durable_round=99))
         self.crashed = False
 
     def node(self, index: int) -> SimpleNamespace:
@@ -692,7 +695,7 @@ def test_the_star_checks_let_one_that_was_away_lose_rounds_that_it_can_hear_agai
     def look(closed: int, crashed: bool, forgotten: int = 0) -> None:
         check, still = StarChecks([9]), Still([3], closed)
         still.crashed = crashed
-        still.nodes[-1]._forgotten = forgotten
+        still.nodes[-1].history.forgotten = forgotten
         check._order._last = [3, closed]
         check(still, 0)  # type: ignore[arg-type]
 
@@ -708,7 +711,7 @@ def test_the_star_checks_let_one_that_was_away_lose_rounds_that_it_can_hear_agai
 def test_the_star_checks_see_that_a_worker_keeps_what_its_reducer_would_need() -> None:
     def look(durable: int, kept: Sequence[int]) -> None:
         check, still = StarChecks([9]), Still([4], 3)
-        still.nodes[0]._history = dict.fromkeys(kept)
+        still.nodes[0].history.pushes = dict.fromkeys(kept)
         still.nodes[-1].durable_round = durable
         check._order._last = [4, 3]
         check(still, 0)  # type: ignore[arg-type]
@@ -734,8 +737,8 @@ def look_at_peers(
     hoods = hoods_of(graph_of("path", 2), [coupled(2)] * 2)
     peer = make_peer(coupled(2), random_streams([9])[0], hoods[0], num_tasks=2)
     peer.round, peer.state = rounds[0], state
-    peer._neighbors[1].last = last
-    peer._neighbors[1].words = dict.fromkeys(range(words))  # type: ignore[arg-type]
+    peer.session.members[1].last = last
+    peer.session.members[1].contributions = dict.fromkeys(range(words))  # type: ignore[arg-type]
     still = Still(rounds)
     still.nodes[0], still.crashed = peer, crashed  # type: ignore[call-overload]
     checks = PeersChecks(hoods, delayed=delayed)
