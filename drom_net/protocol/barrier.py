@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -49,6 +50,10 @@ class Barrier:
     def __init__(self, neighborhood: Neighborhood, received: Mapping[int, Received]) -> None:
         self.closed = 0
         """The last sync round whose contributions were used."""
+        self.num_closed = 0
+        """How many were closed since the node was started."""
+        self.deadline = math.inf
+        """When the open one is closed without those that are missing."""
         self.wanted = 0
         """The sync round that is open; 0 where nothing counts in it."""
         self.missing: dict[int, int] = {}
@@ -102,6 +107,7 @@ class Barrier:
             found[task] = neighbor.contributions.pop(s)
             neighbor.used = s
         self.closed = self.wanted
+        self.num_closed += 1
         without, self.without = sorted(self.without), []
         return dict(sorted(found.items())), without
 

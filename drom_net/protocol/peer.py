@@ -26,6 +26,7 @@ from drom_net.graph.neighborhood import Neighborhood
 from drom_net.learning.metrics import Totals
 from drom_net.learning.records import TASK_DTYPE, central_dtype
 from drom_net.learning.task import Centre, TaskLearner, TaskResult, Word
+from drom_net.protocol.arrivals import Arrivals
 from drom_net.protocol.barrier import KEPT_AHEAD, Barrier
 from drom_net.protocol.catch_up import CatchUp
 from drom_net.protocol.handshake import Identity
@@ -155,25 +156,17 @@ class Peer(NodeBase):
         self._rounds = rounds
         self._timeouts = timeouts
         self._policy = policy
-        self._pace = pace
-        self._next_example_at = -math.inf
+        self._arrivals = Arrivals(learner, pace)
         self.history = ContributionHistory(neighborhood, kept_for_each=KEPT_AHEAD)
         self.history.last = learner.algorithm.sync.last_word(learner.last_round, rounds)
         self.barrier = Barrier(neighborhood, members)
-        self.central_steps = 0
-        """How many it has made since it was started."""
         self._predicted = False
         """The next round's first half is done already (exchange: overlap)."""
         self._waiting = Wait(timeouts)
         self._now = 0.0
         self._give_up_at = math.inf
-        self._deadline = math.inf
         self._catch_up = CatchUp(restored=snapshot is not None)
-        self._between = True
-        """No round is open: a snapshot may be taken."""
         self._ended = False
-        self._opened_until = 0
-        """Rounds that neighbors have opened: a live stream without an example is idle in them."""
         if snapshot is not None:
             self._restore(snapshot)
 
@@ -223,6 +216,11 @@ class Peer(NodeBase):
         waits = self.state is not PeerState.STEPPING and self._waiting.stall.has_asked
         absent = [task for task, entry in self.session.members.items() if entry.absent]
         return len({*absent, *(self._awaited()[0] if waits else ())})
+
+    @property
+    def central_steps(self) -> int:
+        """How many it has made since it was started."""
+        return self.barrier.num_closed
 
     @property
     def run_id(self) -> str:
@@ -301,7 +299,7 @@ class Peer(NodeBase):
         if self.state is PeerState.STEPPING and self._begins_at <= now:
             self._step(now)
             return
-        if self._may_go_ahead() and now >= self._next_example_at:
+        if self._may_go_ahead() and now >= self._arrivals.next_at:
             # The next primal step needs no correction: it hides the exchange, and gives the same bits.
             self._learner.predict_first(self.round + 1)
             self._predicted = True
@@ -319,7 +317,7 @@ class Peer(NodeBase):
                     f"disconnected for {self._timeouts.lost_s:g} s (timeouts.lost_s)"
                 )
             self._go_on_without([task])
-        if now >= self._deadline:
+        if now >= self.barrier.deadline:
             self._events.append(Late(self.round, named(self.session.names, self.barrier.missing)))
             self._pass_over(list(self.barrier.missing))
             return
@@ -343,9 +341,9 @@ class Peer(NodeBase):
             if (begins_at := self._begins_at) <= self._now:
                 return self._now
             return min(begins_at, self._give_up_at, self.session.first_lost_at, self.session.probe.due)
-        ready = max(self._now, self._next_example_at) if self._may_go_ahead() else math.inf
+        ready = max(self._now, self._arrivals.next_at) if self._may_go_ahead() else math.inf
         waits = (self._waiting.due, self._give_up_at, self.session.first_lost_at)
-        return min(ready, *waits, self._deadline, self.session.probe.due)
+        return min(ready, *waits, self.barrier.deadline, self.session.probe.due)
 
     def on_connection(self, address: str, connected: bool, now: float) -> None:
         task = self.session.task_at.get(address)
@@ -412,7 +410,7 @@ class Peer(NodeBase):
         return self._centre.take_records()
 
     def take_snapshot(self) -> Snapshot | None:
-        if not self.durability.due or not self._between or self.durability.busy:
+        if not self.durability.due or self.state is PeerState.WAITING or self.durability.busy:
             return None
         self.durability.taken(self.round, at_end=self._ended)
         return {
@@ -573,7 +571,6 @@ class Peer(NodeBase):
             self._holds = True
             return
         self.round += 1
-        self._between = False
         if not self._predicted:
             self._learner.predict_first(self.round)
         self._predicted = False
@@ -590,7 +587,7 @@ class Peer(NodeBase):
         self._wait(PeerState.WAITING, now)
         # What was closed before a crash is closed with the same again.
         redone = self._catch_up.redoes(self.round)
-        self._deadline = math.inf if redone else now + self._policy.deadline_s
+        self.barrier.deadline = math.inf if redone else now + self._policy.deadline_s
         self._look_for_words()
         self._waiting.idle_since = now
         if self._exchange == "overlap":
@@ -602,12 +599,7 @@ class Peer(NodeBase):
     @property
     def _begins_at(self) -> float:
         """When the next round, or the goodbye, may begin; infinite where a live stream has no example yet."""
-        t = self.round + 1
-        if t <= self._opened_until:
-            return -math.inf
-        if self._learner.is_ready(t) or self._predicted or self.round == self._learner.last_round:
-            return self._next_example_at
-        return math.inf
+        return self._arrivals.begins_at(self.round + 1, has_example=self._predicted)
 
     def _open(self, t: int) -> None:
         """A neighbor is in round t: whoever has no example is idle until then."""
@@ -616,13 +608,11 @@ class Peer(NodeBase):
         hood = self.neighborhood
         apart = 4 * len(hood.cycle) * max(sync.tau for sync in hood.syncs.values())
         if self._policy.may_miss or t <= self.round + apart:
-            self._opened_until = max(self._opened_until, t)
+            self._arrivals.open(t)
 
     def _await_example(self) -> None:
         """From now on the next one may come."""
-        self._next_example_at = -math.inf
-        if self.round < self._learner.last_round:
-            self._next_example_at = self._now + self._pace(self.round + 1)
+        self._arrivals.expect(self.round + 1, self._now)
 
     def _say_word(self, t: int, word: Word) -> None:
         self.history.add(t, word)
@@ -762,7 +752,6 @@ class Peer(NodeBase):
             for task in missing:
                 self.barrier.leave_out(task)
         contributions, absent = self.barrier.close(self.history.push(self._task, t, 0).contribution)
-        self.central_steps += 1
         if absent and self.durability.active:
             self.durability.hold(self.round)
             self._holds = True
@@ -773,7 +762,7 @@ class Peer(NodeBase):
         self._learner.end(self.round, reply)
         self._note_times(self.round, self._waiting.since, min(self._waiting.idle_since, self._now), self._now)
         self._enter(PeerState.STEPPING)
-        self._deadline = math.inf
+        self.barrier.deadline = math.inf
         if self._exchange != "overlap":
             self._await_example()
         self._close_round()
@@ -782,7 +771,6 @@ class Peer(NodeBase):
 
     def _close_round(self) -> None:
         """From here one may go on after a crash."""
-        self._between = True
         self.durability.close(self.round, self._now)
 
     def _may_go_ahead(self) -> bool:
@@ -801,7 +789,7 @@ class Peer(NodeBase):
         self._note_times(self.round, now, now, now)
         if self.history.last is not None and self.history.last > self.round:
             self._say_word(self.history.last, self._learner.word(IDLE._replace(last=True), self.history.last))
-        self._ended = self._between = True
+        self._ended = True
         self.durability.due = self.durability.due or self.durability.lacks_end(self.round)
         self._holds = self._must_hold()
         self._wait(PeerState.FINISHING, now)

@@ -17,6 +17,7 @@ from drom_net.core.errors import ClusterError, RejectedError
 from drom_net.learning.metrics import Totals
 from drom_net.learning.records import TASK_DTYPE
 from drom_net.learning.task import TaskLearner, TaskResult
+from drom_net.protocol.arrivals import Arrivals
 from drom_net.protocol.catch_up import CatchUp
 from drom_net.protocol.history import PushHistory
 from drom_net.protocol.messages import (
@@ -96,8 +97,7 @@ class Worker(NodeBase):
         self._give_up_at = math.inf
         self._down_since: float | None = None
         """Since when the connection is down; None while it is up, or was never up."""
-        self._pace = pace
-        self._next_example_at = -math.inf
+        self._arrivals = Arrivals(learner, pace)
         self.history = PushHistory()
         self._round_end: Snapshot | None = None
         """Of a round that is closed: to be kept when the reducer has got as far."""
@@ -107,8 +107,6 @@ class Worker(NodeBase):
         self._catch_up = CatchUp()
         self._alone_until = 0
         """Rounds that were closed without it: it goes through them by itself, its correction unchanged."""
-        self._opened_until = 0
-        """Rounds that others have opened: a live stream without an example is idle in them."""
         if snapshot is not None:
             self.round = snapshot["round"]
             learner.restore(snapshot["learner"])
@@ -180,7 +178,7 @@ class Worker(NodeBase):
                 # The reducer was started anew, and did not know who has asked.
                 self._ask()
             case Open(round=t):
-                self._opened_until = max(self._opened_until, t)
+                self._arrivals.open(t)
             case Farewell() if self.state is WorkerState.FINISHING:
                 self._finish()
             case Reject(reason=reason):
@@ -201,7 +199,7 @@ class Worker(NodeBase):
         self._give_up_at = math.inf if down is None else down + self._timeouts.lost_s
         self._events.append(Joined(self._hello.task))
         self._note_times(algorithm.sync.last(self.round), now, now, now)
-        self._opened_until = max(self._opened_until, algorithm.sync.last(t - 1))
+        self._arrivals.open(algorithm.sync.last(t - 1))
         self._go_on(now)
 
     def _on_resend(self, t: int, now: float) -> None:
@@ -315,11 +313,7 @@ class Worker(NodeBase):
     def _begins_at(self) -> float:
         """When the next round, or the goodbye, may begin; infinite where a live stream has no example yet."""
         t = self.round + 1
-        if t <= max(self._opened_until, self._alone_until):
-            return -math.inf
-        if self._learner.is_ready(t) or self.round == self._learner.last_round:
-            return self._next_example_at
-        return math.inf
+        return -math.inf if t <= self._alone_until else self._arrivals.begins_at(t)
 
     def _close_round(self, now: float) -> None:
         """The round is closed: from here one may go on after a crash."""
@@ -390,8 +384,8 @@ class Worker(NodeBase):
     def _go_on(self, now: float) -> None:
         """The last round is closed: wait for the next example."""
         self._enter(WorkerState.STEPPING)
-        if self.round < self._learner.last_round and self.round >= self._alone_until:
-            self._next_example_at = now + self._pace(self.round + 1)
+        if self.round >= self._alone_until:
+            self._arrivals.expect(self.round + 1, now)
 
     def _wait(self, state: WorkerState, message: Message, now: float) -> None:
         """Say something, and wait for the answer."""
