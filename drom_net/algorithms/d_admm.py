@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -64,6 +65,24 @@ class DADMMCentral:
     WQ: Matrix
 
 
+def _central_step(
+    p: DADMMParameters,
+    state: DADMMCentral,
+    contributions: Mapping[int, Contribution],
+    members: Sequence[int] | None = None,
+) -> tuple[DADMMCentral, dict[int, Reply], CentralInfo]:
+    for task, contribution in contributions.items():
+        if contribution.kind is ContributionKind.VECTORS:
+            w, q = contribution.vectors
+            state.WQ[state.row_of[task]] = w + q
+    Z, pair = shrink(state.WQ, p.lam / p.rho)
+    replies = {}
+    for task in sorted(contributions):
+        sent = contributions[task].kind is ContributionKind.VECTORS
+        replies[task] = Reply(ReplyKind.VECTORS, (Z[state.row_of[task]],)) if sent else KEEP
+    return state, replies, CentralInfo(pair.sigma, pair.v, pair.residual)
+
+
 def d_admm(parameters: DADMMParameters | None = None) -> Algorithm:
     """min C sum hinge + lambda |W|_* by ADMM on the examples seen so far (Boyd et al. 2011; section 4).
 
@@ -106,20 +125,6 @@ def d_admm(parameters: DADMMParameters | None = None) -> Algorithm:
         state.q = state.q + state.w - state.z
         return state
 
-    def central_step(
-        state: DADMMCentral, contributions: Mapping[int, Contribution], members: Sequence[int] | None = None
-    ) -> tuple[DADMMCentral, dict[int, Reply], CentralInfo]:
-        for task, contribution in contributions.items():
-            if contribution.kind is ContributionKind.VECTORS:
-                w, q = contribution.vectors
-                state.WQ[state.row_of[task]] = w + q
-        Z, pair = shrink(state.WQ, p.lam / p.rho)
-        replies = {}
-        for task in sorted(contributions):
-            sent = contributions[task].kind is ContributionKind.VECTORS
-            replies[task] = Reply(ReplyKind.VECTORS, (Z[state.row_of[task]],)) if sent else KEEP
-        return state, replies, CentralInfo(pair.sigma, pair.v, pair.residual)
-
     return Algorithm(
         name="d-admm",
         init_local=lambda dim: DADMMState(np.zeros(dim), np.zeros(dim), np.zeros(dim), np.zeros(dim)),
@@ -128,7 +133,7 @@ def d_admm(parameters: DADMMParameters | None = None) -> Algorithm:
         init_central=lambda tasks, dim, rng: DADMMCentral(
             {task: row for row, task in enumerate(tasks)}, np.zeros((len(tasks), dim))
         ),
-        central_step=central_step,
+        central_step=partial(_central_step, p),
         sync=SyncRounds(1),
         predict=lambda state, x: dot(state.w, x),
         model=lambda state: {"w": state.w},

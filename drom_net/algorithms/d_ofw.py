@@ -71,6 +71,12 @@ def mixing(t: int) -> float:
     return min(1.0, 2.0 / math.sqrt(t))
 
 
+def _init_central(tasks: tuple[int, ...], dim: int, rng: np.random.Generator) -> DOFWCentral:
+    v = random_start(len(tasks), rng)
+    shape = (len(tasks), dim)
+    return DOFWCentral({task: row for row, task in enumerate(tasks)}, np.zeros(shape), np.zeros(shape), v)
+
+
 def d_ofw(parameters: DOFWParameters | None = None) -> Algorithm:
     """W <- (1 - s_t) W - s_t r u v^T, the leading pair of eta Z + 2 W (Hazan and Kale 2012; section 4).
 
@@ -116,17 +122,12 @@ def d_ofw(parameters: DOFWParameters | None = None) -> Algorithm:
         replies = {task: Reply(ReplyKind.VECTORS, (R[state.row_of[task]],)) for task in sorted(contributions)}
         return state, replies, CentralInfo(pair.sigma, pair.v, pair.residual, pair.u)
 
-    def init_central(tasks: tuple[int, ...], dim: int, rng: np.random.Generator) -> DOFWCentral:
-        v = random_start(len(tasks), rng)
-        shape = (len(tasks), dim)
-        return DOFWCentral({task: row for row, task in enumerate(tasks)}, np.zeros(shape), np.zeros(shape), v)
-
     return Algorithm(
         name="d-ofw",
         init_local=lambda dim: DOFWState(np.zeros(dim)),
         primal_step=primal_step,
         dual_step=dual_step,
-        init_central=init_central,
+        init_central=_init_central,
         central_step=central_step,
         sync=SyncRounds(1),
         predict=lambda state, x: dot(state.w, x),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -112,6 +113,47 @@ class DromCentral:
     v: Vector
 
 
+def _central_step(
+    q: DromParameters,
+    state: DromCentral,
+    contributions: Mapping[int, Contribution],
+    members: Sequence[int] | None = None,
+) -> tuple[DromCentral, dict[int, Reply], CentralInfo]:
+    for task in sorted(contributions):
+        contribution = contributions[task]
+        if contribution.kind is ContributionKind.VECTORS:
+            state.A[state.row_of[task]] = contribution.vectors[0]
+    A, v, rows = state.A, state.v, None
+    if members is not None and len(members) < len(v):  # rows of strangers would change the bits, even as zeros
+        rows = [state.row_of[task] for task in members]
+        A, v = A[rows], v[rows]
+    pair = leading_pair(A, v, solver=q.solver, iterations=q.power_iterations)
+    if rows is None:
+        state.v = v = pair.v
+    else:
+        v = np.zeros(len(state.v))
+        v[rows] = pair.v
+        state.v = state.v.copy()  # the last one is in the records
+        state.v[rows] = pair.v
+    replies: dict[int, Reply] = {}
+    for task in sorted(contributions):
+        row = state.row_of[task]
+        if contributions[task].kind is not ContributionKind.VECTORS:
+            replies[task] = KEEP
+        elif pair.sigma > 1.0:
+            replies[task] = Reply(ReplyKind.VECTORS, (v[row] * pair.u,))
+        else:
+            replies[task] = ZERO
+        if contributions[task].last and q.ended == "drop":
+            state.A[row] = 0.0
+    return state, replies, CentralInfo(pair.sigma, v, pair.residual, pair.u)
+
+
+def _init_central(tasks: tuple[int, ...], dim: int, rng: np.random.Generator) -> DromCentral:
+    v = random_start(len(tasks), rng)
+    return DromCentral({task: row for row, task in enumerate(tasks)}, np.zeros((len(tasks), dim)), v)
+
+
 def drom(parameters: DromParameters | None = None) -> Algorithm:
     """Algorithm 1 with general lambda and rho (section 2 of the specification)."""
     q = parameters or DromParameters()
@@ -156,49 +198,13 @@ def drom(parameters: DromParameters | None = None) -> Algorithm:
         state.x = None
         return state, Contribution(ContributionKind.VECTORS, (a,))
 
-    def init_central(tasks: tuple[int, ...], dim: int, rng: np.random.Generator) -> DromCentral:
-        v = random_start(len(tasks), rng)
-        return DromCentral({task: row for row, task in enumerate(tasks)}, np.zeros((len(tasks), dim)), v)
-
-    def central_step(
-        state: DromCentral, contributions: Mapping[int, Contribution], members: Sequence[int] | None = None
-    ) -> tuple[DromCentral, dict[int, Reply], CentralInfo]:
-        for task in sorted(contributions):
-            contribution = contributions[task]
-            if contribution.kind is ContributionKind.VECTORS:
-                state.A[state.row_of[task]] = contribution.vectors[0]
-        A, v, rows = state.A, state.v, None
-        if members is not None and len(members) < len(v):  # rows of strangers would change the bits, even as zeros
-            rows = [state.row_of[task] for task in members]
-            A, v = A[rows], v[rows]
-        pair = leading_pair(A, v, solver=q.solver, iterations=q.power_iterations)
-        if rows is None:
-            state.v = v = pair.v
-        else:
-            v = np.zeros(len(state.v))
-            v[rows] = pair.v
-            state.v = state.v.copy()  # the last one is in the records
-            state.v[rows] = pair.v
-        replies: dict[int, Reply] = {}
-        for task in sorted(contributions):
-            row = state.row_of[task]
-            if contributions[task].kind is not ContributionKind.VECTORS:
-                replies[task] = KEEP
-            elif pair.sigma > 1.0:
-                replies[task] = Reply(ReplyKind.VECTORS, (v[row] * pair.u,))
-            else:
-                replies[task] = ZERO
-            if contributions[task].last and q.ended == "drop":
-                state.A[row] = 0.0
-        return state, replies, CentralInfo(pair.sigma, v, pair.residual, pair.u)
-
     return Algorithm(
         name="drom",
         init_local=init_local,
         primal_step=primal_step,
         dual_step=dual_step,
-        init_central=init_central,
-        central_step=central_step,
+        init_central=_init_central,
+        central_step=partial(_central_step, q),
         sync=SyncRounds(1),
         predict=lambda state, x: dot(state.w, x),
         model=lambda state: {"w": state.w, "a": state.a},

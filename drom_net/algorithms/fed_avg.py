@@ -101,6 +101,17 @@ def _weigh(state: FedAvgCentral, weights: Vector) -> FedAvgCentral:
     return state
 
 
+def _init_central(tasks: tuple[int, ...], dim: int, rng: np.random.Generator) -> FedAvgCentral:
+    m = len(tasks)
+    row_of = {task: row for row, task in enumerate(tasks)}
+    return FedAvgCentral(row_of, np.zeros((m, dim)), np.zeros(m, dtype=np.bool_), np.ones(m))
+
+
+def _receive(state: FedAvgState, reply: Reply, t: int) -> FedAvgState:
+    state.w = reply.vectors[0].copy()
+    return state
+
+
 def _learner(parameters: LocalParameters, tau: int, *, name: str, stays: bool) -> Algorithm:
     """
     Args:
@@ -120,10 +131,6 @@ def _learner(parameters: LocalParameters, tau: int, *, name: str, stays: bool) -
         if not state.learned:
             return state, IDLE
         return state, Contribution(ContributionKind.VECTORS, (state.w.copy(),))  # Local's steps write into w
-
-    def receive(state: FedAvgState, reply: Reply, t: int) -> FedAvgState:
-        state.w = reply.vectors[0].copy()
-        return state
 
     def central_step(
         state: FedAvgCentral, contributions: Mapping[int, Contribution], members: Sequence[int] | None = None
@@ -148,24 +155,19 @@ def _learner(parameters: LocalParameters, tau: int, *, name: str, stays: bool) -
                 state.counts[state.row_of[task]] = False
         return state, dict.fromkeys(sorted(contributions), reply), CentralInfo()
 
-    def init_central(tasks: tuple[int, ...], dim: int, rng: np.random.Generator) -> FedAvgCentral:
-        m = len(tasks)
-        row_of = {task: row for row, task in enumerate(tasks)}
-        return FedAvgCentral(row_of, np.zeros((m, dim)), np.zeros(m, dtype=np.bool_), np.ones(m))
-
     return Algorithm(
         name=name,
         init_local=lambda dim: FedAvgState(np.zeros(dim)),
         primal_step=primal_step,
         dual_step=dual_step,
-        init_central=init_central,
+        init_central=_init_central,
         central_step=central_step,
         sync=SyncRounds(tau),
         predict=lambda state, x: dot(state.w, x),
         model=lambda state: {"w": state.w},
         push_vectors=1,
         pull_vectors=lambda num_tasks: 1,
-        receive=receive,
+        receive=_receive,
         send=send,
     )
 

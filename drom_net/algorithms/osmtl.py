@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -81,6 +82,46 @@ def project_on_simplex(p: Vector) -> Vector:
     return projected
 
 
+def _central_step(
+    state: OSMTLCentral, contributions: Mapping[int, Contribution], members: Sequence[int] | None = None
+) -> tuple[OSMTLCentral, dict[int, Reply], CentralInfo]:
+    came = {task: c.vectors[0] for task, c in contributions.items() if c.kind is ContributionKind.VECTORS}
+    replies = {}
+    for task in sorted(contributions):
+        others = tuple([came.get(other, state.nothing) for other in state.tasks if other != task])
+        # The step waits for a reply, also where there are no others.
+        replies[task] = Reply(ReplyKind.VECTORS, others or (state.nothing,)) if task in came else KEEP
+    return state, replies, CentralInfo()
+
+
+def _receive(q: OSMTLParameters, state: OSMTLState, reply: Reply, t: int) -> OSMTLState:
+    loss, others = LOSSES[q.loss], reply.vectors
+    w, eta = state.w, q.eta0 / math.sqrt(t)
+    P = np.full(len(others), 1.0 / len(others)) if state.P is None else state.P
+    margins = [float(np.dot(w, other)) for other in others]
+    present = [z != 0.0 or bool(other.any()) for z, other in zip(margins, others, strict=True)]
+    assert state.x is not None
+    own = q.alpha if any(present) else 1.0
+    step = scaled(eta * own * state.slope, state.x, len(w))
+    for j, other in enumerate(others):
+        c = eta * (1.0 - own) * P[j] * loss.slope(margins[j])
+        if present[j] and c != 0.0:
+            step += c * other
+    state.w = w - step
+    state.x = None
+    state.P = P
+    if q.relation != "fixed" and any(present):
+        losses = np.array([loss.value(z) for z in margins])
+        losses[~np.array(present)] = np.mean(losses[present])
+        if q.relation == "exponential":
+            state.P = P * np.exp(-q.s * (losses - losses.min()))
+            total = state.P.sum()  # 0 where what had all of the weight explains nothing any more
+            state.P = state.P / total if total else np.full(len(others), 1.0 / len(others))
+        else:
+            state.P = project_on_simplex(P - q.s * losses)
+    return state
+
+
 def osmtl(parameters: OSMTLParameters | None = None) -> Algorithm:
     """Smoothed online multi-task learning (Murugesan et al. 2016; our rendition of section 4).
 
@@ -103,57 +144,19 @@ def osmtl(parameters: OSMTLParameters | None = None) -> Algorithm:
         assert state.x is not None
         return state, Contribution(ContributionKind.VECTORS, (scaled(state.y, state.x, len(state.w)),))
 
-    def receive(state: OSMTLState, reply: Reply, t: int) -> OSMTLState:
-        others = reply.vectors
-        w, eta = state.w, q.eta0 / math.sqrt(t)
-        P = np.full(len(others), 1.0 / len(others)) if state.P is None else state.P
-        margins = [float(np.dot(w, other)) for other in others]
-        present = [z != 0.0 or bool(other.any()) for z, other in zip(margins, others, strict=True)]
-        assert state.x is not None
-        own = q.alpha if any(present) else 1.0
-        step = scaled(eta * own * state.slope, state.x, len(w))
-        for j, other in enumerate(others):
-            c = eta * (1.0 - own) * P[j] * loss.slope(margins[j])
-            if present[j] and c != 0.0:
-                step += c * other
-        state.w = w - step
-        state.x = None
-        state.P = P
-        if q.relation != "fixed" and any(present):
-            losses = np.array([loss.value(z) for z in margins])
-            losses[~np.array(present)] = np.mean(losses[present])
-            if q.relation == "exponential":
-                state.P = P * np.exp(-q.s * (losses - losses.min()))
-                total = state.P.sum()  # 0 where what had all of the weight explains nothing any more
-                state.P = state.P / total if total else np.full(len(others), 1.0 / len(others))
-            else:
-                state.P = project_on_simplex(P - q.s * losses)
-        return state
-
-    def central_step(
-        state: OSMTLCentral, contributions: Mapping[int, Contribution], members: Sequence[int] | None = None
-    ) -> tuple[OSMTLCentral, dict[int, Reply], CentralInfo]:
-        came = {task: c.vectors[0] for task, c in contributions.items() if c.kind is ContributionKind.VECTORS}
-        replies = {}
-        for task in sorted(contributions):
-            others = tuple([came.get(other, state.nothing) for other in state.tasks if other != task])
-            # The step waits for a reply, also where there are no others.
-            replies[task] = Reply(ReplyKind.VECTORS, others or (state.nothing,)) if task in came else KEEP
-        return state, replies, CentralInfo()
-
     return Algorithm(
         name="osmtl",
         init_local=lambda dim: OSMTLState(np.zeros(dim)),
         primal_step=primal_step,
         dual_step=dual_step,
         init_central=lambda tasks, dim, rng: OSMTLCentral(tasks, np.zeros(dim)),
-        central_step=central_step,
+        central_step=_central_step,
         sync=SyncRounds(1),
         predict=lambda state, x: dot(state.w, x),
         model=lambda state: {"w": state.w},
         push_vectors=1,
         pull_vectors=lambda num_tasks: max(1, num_tasks - 1),
-        receive=receive,
+        receive=partial(_receive, q),
         shares_examples=True,
     )
 

@@ -23,8 +23,9 @@ from drom_net.node.start import life_of, rows_of, stream_of
 from drom_net.node.telemetry import Telemetry
 from drom_net.protocol.messages import Message
 from drom_net.protocol.node import REDUCER, named
-from drom_net.protocol.peer import Peer, address_of
+from drom_net.protocol.peer import Peer
 from drom_net.protocol.reducer import Reducer
+from drom_net.protocol.session import address_of
 from drom_net.protocol.states import PeerState, WorkerState
 from drom_net.protocol.worker import Worker
 from drom_net.results.summary import remove_folder, write_json

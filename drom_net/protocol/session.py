@@ -14,6 +14,11 @@ from drom_net.protocol.messages import Hello, Introduce
 from drom_net.protocol.node import Envelope, earlier_start
 
 
+def address_of(task: int) -> str:
+    """Where a peer that this one connects to is addressed before it has said a word."""
+    return f"peer-{task}"
+
+
 @dataclass(slots=True)
 class Member:
     """What a node knows of another one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from drom_net.protocol.node import REDUCER
-from drom_net.protocol.peer import address_of
+from drom_net.protocol.session import address_of
 
 Wiring = Sequence[Mapping[str, int]]
 """For each node those that it connects to: by the address that it uses, the node's number."""

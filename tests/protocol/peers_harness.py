@@ -22,7 +22,8 @@ from drom_net.protocol.codec import decode, encode
 from drom_net.protocol.handshake import Identity
 from drom_net.protocol.messages import Message
 from drom_net.protocol.node import Envelope, Event
-from drom_net.protocol.peer import Peer, address_of
+from drom_net.protocol.peer import Peer
+from drom_net.protocol.session import address_of
 from drom_net.protocol.settings import WAIT, Checkpoints, Policy, Timeouts
 from drom_net.simulation.checks import PeersChecks
 from drom_net.simulation.slot import NodeTotals

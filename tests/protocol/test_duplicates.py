@@ -15,8 +15,9 @@ from drom_net.algorithms.drom_d import drom_d
 from drom_net.core.errors import RejectedError
 from drom_net.protocol.messages import Introduce, Push, Reject, Resend, Welcome
 from drom_net.protocol.node import REDUCER, Envelope, Refused, earlier_start
-from drom_net.protocol.peer import Peer, address_of
+from drom_net.protocol.peer import Peer
 from drom_net.protocol.reducer import Reducer
+from drom_net.protocol.session import address_of
 from drom_net.protocol.settings import Checkpoints, Policy, Timeouts
 
 TIMES = Timeouts(join_s=20.0, lost_s=30.0, stall_s=100.0, duplicate_probe_s=1.5)

@@ -18,7 +18,8 @@ from drom_net.learning.metrics import Totals
 from drom_net.learning.records import TASK_DTYPE, central_dtype
 from drom_net.protocol.messages import Farewell, Goodbye, Introduce, Message, Pull, Push, Reject, Resend, Welcome
 from drom_net.protocol.node import ConnectionChanged, Envelope, Joined, Refused, Stalled, Warned
-from drom_net.protocol.peer import Peer, address_of
+from drom_net.protocol.peer import Peer
+from drom_net.protocol.session import address_of
 from drom_net.protocol.settings import Timeouts
 from drom_net.protocol.states import PeerState
 

@@ -19,8 +19,9 @@ from drom_net.learning.metrics import Totals
 from drom_net.learning.records import TASK_DTYPE, absences_of, central_dtype
 from drom_net.protocol.messages import Farewell, Goodbye, Pull, Push, Reject, Resend, Welcome
 from drom_net.protocol.node import REDUCER, Absent, CaughtUp, Envelope, Late, Returned
-from drom_net.protocol.peer import Peer, address_of
+from drom_net.protocol.peer import Peer
 from drom_net.protocol.reducer import Reducer
+from drom_net.protocol.session import address_of
 from drom_net.protocol.settings import Policy, Timeouts
 from drom_net.protocol.states import PeerState, WorkerState
 from drom_net.protocol.worker import Worker

@@ -37,8 +37,9 @@ from drom_net.protocol.messages import (
     Welcome,
 )
 from drom_net.protocol.node import REDUCER, Envelope, Refused, Snapshot
-from drom_net.protocol.peer import Peer, address_of
+from drom_net.protocol.peer import Peer
 from drom_net.protocol.reducer import Reducer
+from drom_net.protocol.session import address_of
 from drom_net.protocol.settings import Checkpoints
 from drom_net.protocol.states import PeerState, WorkerState
 from drom_net.protocol.worker import Worker
