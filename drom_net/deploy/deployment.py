@@ -13,6 +13,7 @@ from drom_net.data.datasets import known_dim, task_names
 from drom_net.data.faults import Faults
 from drom_net.data.file_settings import check_settings
 from drom_net.data.formats import TableFormat
+from drom_net.data.opening import unpacked
 from drom_net.data.public.catalog import PUBLIC_SETS
 from drom_net.data.settings import DigitsSites, FileData, Synthetic
 
@@ -158,6 +159,7 @@ def _examples_bytes(config: ClusterConfig, task: str) -> int | None:
         return 5 * 8 * config.data.dim * config.data.examples
     if isinstance(config.data, FileData):
         path = config.base / config.data.files.replace("{task}", task)
-        packed = 10 if path.suffix in (".gz", ".npz", ".parquet") else 1
+        format = check_settings(config.data, Faults())
+        packed = 10 if unpacked(path.name) != path.name or (format and format.is_packed) else 1
         return 20 * packed * path.stat().st_size if path.is_file() else None
     return None
