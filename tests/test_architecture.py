@@ -307,5 +307,6 @@ def test_a_node_process_is_light(code: str) -> None:
     prepares = ("cells", "columns", "faults", "preprocessing", "scaling")
     data = {"drom_net.data", *(f"drom_net.data.{name}" for name in ("live", "stream", *prepares))}
     if "drom_net.node.live.sources" in ours:
-        data |= {f"drom_net.data.{name}" for name in ("incoming", "labels", "readers", "row_lines", "settings")}
+        data |= {f"drom_net.data.{name}" for name in ("incoming", "labels", "opening", "row_lines", "tables")}
+        data |= {name for name in ours if name.startswith("drom_net.data.formats")}
     assert {name for name in ours if name.startswith("drom_net.data")} <= data

@@ -21,7 +21,8 @@ from drom_net.cluster.plan import lanes, peer_graph
 from drom_net.cluster.replay import replay as replay_run
 from drom_net.config.load import load_config
 from drom_net.core.errors import DromNetError, UsageError
-from drom_net.data.rows import read_rows
+from drom_net.data.formats import line_formats
+from drom_net.data.row_lines import read_rows
 from drom_net.learning.task import SCALING
 from drom_net.plots.base import check_plot_file
 from drom_net.plots.sharing import draw_sharing
@@ -239,7 +240,7 @@ def merge(dirs: tuple[Path, ...], out: Path | None, file_format: str, as_json: b
 @click.option(
     "--format",
     "row_format",
-    type=click.Choice(["csv", "jsonl", "svmlight"]),
+    type=click.Choice(sorted(line_formats())),
     default="csv",
     show_default=True,
     help="Of the rows.",

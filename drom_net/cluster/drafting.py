@@ -19,16 +19,15 @@ from drom_net.data import columns as kinds
 from drom_net.data.cells import plain_text
 from drom_net.data.columns import LEVEL_PLACES, TEXT_PLACES, Column, places_for
 from drom_net.data.describing import describe_columns
-from drom_net.data.dialects import Wanted
 from drom_net.data.faults import Faults, quoted
-from drom_net.data.file_settings import check_settings, format_of
+from drom_net.data.file_settings import check_settings
 from drom_net.data.files import load_files, resolved
+from drom_net.data.formats import TableFormat, file_formats, format_of
 from drom_net.data.kinds import Part, find_schema
 from drom_net.data.labels import NEGATIVE, plain_label
-from drom_net.data.readers import SUFFIXES
 from drom_net.data.settings import FileData
 from drom_net.data.sites import label_counts, open_tables
-from drom_net.data.tables import TABLE_FORMATS, FileTable, Texts, as_texts, counts, read_file
+from drom_net.data.tables import FileTable, Texts, Wanted, as_texts, counts
 
 ONE_SITE = "-"
 """In place of a column: all rows are of one site."""
@@ -69,22 +68,23 @@ def read_tables(paths: Sequence[Path], *, missing: tuple[str, ...] = ()) -> Tabl
     tables = []
     for path in paths:
         format = table_format(path, faults)
-        table = format and read_file(path, str(path), format, Wanted(missing=missing), faults)
+        table = format and format.table(path, str(path), Wanted(missing=missing), faults)
         if table:
             tables.append(table)
     faults.raise_if_any()
     return Tables(tuple(paths), tuple(tables))
 
 
-def table_format(path: Path, faults: Faults) -> str:
-    """The format of a table by its name; empty after a fault."""
+def table_format(path: Path, faults: Faults) -> TableFormat | None:
+    """The format of a table by its name; None after a fault."""
     format = format_of(path.name)
-    if format not in TABLE_FORMATS:
-        known = ", ".join(suffix for suffix, kind in SUFFIXES.items() if kind in TABLE_FORMATS)
-        hint = "svmlight and NPZ files need no columns: docs/data.md" if format else ""
-        faults.add(str(path), f"a table ({known})", "another file", hint)
-        return ""
-    return format
+    if isinstance(format, TableFormat):
+        return format
+    tables = (format for format in file_formats().values() if isinstance(format, TableFormat))
+    known = ", ".join(suffix for format in tables for suffix in format.suffixes)
+    hint = "svmlight and NPZ files need no columns: docs/data.md" if format else ""
+    faults.add(str(path), f"a table ({known})", "another file", hint)
+    return None
 
 
 def describe_file(path: Path) -> list[dict[str, Any]]:
@@ -208,7 +208,9 @@ def draft(
 def _any_label(settings: FileData, folder: Path) -> tuple[str, ...]:
     """Some label of the files, to look at all else."""
     faults = Faults()
-    tables = open_tables(settings, check_settings(settings, faults), folder, None, None, set(), faults)
+    format = check_settings(settings, faults)
+    assert isinstance(format, TableFormat)
+    tables = open_tables(settings, format, folder, None, None, set(), faults)
     total = sum((label_counts(site, settings.label) for site in tables.sites), Counter[str]())
     return (next((text.strip() for text in total if text.strip()), "1"),)
 

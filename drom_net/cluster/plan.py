@@ -6,7 +6,6 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -17,8 +16,8 @@ from drom_net.algorithms.learner import exchange_of, exchanges_of, of_task
 from drom_net.config.model import ClusterConfig, config_digest, graph_schedule
 from drom_net.core.errors import ConfigError, Problem
 from drom_net.core.names import safe_names
+from drom_net.data.formats import line_format_of
 from drom_net.data.live_rows import live_rows
-from drom_net.data.row_lines import LINE_FORMATS
 from drom_net.data.settings import LiveData
 from drom_net.graph.graph import Graph, GraphSchedule
 from drom_net.graph.neighborhood import Neighborhood, neighborhoods
@@ -272,7 +271,8 @@ def _examples(config: ClusterConfig, names: Sequence[str], task: int, folder: st
     assert isinstance(config.data, LiveData)
     settings, source = dataclasses.asdict(config.source), config.source
     file = source.file and source.file.replace("{task}", safe_names(names)[task])
-    format = source.format or LINE_FORMATS.get(PurePath(file or "").suffix, "jsonl")
+    found = line_format_of(file or "")
+    format = source.format or (found.name if found else "jsonl")
     own = {"bind": source_endpoint(config, names, task), "file": file, "format": format}
     return {"source": settings | own | {"rows": live_rows(config.data).to_json()}}
 

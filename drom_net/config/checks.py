@@ -13,7 +13,7 @@ from drom_net.config.model import (
 from drom_net.config.section import Section
 from drom_net.config.yamlfile import Item, Problems, quoted
 from drom_net.core.errors import did_you_mean
-from drom_net.data.file_settings import format_of
+from drom_net.data.formats import NumberFormat, file_formats, format_of
 
 
 def _check_file_names(section: Section) -> None:
@@ -41,7 +41,10 @@ def _folds(section: Section) -> bool:
     if section.values.get("columns") is not None or section.values.get("features") is not None:
         return False
     files = section.values.get("files")
-    return files is None or "svmlight" in (section.values.get("format"), format_of(files))
+    if files is None:
+        return True
+    formats = (file_formats().get(section.values.get("format") or ""), format_of(files))
+    return any(isinstance(format, NumberFormat) and format.numbers_features for format in formats)
 
 
 def _check_columns(section: Section) -> None:

@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
-from pathlib import Path, PurePath
+from pathlib import Path
 
 from drom_net.algorithms import BUILTIN, learner_named
 from drom_net.config.checks import CHECKS, check_bind, check_number_of_peers, check_sections, check_timeouts, odd_braces
@@ -34,9 +34,9 @@ from drom_net.core.errors import ConfigError, did_you_mean
 from drom_net.core.fields import (
     settings_of,
 )
+from drom_net.data.formats import line_format_of, line_formats
 from drom_net.data.live_rows import with_names
 from drom_net.data.public.places import DATA_FOLDER_VARIABLE
-from drom_net.data.row_lines import LINE_FORMATS
 from drom_net.data.settings import (
     DATA_SECTIONS,
     FileData,
@@ -244,8 +244,9 @@ def _read_source(problems: Problems, item: Item | None, dataset: str, data: Sect
         section.complain("bind", expected=expected, got=str(len(settings.bind)))
     if settings.file is not None and len(tasks) > 1 and "{task}" not in settings.file:
         section.complain("file", expected=f"a name with {{task}}, for {len(tasks)} tasks")
-    if settings.file is not None and settings.format is None and PurePath(settings.file).suffix not in LINE_FORMATS:
-        expected = f"a name that ends in {', '.join(LINE_FORMATS)}, or source.format"
+    if settings.file is not None and settings.format is None and line_format_of(settings.file) is None:
+        suffixes = ", ".join(suffix for format in line_formats().values() for suffix in format.line_suffixes)
+        expected = f"a name that ends in {suffixes}, or source.format"
         section.complain("file", expected=expected)
     if settings.bind is not None and settings.format is not None:
         section.complain("format", expected="none beside source.bind")

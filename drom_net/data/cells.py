@@ -22,56 +22,14 @@ MISSING = frozenset(
 
 YES = frozenset(
     [
-        "true",
-        "t",
-        "yes",
-        "y",
-        "1",
-        "on",
-        "wahr",
-        "ja",
-        "j",
-        "vrai",
-        "oui",
-        "verdadero",
-        "sí",
-        "si",
-        "vero",
-        "sim",
-        "verdadeiro",
-        "waar",
-        "tak",
-        "prawda",
-        "positive",
-        "positiv",
-        "positif",
-        "pos",
+        *("true", "t", "yes", "y", "1", "on", "wahr", "ja", "j", "vrai", "oui", "verdadero", "sí", "si", "vero"),
+        *("sim", "verdadeiro", "waar", "tak", "prawda", "positive", "positiv", "positif", "pos"),
     ]
 )
 NO = frozenset(
     [
-        "false",
-        "f",
-        "no",
-        "n",
-        "0",
-        "-1",
-        "off",
-        "falsch",
-        "nein",
-        "faux",
-        "non",
-        "falso",
-        "não",
-        "nao",
-        "onwaar",
-        "nee",
-        "nie",
-        "fałsz",
-        "negative",
-        "negativ",
-        "négatif",
-        "neg",
+        *("false", "f", "no", "n", "0", "-1", "off", "falsch", "nein", "faux", "non", "falso", "não", "nao"),
+        *("onwaar", "nee", "nie", "fałsz", "negative", "negativ", "négatif", "neg"),
     ]
 )
 """Words for yes and no, in lower case."""
@@ -167,3 +125,18 @@ def shown(value: object) -> str:
     if isinstance(value, list | dict | bytes):
         return f"{'bytes' if isinstance(value, bytes) else type(value).__name__} of {len(value)}"
     return str(value)[:60]
+
+
+def label_text(value: object) -> str:
+    """A label or task name of any type as text: 3.0 and True are "3" and "1", a missing one is ""."""
+    if isinstance(value, str):
+        return value.strip()
+    if value is None:
+        return ""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", errors="replace").strip()
+    if isinstance(value, bool | int | np.integer | np.bool_):
+        return str(int(value))
+    if isinstance(value, float | np.floating):
+        return repr(float(value) + 0.0).removesuffix(".0")
+    return str(value)

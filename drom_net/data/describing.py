@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from drom_net.data.cells import EPOCH
 from drom_net.data.columns import NUMBER, Column, Schema
 from drom_net.data.faults import parse_number
 from drom_net.data.tables import Cells, Days, FileTable, Numbers, Texts, as_texts
 
 _EXAMPLES = 3
 _LONGEST_EXAMPLE = 24
-EPOCH = datetime.datetime(1970, 1, 1)
 
 
 def describe_columns(tables: Sequence[FileTable], schema: Schema) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 
 from drom_net.core.errors import DataError, Problem, UsageError
@@ -12,12 +12,19 @@ from drom_net.core.errors import DataError, Problem, UsageError
 SHOWN_LIMIT = 20
 SHOWN_PER_KIND_LIMIT = 3
 TEXT_LIMIT = 60
+LISTED_LIMIT = 8
+"""Column names in a message."""
 
 
 def quoted(text: str) -> str:
     """`text` as it stands in a message: in quotes, on one line, cut when it is long."""
     ensure_ascii = not text.isprintable()  # such as marks that turn the direction of writing
     return json.dumps(text if len(text) <= TEXT_LIMIT else text[:TEXT_LIMIT] + "…", ensure_ascii=ensure_ascii)
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first of some names as they stand in a message."""
+    return ", ".join(map(quoted, names[:LISTED_LIMIT])) + (", ..." if len(names) > LISTED_LIMIT else "")
 
 
 def parse_number(text: str) -> float | None:

@@ -9,33 +9,25 @@ from pathlib import Path, PurePath
 from drom_net.core.names import is_name, tidy
 from drom_net.data.columns import Schema
 from drom_net.data.faults import Faults, quoted
+from drom_net.data.formats import FileFormat, NumberFormat, file_formats, format_of
+from drom_net.data.opening import opened, reading, unpacked, utf8_lines
 from drom_net.data.preprocessing import NO_SCALING, RUNNING, Preprocessing
-from drom_net.data.readers import SUFFIXES, decoded, opened, reading
 from drom_net.data.settings import TASK_NAME, FileData, RowSettings
-from drom_net.data.tables import TABLE_FORMATS
 
 ONE_TASK = "task-1"
 """The task's name where one file holds one task and data.tasks does not name it."""
 
 
-def format_of(files: str) -> str:
-    """The format that the name of the files tells; empty for none."""
-    return SUFFIXES.get(PurePath(_unpacked(files)).suffix.lower(), "")
-
-
-def _unpacked(files: str) -> str:
-    return PurePath(files).name.removesuffix(".gz").removesuffix(".zst")
-
-
-def check_settings(settings: FileData, faults: Faults) -> str:
-    """The format of the files, and a fault for each setting that does not go with it or with another."""
-    format = settings.format or format_of(settings.files)
-    if not format:
-        known = ", ".join(SUFFIXES)
+def check_settings(settings: FileData, faults: Faults) -> FileFormat | None:
+    """The format of the files, and a fault for each setting that does not go with it or with another; None where there
+    is no format."""
+    format = format_of(settings.files) if settings.format is None else file_formats()[settings.format]
+    if format is None:
+        known = ", ".join(suffix for format in file_formats().values() for suffix in format.suffixes)
         faults.add("data.files", f"a name that ends in {known}, or data.format", quoted(settings.files))
-        return ""
-    if _unpacked(settings.files) != PurePath(settings.files).name and format in ("npz", "parquet"):
-        faults.add("data.files", f"{format} files as they are (they are packed already)", quoted(settings.files))
+        return None
+    if format.is_packed and unpacked(settings.files) != PurePath(settings.files).name:
+        faults.add("data.files", f"{format.name} files as they are (they are packed already)", quoted(settings.files))
     several = "{task}" in settings.files
     if several and settings.task_column is not None:
         faults.add(
@@ -50,27 +42,28 @@ def check_settings(settings: FileData, faults: Faults) -> str:
         if len(settings.tasks) > 1 and not several and settings.task_column is None:
             got = f"{quoted(settings.files)} for {len(settings.tasks)} tasks"
             faults.add("data.files", "a pattern with {task}, or data.task_column", got)
+    numbers_features = isinstance(format, NumberFormat) and format.numbers_features
     if settings.hash is not None:
-        if format == "svmlight" and settings.hash & (settings.hash - 1):
+        if numbers_features and settings.hash & (settings.hash - 1):
             faults.add("data.hash", "a power of two", str(settings.hash))
-        if format == "npz":
+        if isinstance(format, NumberFormat) and not numbers_features:
             faults.add("data.hash", "none, for it is for tables and svmlight files", str(settings.hash))
-        if format == "svmlight" and settings.dim not in (None, settings.hash):
+        if numbers_features and settings.dim not in (None, settings.hash):
             faults.add("data.dim", "none, or the same number as data.hash", str(settings.dim))
-        if format == "svmlight" and settings.features is not None:
+        if numbers_features and settings.features is not None:
             faults.add("data.features", "none beside data.hash", "some")
-    if settings.zero_based and format != "svmlight":
+    if settings.zero_based and not numbers_features:
         faults.add("data.zero_based", "none, for it is for svmlight files", "true")
-    if format not in TABLE_FORMATS:
+    if isinstance(format, NumberFormat):
         named = {"data.ignore": settings.ignore, "data.columns": settings.columns, "data.order": settings.order}
         for place in (place for place, value in named.items() if value):
-            faults.add(place, f"none, for {format} files have no column names", "some")
+            faults.add(place, f"none, for {format.name} files have no column names", "some")
     elif settings.dim is not None:
         faults.add("data.dim", "none, for the columns of a table say it", str(settings.dim))
-    if format == "svmlight":
+    if numbers_features:
         for place, text in (("data.task_column", settings.task_column), ("data.label", settings.label)):
             if text not in (None, "label"):
-                faults.add(place, "none, for svmlight files have no such columns", quoted(text or ""))
+                faults.add(place, f"none, for {format.name} files have no such columns", quoted(text or ""))
     for index, number in enumerate(settings.scale or ()):
         if number == 0.0:
             faults.add(f"data.scale[{index}]", "a number other than 0", "0")
@@ -85,7 +78,7 @@ def read_features(settings: RowSettings, base: Path, faults: Faults) -> tuple[st
         shown, found = names, []
         before = faults.count
         with reading(base / shown, shown, faults), opened(base / shown) as file:
-            found = [line.strip() for line in decoded(file, shown, faults) if line.strip()]
+            found = [line.strip() for line in utf8_lines(file, shown, faults) if line.strip()]
         if faults.count > before:
             return None
         names = tuple(found)

@@ -14,7 +14,6 @@ import numpy.typing as npt
 from drom_net.algorithms.features import Matrix
 from drom_net.core.errors import did_you_mean
 from drom_net.data.dataset import Dataset, TaskData, pick_task
-from drom_net.data.dialects import Wanted
 from drom_net.data.encoding import Encoder
 from drom_net.data.faults import Faults, quoted
 from drom_net.data.file_settings import (
@@ -27,10 +26,10 @@ from drom_net.data.file_settings import (
     tasks_by_name,
     with_bias,
 )
+from drom_net.data.formats import FileFormat, NumberFormat, TableFormat
 from drom_net.data.kinds import Found
 from drom_net.data.labels import Labels, find_labels
 from drom_net.data.preprocessing import HASHED_DIM, SITE, Preprocessing
-from drom_net.data.readers import Source, Table, check_finite, read_numbers
 from drom_net.data.settings import FileData, LiveData, RowSettings, StreamSettings
 from drom_net.data.sites import (
     Site,
@@ -44,7 +43,7 @@ from drom_net.data.sites import (
     tasks_in_column,
 )
 from drom_net.data.stream import SparseRows, take
-from drom_net.data.tables import TABLE_FORMATS, Texts, as_texts, read_file, read_header
+from drom_net.data.tables import NumberTable, Source, Texts, Wanted, as_texts, check_finite
 
 
 def load_files(settings: FileData, *, base: Path, only: str | int | None = None) -> Dataset:
@@ -63,8 +62,9 @@ def load_files(settings: FileData, *, base: Path, only: str | int | None = None)
     features = read_features(settings, base, faults)
     faults.raise_if_any()
     names = None if only is None else _only_name(settings, only, faults)
-    if format in TABLE_FORMATS:
+    if isinstance(format, TableFormat):
         return _load_tables(settings, format, base, features, names, faults)
+    assert isinstance(format, NumberFormat)
     return _load_numbers(settings, format, base, features, names, faults)
 
 
@@ -82,7 +82,7 @@ def _only_name(settings: FileData, only: str | int, faults: Faults) -> tuple[str
 
 def _load_tables(
     settings: FileData,
-    format: str,
+    format: TableFormat,
     base: Path,
     features: tuple[str, ...] | None,
     names: tuple[str, ...] | None,
@@ -124,17 +124,13 @@ def _load_tables(
     notes = [*found.notes, labels_in_words(labels, why, counts)]
     if settings.shuffle:
         notes.append("rows are learned in a random order (data.shuffle: true), not in that of the file")
-    notes += dict.fromkeys(
-        f"{site.table.shown}: {words}"
-        for site in sites
-        if site.table.dialect and (words := site.table.dialect.in_words)
-    )
+    notes += dict.fromkeys(f"{site.table.shown}: {words}" for site in sites if (words := site.table.remark))
     return _dataset(settings, format, tasks, preprocessing_of(settings, schema.width, schema), labels, notes)
 
 
 def _open_and_look(
     settings: FileData,
-    format: str,
+    format: TableFormat,
     base: Path,
     features: tuple[str, ...] | None,
     names: tuple[str, ...] | None,
@@ -183,19 +179,18 @@ def _find_labels(
 
 def _load_numbers(
     settings: FileData,
-    format: str,
+    format: NumberFormat,
     base: Path,
     features: tuple[str, ...] | None,
     names: tuple[str, ...] | None,
     faults: Faults,
 ) -> Dataset:
-    """svmlight and NPZ."""
+    """Those of `NumberFormat`s."""
     sees_all = names is None
-    tables: dict[str, Table] = {}
+    tables: dict[str, NumberTable] = {}
     shown_of: dict[str, str] = {}
     if settings.task_column is not None:
-        source = Source(base / settings.files, settings.files, settings, features, names[0] if names else None)
-        table = read_numbers(source, format, faults)
+        table = format.table(_source(settings, base, settings.files, features, names[0] if names else None), faults)
         if table is not None:
             _check_table(table, settings.files, settings, features, faults)
             names = names or settings.tasks or _tasks_of_table(table, settings, faults)
@@ -204,7 +199,7 @@ def _load_numbers(
     else:
         for name in names or tasks_by_name(settings, base, faults):
             shown = shown_of[name] = settings.files.replace("{task}", name)
-            table = read_numbers(Source(base / shown, shown, settings, features), format, faults)
+            table = format.table(_source(settings, base, shown, features), faults)
             if table is not None:
                 _check_table(table, shown, settings, features, faults)
                 tables[name] = table
@@ -214,7 +209,7 @@ def _load_numbers(
     why = ""
     if tables:
         labels, why = _find_labels(settings, counts, f"{settings.files}, labels", faults, sees_all=sees_all)
-        _check_widths(tables, settings, features, faults)
+        _check_widths(tables, settings, format, features, faults)
     signs = {}
     if labels is not None:
         for name, table in tables.items():
@@ -233,9 +228,17 @@ def _load_numbers(
     return _dataset(settings, format, tasks, preprocessing, labels, [labels_in_words(labels, why, counts)], features)
 
 
+def _source(
+    settings: FileData, base: Path, shown: str, features: tuple[str, ...] | None, keep: str | None = None
+) -> Source:
+    dim = settings.dim or len(features or ()) or None
+    dim = dim if settings.hash is None else None
+    return Source(base / shown, shown, dim, settings.zero_based, settings.label, settings.task_column, keep)
+
+
 def _dataset(
     settings: FileData,
-    format: str,
+    format: FileFormat,
     tasks: tuple[TaskData, ...],
     preprocessing: Preprocessing,
     labels: Labels,
@@ -261,7 +264,7 @@ def _dataset(
         features=with_bias(names, settings),
         positive=f"label {(labels.positive or ('1',))[0]}",
         preprocessing=preprocessing,
-        description=f"The user's own files ({format})."
+        description=f"The user's own files ({format.name})."
         + (" Columns are standardised by the whole of a site's rows: this looks ahead." if looks_ahead else ""),
         source=settings.files,
         licence="the user's own",
@@ -307,10 +310,10 @@ def task_names(settings: FileData, base: Path) -> tuple[str, ...]:
     names: tuple[str, ...] = ()
     if settings.tasks is not None or settings.task_column is None:
         names = tasks_by_name(settings, base, faults)
-    elif format in TABLE_FORMATS:
+    elif isinstance(format, TableFormat):
         column = settings.task_column
         shown = settings.files
-        header = read_header(base / shown, shown, format, Wanted(encoding=settings.encoding), faults)
+        header = format.header(base / shown, shown, Wanted(encoding=settings.encoding), faults)
         if header is not None and column not in header:
             faults.add(f"{shown}:1", f"a task column {quoted(column)}", "none", did_you_mean(column, header))
         faults.raise_if_any()
@@ -322,10 +325,11 @@ def task_names(settings: FileData, base: Path) -> tuple[str, ...]:
             decimal=settings.decimal,
             encoding=settings.encoding,
         )
-        found = read_file(base / shown, shown, format, wanted, faults)
+        found = format.table(base / shown, shown, wanted, faults)
         names = () if found is None else tasks_in_column(found, as_texts(found.cells[column]), column, faults)
     else:
-        table = read_numbers(Source(base / settings.files, settings.files, settings, features), format, faults)
+        assert isinstance(format, NumberFormat)
+        table = format.table(_source(settings, base, settings.files, features), faults)
         names = () if table is None else _tasks_of_table(table, settings, faults)
     faults.raise_if_any()
     return names
@@ -344,7 +348,7 @@ def known_dim(settings: RowSettings, base: Path) -> int | None:
         settings = dataclasses.replace(settings, features=features)
     if settings.schema is not None:
         width: int | None = settings.schema.width
-    elif isinstance(settings, FileData) and check_settings(settings, Faults()) in TABLE_FORMATS:
+    elif isinstance(settings, FileData) and isinstance(check_settings(settings, Faults()), TableFormat):
         width = None
     else:
         width = settings.hash or settings.dim or (len(features) if features else None)
@@ -354,7 +358,7 @@ def known_dim(settings: RowSettings, base: Path) -> int | None:
 # --- the roster --------------------------------------------------------------------------------------
 
 
-def _tasks_of_table(table: Table, settings: FileData, faults: Faults) -> tuple[str, ...]:
+def _tasks_of_table(table: NumberTable, settings: FileData, faults: Faults) -> tuple[str, ...]:
     """The same for arrays."""
     first: dict[str, int] = {}
     for row, name in enumerate(table.tasks or ()):
@@ -369,7 +373,7 @@ def _tasks_of_table(table: Table, settings: FileData, faults: Faults) -> tuple[s
 
 
 def _check_table(
-    table: Table, shown: str, settings: FileData, features: tuple[str, ...] | None, faults: Faults
+    table: NumberTable, shown: str, settings: FileData, features: tuple[str, ...] | None, faults: Faults
 ) -> None:
     check_finite(table, shown, faults)
     wanted = settings.dim or (len(features) if features else None)
@@ -378,7 +382,9 @@ def _check_table(
         faults.add(shown, f"{wanted} feature columns ({source})", str(table.dim))
 
 
-def _split_numbers(table: Table, names: Sequence[str], settings: FileData, faults: Faults) -> dict[str, Table]:
+def _split_numbers(
+    table: NumberTable, names: Sequence[str], settings: FileData, faults: Faults
+) -> dict[str, NumberTable]:
     """One table for each task; rows of tasks that are not in `names` are left out."""
     tables = {}
     column = np.array(table.tasks or (), dtype=object)
@@ -393,17 +399,16 @@ def _split_numbers(table: Table, names: Sequence[str], settings: FileData, fault
     return tables
 
 
-def _rows_of(table: Table, chosen: npt.NDArray[np.int64]) -> Table:
-    return Table(
+def _rows_of(table: NumberTable, chosen: npt.NDArray[np.int64]) -> NumberTable:
+    return NumberTable(
         rows=take(table.rows, chosen),
         labels=[table.labels[row] for row in chosen.tolist()],
         tasks=None,
-        names=table.names,
         place=lambda row, column: table.place(int(chosen[row]), column),
     )
 
 
-def _check_same_columns(tables: dict[str, Table], shown_of: dict[str, str], faults: Faults) -> None:
+def _check_same_columns(tables: dict[str, NumberTable], shown_of: dict[str, str], faults: Faults) -> None:
     """Every file like the first one."""
     if not tables:
         return
@@ -415,34 +420,25 @@ def _check_same_columns(tables: dict[str, Table], shown_of: dict[str, str], faul
             words = ("dense rows", "sparse rows")
             expected = words[isinstance(model.rows, SparseRows)]
             faults.add(shown, f"{expected}, {like}", words[isinstance(table.rows, SparseRows)])
-        elif model.names is None or table.names is None:
-            if table.dim != model.dim:
-                faults.add(shown, f"{model.dim} columns, {like}", str(table.dim))
-        else:
-            _check_same_names(model.names, table.names, like, shown, faults)
-
-
-def _check_same_names(wanted: tuple[str, ...], names: tuple[str, ...], like: str, shown: str, faults: Faults) -> None:
-    for index in range(max(len(wanted), len(names))):
-        want = quoted(wanted[index]) if index < len(wanted) else "no further column"
-        name = quoted(names[index]) if index < len(names) else "no further column"
-        if want != name:
-            faults.add(f"{shown}, feature {index + 1}", f"{want}, {like}", name)
-            return
+        elif table.dim != model.dim:
+            faults.add(shown, f"{model.dim} columns, {like}", str(table.dim))
 
 
 def _check_widths(
-    tables: dict[str, Table], settings: FileData, features: tuple[str, ...] | None, faults: Faults
+    tables: dict[str, NumberTable],
+    settings: FileData,
+    format: NumberFormat,
+    features: tuple[str, ...] | None,
+    faults: Faults,
 ) -> None:
     """Faults of the settings that only the data shows."""
     sparse = [table for table in tables.values() if isinstance(table.rows, SparseRows)]
     width = settings.hash or settings.dim or len(features or ())
-    svmlight_without_dim = not width and any(table.dim == HASHED_DIM for table in sparse)
-    if svmlight_without_dim:
+    if not width and any(table.dim == HASHED_DIM for table in sparse):
         first = 0 if settings.zero_based else 1
         largest = max(int(table.rows.indices.max(initial=-1)) for table in sparse if isinstance(table.rows, SparseRows))
         hint = f"the largest feature number in these files is {largest + first}: dim: {largest + 1} holds it"
-        faults.add("data.dim", "the number of features, which svmlight files do not say", "none", hint)
+        faults.add("data.dim", f"the number of features, which {format.name} files do not say", "none", hint)
         return
     if sparse:
         for place, given in (

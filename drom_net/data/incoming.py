@@ -14,10 +14,9 @@ from drom_net.algorithms.features import Features, Matrix, SparseVector
 from drom_net.core.errors import did_you_mean
 from drom_net.data.cells import LARGEST_NUMBER, CellError, shown
 from drom_net.data.columns import NUMBER
-from drom_net.data.faults import quoted
+from drom_net.data.faults import listed, parse_number, quoted
 from drom_net.data.labels import NUMERIC, Labels
 from drom_net.data.preprocessing import NO_SCALING, Preprocessing
-from drom_net.data.readers import LISTED_LIMIT
 
 SPARSE = {"indices", "values"}
 LARGEST_SQUARE = 1e12
@@ -163,8 +162,7 @@ class RowReader:
             wanted = [column.name for column in made.schema.used] + label
         for name in wanted:
             if header.count(name) != 1:
-                listed = ", ".join(map(quoted, header[:LISTED_LIMIT])) + (", ..." if len(header) > LISTED_LIMIT else "")
-                got, hint = listed, did_you_mean(name, header)
+                got, hint = listed(header), did_you_mean(name, header)
                 if name in header:
                     got, hint = str(header.count(name)), ""
                 raise RowError("column names", f"one column {quoted(name)}", got, hint)
@@ -268,10 +266,8 @@ def _number(value: object, where: str) -> float:
 
 
 def _number_of(cell: str, number: int) -> float:
-    try:
-        return float(cell) if "_" not in cell and cell.isascii() else _number(cell, f"column {number}")
-    except ValueError:
-        raise RowError(f"column {number}", "a number", shown(cell)) from None
+    value = parse_number(cell)
+    return _number(cell, f"column {number}") if value is None else value
 
 
 def is_number(text: str) -> bool:

@@ -27,7 +27,7 @@ from drom_net.data.columns import (
     places_for,
 )
 from drom_net.data.faults import parse_number, quoted
-from drom_net.data.tables import Cells, Days, Numbers, Texts
+from drom_net.data.tables import Cells, Days, Numbers, Texts, counts
 
 LISTED_LEVELS = 300
 """Levels of one category with a place of their own, at the most."""
@@ -160,14 +160,11 @@ def _counts(part: Part, missing: tuple[str, ...]) -> Counter[str]:
         found, times = np.unique(_values(part), return_counts=True)
         pairs = zip(found.tolist(), times.tolist(), strict=True)
         return Counter({"" if value != value else plain_text(value): count for value, count in pairs})
-    codes = part.cells.codes if part.rows is None else part.cells.codes[part.rows]
-    times = np.bincount(codes + 1, minlength=len(part.cells.values) + 1)
-    counts: Counter[str] = Counter()
-    for value, count in zip(["", *part.cells.values], times.tolist(), strict=True):
-        if count:
-            text = value.strip()
-            counts["" if text in MISSING or text in missing else text] += count
-    return counts
+    plain: Counter[str] = Counter()
+    for value, count in counts(part.cells, part.rows).items():
+        text = value.strip()
+        plain["" if text in MISSING or text in missing else text] += count
+    return plain
 
 
 def _texts(

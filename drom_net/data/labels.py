@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from drom_net.core.errors import did_you_mean
-from drom_net.data.cells import MISSING, NO, YES
+from drom_net.data.cells import MISSING, NO, YES, label_text
 from drom_net.data.faults import Faults, parse_number, quoted
-from drom_net.data.readers import label_text
 
 NEGATIVE = "negative"
 """The value of `data.rest`."""

@@ -20,6 +20,7 @@ from drom_net.core.fields import (
 )
 from drom_net.core.names import LONGEST, is_name, tidy
 from drom_net.data.columns import NUMBER, Column, ColumnKinds, Schema, places_for
+from drom_net.data.formats import file_formats, line_formats
 
 NAME = Text("a name of letters, digits, '.', '_' and '-'", pattern=r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -183,7 +184,7 @@ class FileData(RowSettings):
         "there, the folder that DROM_NET_DATA names.",
     )
     format: str | None = option(
-        Choice(("csv", "svmlight", "npz", "parquet")),
+        Choice(tuple(file_formats())),
         None,
         doc="The format of the files, where their names do not tell. CSV and svmlight may be .gz or .zst.",
     )
@@ -388,7 +389,7 @@ class SourceSettings:
     )
     stdin: bool = option(Flag(), False, doc="Standard input, of a node that is started by hand.")
     format: str | None = option(
-        Choice(("jsonl", "svmlight", "csv")),
+        Choice(tuple(line_formats())),
         None,
         doc="What the lines of a file are, where its name does not tell, and of standard input (by default jsonl).",
     )

@@ -16,16 +16,13 @@ from drom_net.core.errors import did_you_mean
 from drom_net.core.names import is_name, tidy
 from drom_net.data.cells import CellError, days_of, number_of
 from drom_net.data.columns import Column, Schema
-from drom_net.data.dialects import Wanted
-from drom_net.data.faults import Faults, quoted
+from drom_net.data.faults import Faults, listed, quoted
 from drom_net.data.file_settings import check_task_name, natural_key, tasks_by_name
+from drom_net.data.formats import TableFormat
 from drom_net.data.kinds import Found, Part, find_schema
 from drom_net.data.labels import Labels
 from drom_net.data.settings import FileData
-from drom_net.data.tables import Cells, Days, FileTable, Numbers, Texts, as_texts, read_file, read_header
-
-LISTED_LIMIT = 8
-"""Column names in a message."""
+from drom_net.data.tables import Cells, Days, FileTable, Numbers, Texts, Wanted, as_texts, counts
 
 
 class Site(NamedTuple):
@@ -55,7 +52,7 @@ class Opened(NamedTuple):
 
 def open_tables(
     settings: FileData,
-    format: str,
+    format: TableFormat,
     base: Path,
     features: tuple[str, ...] | None,
     names: tuple[str, ...] | None,
@@ -85,7 +82,7 @@ def open_tables(
     columns: tuple[str, ...] = ()
     tables = []
     for number, (name, shown) in enumerate(files):
-        header = read_header(base / shown, shown, format, wanted, faults)
+        header = format.header(base / shown, shown, wanted, faults)
         if header is None:
             continue
         chosen = _choose_columns(header, settings, features, shown, faults)
@@ -104,7 +101,7 @@ def open_tables(
         tables.append((name, shown, own))
     sites: list[Site] = []
     for name, shown, own in tables:
-        table = read_file(base / shown, shown, format, own, faults)
+        table = format.table(base / shown, shown, own, faults)
         if table is None:
             continue
         sites += [Site(name, table, None)] if settings.task_column is None else _split(table, names, settings, faults)
@@ -121,11 +118,10 @@ def _choose_columns(
     def need(name: str, what: str) -> None:
         if name in header:
             return
-        listed = ", ".join(map(quoted, header[:LISTED_LIMIT])) + (", ..." if len(header) > LISTED_LIMIT else "")
         hint = did_you_mean(name, header)
         if not hint and len(header) == 1:
             hint = "data.delimiter says what separates columns"
-        faults.add(f"{shown}:1", f"{what} {quoted(name)}", listed, hint, kind=(shown, what))
+        faults.add(f"{shown}:1", f"{what} {quoted(name)}", listed(header), hint, kind=(shown, what))
 
     need(settings.label, "a label column")
     for name, what in ((settings.task_column, "a task column"), (settings.order, "a column to order by")):
@@ -134,8 +130,8 @@ def _choose_columns(
     for name in settings.ignore:
         need(name, "a column to ignore called")
     taken = {settings.label, settings.task_column, *settings.ignore}
-    listed = [column.name for column in settings.columns or ()]
-    for name in listed:
+    known = [column.name for column in settings.columns or ()]
+    for name in known:
         if name in taken and name != settings.order:
             faults.add("data.columns", "columns of features", f"{quoted(name)}, the label, task or ignored column")
         elif column_of(settings, name).kind not in ("identifier", "counter", "empty", "ignored"):
@@ -149,7 +145,7 @@ def _choose_columns(
     if features is not None:
         return features
     own = [name for name in header if name not in taken]
-    chosen = [name for name in listed if name in own] + [name for name in own if name not in listed]
+    chosen = [name for name in known if name in own] + [name for name in own if name not in known]
     if not chosen:
         faults.add(f"{shown}:1", "a column for a feature", "none besides the label")
     return tuple(chosen) if faults.count == before else None
@@ -244,10 +240,7 @@ def _order_keys(cells: Cells, format: str) -> Vector:
 
 def label_counts(site: Site, label: str) -> Counter[str]:
     """How often each label comes, as the file has it; "" for missing."""
-    texts = as_texts(site.table.cells[label])
-    codes = texts.codes if site.rows is None else texts.codes[site.rows]
-    times = np.bincount(codes + 1, minlength=len(texts.values) + 1).tolist()
-    return Counter({text: count for text, count in zip(["", *texts.values], times, strict=True) if count})
+    return counts(as_texts(site.table.cells[label]), site.rows)
 
 
 def signs_of_site(site: Site, label: str, labels: Labels, faults: Faults) -> Vector:

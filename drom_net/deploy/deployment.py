@@ -12,9 +12,10 @@ from drom_net.core.errors import ConfigError, Problem
 from drom_net.data.datasets import known_dim, task_names
 from drom_net.data.faults import Faults
 from drom_net.data.file_settings import check_settings
+from drom_net.data.formats import TableFormat
+from drom_net.data.opening import unpacked
 from drom_net.data.public.catalog import PUBLIC_SETS
 from drom_net.data.settings import DigitsSites, FileData, Synthetic
-from drom_net.data.tables import TABLE_FORMATS
 
 PORT = 5571
 """Where whoever listens does so, on a host of its own."""
@@ -46,7 +47,8 @@ class Deployment:
         """The extras of drom-net without which a task's data cannot be read."""
         data = self.config.data
         if isinstance(data, FileData):
-            needed = {"svmlight": "data", "csv": "tables", "parquet": "tables"}.get(check_settings(data, Faults()), "")
+            format = check_settings(data, Faults())
+            needed = format.extra if format else ""
         else:
             needed = "data" if isinstance(data, DigitsSites) or data.dataset in PUBLIC_SETS else ""
         return (needed,) if needed else ()
@@ -97,7 +99,7 @@ def no_peers(config: ClusterConfig) -> ConfigError:
 
 
 def _reads_tables(config: ClusterConfig) -> bool:
-    return isinstance(config.data, FileData) and check_settings(config.data, Faults()) in TABLE_FORMATS
+    return isinstance(config.data, FileData) and isinstance(check_settings(config.data, Faults()), TableFormat)
 
 
 def no_dim(config: ClusterConfig) -> ConfigError:
@@ -157,6 +159,7 @@ def _examples_bytes(config: ClusterConfig, task: str) -> int | None:
         return 5 * 8 * config.data.dim * config.data.examples
     if isinstance(config.data, FileData):
         path = config.base / config.data.files.replace("{task}", task)
-        packed = 10 if path.suffix in (".gz", ".npz", ".parquet") else 1
+        format = check_settings(config.data, Faults())
+        packed = 10 if unpacked(path.name) != path.name or (format and format.is_packed) else 1
         return 20 * packed * path.stat().st_size if path.is_file() else None
     return None

@@ -24,7 +24,7 @@ from drom_net.config.model import config_digest
 from drom_net.core.names import safe_names
 from drom_net.data.datasets import task_names
 from drom_net.deploy.compose import checkout_files, render
-from drom_net.deploy.deployment import host_names, plan_deployment
+from drom_net.deploy.deployment import host_names, memory_mib, plan_deployment
 
 ROOT = Path(__file__).parents[2]
 SITES = ("Leeds General", "York $1 \"'", "São Paulo", "reducer", "init", "a", "A", "\u202egnirts", "{task}", "x: #&*")
@@ -186,6 +186,19 @@ def test_memory_grows_with_what_a_node_holds() -> None:
     assert 160 < wide[0] < 256 and 192 < wide[1] < 400
     many = limits("data.dim=100000", "data.examples=20", "data.tasks=90")
     assert many[0] > 700 and many[1] == wide[1]
+
+
+@pytest.mark.parametrize("suffix", ["csv.gz", "csv.zst", "parquet", "pq"])
+def test_memory_counts_packed_examples_as_they_are_read(suffix: str, tmp_path: Path) -> None:
+    def memory(suffix: str, size: int) -> int:
+        with (tmp_path / f"a.{suffix}").open("wb") as file:
+            file.truncate(size)
+        config = tmp_path / f"{suffix}.yaml"
+        data = f"data: {{files: '{{task}}.{suffix}', tasks: [a, b], columns: {{x: number}}}}"
+        config.write_text(f"algorithm: {{name: drom}}\n{data}\n")
+        return memory_mib(plan_deployment(load_config(config)), 0)
+
+    assert memory(suffix, 10**7) == memory("csv", 10**8) > memory("csv", 10**7)
 
 
 def test_what_a_node_alone_cannot_know_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,7 @@ from drom_net.data.columns import Column, Schema
 from drom_net.data.datasets import load_dataset
 from drom_net.data.incoming import RowReader
 from drom_net.data.preprocessing import Preprocessing
-from drom_net.data.rows import read_rows
+from drom_net.data.row_lines import read_rows
 from drom_net.data.settings import FileData
 from drom_net.data.stream import SparseRows
 

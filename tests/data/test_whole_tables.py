@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 
 from drom_net.core.errors import DataError
 from drom_net.data.cells import MISSING
-from drom_net.data.dialects import Wanted, find_dialect
 from drom_net.data.faults import Faults
-from drom_net.data.tables import Days, FileTable, Numbers, Texts, as_texts, read_file
+from drom_net.data.formats import TableFormat, file_formats
+from drom_net.data.formats.dialects import find_dialect
+from drom_net.data.tables import Days, FileTable, Numbers, Texts, Wanted, as_texts
 
 ROWS = [["31.7", "Ulm", "1"], ["-2.25", "Bonn", "0"], ["", "Ulm", "1"], ["4e2", "é", "0"]]
 HEADER = ["dose", "town", "ill"]
@@ -35,8 +36,9 @@ def text_of(delimiter: str = ",", *, decimal: str = ".", end: str = "\n", rows: 
 
 def read(path: Path, *, format: str = "", **wanted: Any) -> FileTable:
     faults = Faults()
-    format = format or ("parquet" if path.suffix == ".parquet" else "csv")
-    found = read_file(path, path.name, format, Wanted(**wanted), faults)
+    reader = file_formats()[format or ("parquet" if path.suffix == ".parquet" else "csv")]
+    assert isinstance(reader, TableFormat)
+    found = reader.table(path, path.name, Wanted(**wanted), faults)
     faults.raise_if_any()
     assert found is not None
     return found
@@ -70,10 +72,10 @@ def test_delimiter_decimals_and_encoding_are_found(
         return
     path = tmp_path / "a.csv"
     path.write_bytes(text_of(delimiter, decimal=decimal, end=end).encode(encoding))
-    table = read(path)
-    assert plain(table) == EXPECTED
-    assert table.dialect is not None
-    assert (table.dialect.delimiter, table.dialect.decimal) == (delimiter, decimal)
+    assert plain(read(path)) == EXPECTED
+    dialect = find_dialect(path, path.name, Wanted(), Faults())
+    assert dialect is not None
+    assert (dialect.delimiter, dialect.decimal) == (delimiter, decimal)
     given = {"delimiter": delimiter, "decimal": decimal, "encoding": encoding}
     assert plain(read(path, **given)) == EXPECTED
 
@@ -90,8 +92,7 @@ def test_delimiter_decimals_and_encoding_are_found(
 def test_what_is_not_usual_is_said(tmp_path: Path, delimiter: str, decimal: str, encoding: str, words: str) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes(text_of(delimiter, decimal=decimal).encode(encoding))
-    dialect = read(path).dialect
-    assert dialect is not None and dialect.in_words == words
+    assert read(path).remark == words
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".zst"])

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from drom_net.data.columns import Column, Schema
+from drom_net.data.formats.jsonl import parse_json
 from drom_net.data.incoming import RowError, RowReader
 from drom_net.data.preprocessing import Preprocessing
-from drom_net.data.row_lines import Lines, parse_json
+from drom_net.data.row_lines import Lines
 from drom_net.node.live.lines import FollowedFile, StandardInput
 from drom_net.node.live.service import Service
 

@@ -13,6 +13,7 @@ import numpy as np
 from drom_net.algorithms.features import Matrix, Vector
 from drom_net.data.dataset import TaskData
 from drom_net.data.faults import Faults, parse_number, quoted
+from drom_net.data.formats.svmlight import Svmlight
 from drom_net.data.labels import NUMERIC
 from drom_net.data.preprocessing import Preprocessing
 from drom_net.data.public.content import (
@@ -29,8 +30,7 @@ from drom_net.data.public.content import (
 )
 from drom_net.data.public.places import read_bytes
 from drom_net.data.public.ratings import zip_member
-from drom_net.data.readers import Source, check_finite, read_numbers
-from drom_net.data.settings import FileData
+from drom_net.data.tables import Source, check_finite
 
 # --- mhci --------------------------------------------------------------------------------------------
 
@@ -113,8 +113,7 @@ def read_amazon(files: Files) -> Content:
     faults, tasks = Faults(), []
     for domain in DOMAINS:
         path = files[f"{domain}_train.svmlight"]
-        settings = FileData(files=str(path), dim=AMAZON_DIM, zero_based=True)
-        table = read_numbers(Source(path, str(path), settings), "svmlight", faults)
+        table = Svmlight().table(Source(path, str(path), AMAZON_DIM, zero_based=True), faults)
         if table is not None:
             check_finite(table, str(path), faults)
             found = [NUMERIC.sign(text) for text in table.labels]

@@ -6,17 +6,17 @@ import codecs
 import csv
 import io
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from drom_net.data.faults import Faults, parse_number, quoted
-from drom_net.data.readers import opened, reading
+from drom_net.data.opening import opened, reading
+from drom_net.data.tables import Wanted, named_columns
 
 _SAMPLE_BYTES = 1 << 18
-_DELIMITERS = ",;\t|"
+DELIMITERS = ",;\t|"
 _BOMS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 _NO_TEXT = {
     b"\x1f\x8b": "gzip data: its name should end with .gz",
@@ -47,9 +47,6 @@ class Dialect(NamedTuple):
         words += ["decimal commas"] if self.decimal == "," else []
         words += [self.encoding] if self.encoding not in ("utf-8", "utf-8-sig") else []
         return ", ".join(words)
-
-
-# --- CSV ---------------------------------------------------------------------------------------------
 
 
 def find_dialect(path: Path, shown: str, wanted: Wanted, faults: Faults) -> Dialect | None:
@@ -121,7 +118,7 @@ def _find_delimiter(lines: Sequence[str]) -> str:
         same = sum(length == lengths[0] for length in lengths) / len(lengths)
         return round(same, 1), lengths[0]
 
-    best = max(_DELIMITERS, key=fitness)  # of equals the first
+    best = max(DELIMITERS, key=fitness)  # of equals the first
     return best if fitness(best)[1] else ","
 
 
@@ -133,18 +130,14 @@ def _has_decimal_commas(rows: Sequence[Sequence[str]]) -> bool:
     return commas > 0 and not points
 
 
-def named_columns(header: list[str], place: str, faults: Faults) -> tuple[str, ...] | None:
-    """The column names, of those without one as well; None after faults."""
-    before = faults.count
-    names = [name or f"column {index}" for index, name in enumerate(header, start=1)]
-    for index, name in enumerate(names):
-        if name in names[:index]:
-            faults.add(f"{place}, column {index + 1}", "a name of its own", f"{quoted(name)} again")
-    return tuple(names) if faults.count == before else None
+def csv_rows(
+    lines: Iterable[str], delimiter: str, tell: Callable[[int, str, str], object]
+) -> Iterator[tuple[int, list[str]]]:
+    """Line number (from 1) and cells of each row that is not blank; ends where the quotes do not match.
 
-
-def csv_rows(lines: Iterable[str], shown: str, faults: Faults, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]:
-    """Line number (from 1) and cells of each row that is not blank; ends where the quotes do not match."""
+    Args:
+        tell: Is told of that: the line's number, what was expected, and what came.
+    """
     reader = csv.reader(lines, strict=True, delimiter=delimiter)
     while True:
         line = reader.line_num + 1
@@ -153,7 +146,7 @@ def csv_rows(lines: Iterable[str], shown: str, faults: Faults, delimiter: str = 
         except StopIteration:
             return
         except csv.Error as error:
-            faults.add(f"{shown}:{line}", "a row of separated fields", f"a csv error ({error})")
+            tell(line, "a row of separated fields", f"a csv error ({error})")
             return
         if len(cells) > 1 or (cells and cells[0].strip()):
             yield line, cells
@@ -180,24 +173,3 @@ def decoded(file: Any, encoding: str) -> Iterator[Iterator[str]]:
         yield text
     finally:
         text.detach()  # the file is closed by whoever has opened it
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What to read, and how.
-
-    Attributes:
-        texts: Columns that are texts, whatever they look like.
-        names: Those of them whose texts are names: nothing but an empty one is missing. NA may be a continent.
-        skip: Columns that are not read.
-        missing: What means missing beside `columns.MISSING`.
-        delimiter, decimal, encoding: Of CSV; None is found.
-    """
-
-    texts: Collection[str] = ()
-    names: Collection[str] = ()
-    skip: Collection[str] = ()
-    missing: tuple[str, ...] = ()
-    delimiter: str | None = None
-    decimal: str | None = None
-    encoding: str | None = None
