@@ -57,9 +57,12 @@ class Transport:
     def __init__(self, kind: int, *, dim: int, max_vectors: int, timeouts: Timeouts, keys: Keyring | None) -> None:
         """
         Args:
+            dim: How many float64 a vector has.
             max_vectors: How many vectors a message may have; frames behind them are not kept.
             keys: With them every connection is encrypted, and only nodes of the list are spoken to.
         """
+        self.dim = dim
+        self.max_vectors = max_vectors
         self.bytes_sent = 0
         self.bytes_received = 0
         self.speaker = ""
