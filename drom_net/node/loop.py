@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
 from typing import Protocol
 
 from drom_net.core.errors import RemoteError
@@ -12,12 +11,16 @@ from drom_net.protocol.codec import Frames, decode, encode
 from drom_net.protocol.messages import Hello, Message, Reject
 from drom_net.protocol.node import Event, Node, Refused, Warned
 
-_LOOK_EVERY_S = 0.25
+_TICK_EVERY_S = 0.25
 
 
 class Transport(Protocol):
     """What the loop needs of a socket."""
 
+    dim: int
+    """How many float64 a vector has."""
+    max_vectors: int
+    """How many vectors a message may have."""
     bytes_sent: int
     bytes_received: int
 
@@ -30,115 +33,124 @@ class Transport(Protocol):
         """Whether the message that came last may be from one whose connection was told as lost, and is up again."""
 
 
-def let_all_pass(sender: str, message: Message) -> str:
-    """The gate where nobody has a key."""
-    return ""
+class Host:
+    """What surrounds a node. This one has no disk, no log, no other input, and nobody has a key."""
+
+    def on_event(self, event: Event) -> None:
+        """Something has happened in the node or at its socket."""
+
+    def on_tick(self) -> bool:
+        """Save records and tell how it goes: called several times a second, between two rounds. True ends the node."""
+        return False
+
+    def persist(self, now: float) -> bool:
+        """See to the node's snapshots: called after every call on the node, before what it says is sent.
+
+        Returns:
+            Whether the node was asked for one, or told that one is safe: its timers may be others then.
+        """
+        return False
+
+    def poll_input(self) -> bool:
+        """Take what has come from elsewhere (`node.live`); whether there was anything.
+
+        Called again and again. What it waits for also ends a wait of the transport.
+        """
+        return False
+
+    def authorize(self, sender: str, message: Message) -> str:
+        """Why the sender may not say this; empty when it may."""
+        return ""
 
 
-def drive(
-    node: Node,
-    transport: Transport,
-    *,
-    dim: int,
-    max_vectors: int,
-    on_event: Callable[[Event], None],
-    look: Callable[[], bool],
-    keep: Callable[[float], None] = lambda now: None,
-    serve: Callable[[], bool] = lambda: False,
-    gate: Callable[[str, Message], str] = let_all_pass,
-) -> bool:
-    """Run a node until it has finished.
-
-    Args:
-        dim: How many float64 a vector has.
-        max_vectors: How many vectors a message to this node may carry.
-        look: Called several times a second, between two rounds; it saves records and tells how it goes. True
-            ends the node.
-        keep: Called with the time after every call on the node, before what it says is sent: sees to its snapshots.
-        serve: Called again and again: takes what has come from elsewhere (`node.live`); whether there was
-            anything. What it waits for also ends a wait of the transport.
-        gate: Why a sender may not say a message; empty when it may.
+def drive(node: Node, transport: Transport, host: Host) -> bool:
+    """Run a node until it has finished, or its host ends it.
 
     Returns:
         Whether it finished by itself. Whatever the node raises goes through, after its last messages were sent.
     """
     clock = time.monotonic
-    now = look_at = clock()
-    due = -math.inf
-    """A lower bound of the node's next timer."""
-    kept = True
-    in_vain = False
+    now = tick_at = clock()
+    due: float | None = None
+    """The node's next timer; None where it has to be asked for it."""
+    waited = False
     """The transport has waited, and nothing came."""
-    serve_at = -math.inf
-    """Until then the node works, if there is anything to do: as long as it has served before."""
+    persisted = True
+    """What the node says follows from what is on the disk."""
+    poll_at = -math.inf
+    """Until then the node works, if there is anything to do: as long as input was taken before."""
     try:
         node.start(now)
         while True:
-            if (in_vain or now >= serve_at or clock() >= serve_at) and serve():
-                due = -math.inf
+            if (waited or now >= poll_at or clock() >= poll_at) and host.poll_input():
+                due = None
                 began, now = now, clock()
-                serve_at = now + (now - began)
-            elif in_vain:
-                look_at = now
-            in_vain = False
-            if now >= look_at:  # also in a busy stretch, but not in each of its rounds
-                look_at = now + _LOOK_EVERY_S
+                poll_at = now + (now - began)
+            elif waited:
+                tick_at = now
+            if now >= tick_at:  # also in a busy stretch, but not in each of its rounds
+                due, tick_at = None, now + _TICK_EVERY_S
                 # Before timers: who was suspended must not give up what has been connected again meanwhile.
-                _tell_connections(node, transport, on_event, now)
-                if look():
+                _tell_connections(node, transport, host, now)
+                if host.on_tick():
                     node.stop()
                     return False
-                due = -math.inf
-            if due <= now and node.next_timer() <= now:
+            if due is None:
+                due = node.next_timer()
+            if due <= now:
                 node.on_timer(now)
-                now = clock()
+                due, now = None, clock()
                 node.took_until(now)
-            kept = False
-            keep(now)
-            kept = True
-            flush(node, transport, on_event)
+            persisted = False
+            if host.persist(now):
+                due = None
+            persisted = True
+            flush(node, transport, host)
             if node.finished:
                 return True
-            due = node.next_timer()
-            if due <= now:
-                now = clock()
-                continue
-            received = transport.receive(due - now)
+            if due is None:
+                due = node.next_timer()
+            may_wait = due > now
+            received = transport.receive(due - now) if may_wait else None
+            waited = may_wait and received is None
             now = clock()
-            if received is None:
-                in_vain = True
-                continue
-            sender, frames = received
-            try:
-                message = decode(frames, dim=dim, max_vectors=max_vectors)
-            except RemoteError as error:
-                on_event(Refused(sender, str(error)))
-                continue
-            if why_not := gate(sender, message):
-                on_event(Refused(sender, why_not))
-                if isinstance(message, Hello):
-                    transport.send(sender, encode(Reject(why_not)))
-                continue
-            if isinstance(message, Hello) or transport.unsettled:
-                # A Hello may come from who takes the place of another: that one's connection was lost before. And who
-                # speaks again must not be given up because nobody has told yet that it is there.
-                _tell_connections(node, transport, on_event, now)
-            node.receive(sender, message, now)
-            due = -math.inf
+            if received is not None:
+                _pass_on(received, node, transport, host, now)
+                due = None
     finally:
-        if not kept:
-            node.take_outbox()  # it follows from what could not be kept
-        flush(node, transport, on_event)
+        if not persisted:
+            node.take_outbox()  # it follows from what could not be persisted
+        flush(node, transport, host)
 
 
-def _tell_connections(node: Node, transport: Transport, on_event: Callable[[Event], None], now: float) -> None:
+def _pass_on(received: tuple[str, list[bytes]], node: Node, transport: Transport, host: Host, now: float) -> None:
+    """Give the node a message, unless its sender may not say that."""
+    sender, frames = received
+    try:
+        message = decode(frames, dim=transport.dim, max_vectors=transport.max_vectors)
+    except RemoteError as error:
+        host.on_event(Refused(sender, str(error)))
+        return
+    if why_not := host.authorize(sender, message):
+        host.on_event(Refused(sender, why_not))
+        if isinstance(message, Hello):
+            transport.send(sender, encode(Reject(why_not)))
+        return
+    if isinstance(message, Hello) or transport.unsettled:
+        # A Hello may come from who takes the place of another: that one's connection was lost before. And who speaks
+        # again must not be given up because nobody has told yet that it is there.
+        _tell_connections(node, transport, host, now)
+    node.receive(sender, message, now)
+
+
+def _tell_connections(node: Node, transport: Transport, host: Host, now: float) -> None:
     for address, connected in transport.connection_changes():
         node.on_connection(address, connected, now)
     for text in transport.take_warnings():
-        on_event(Warned(text))
+        host.on_event(Warned(text))
 
 
-def flush(node: Node, transport: Transport, on_event: Callable[[Event], None]) -> None:
+def flush(node: Node, transport: Transport, host: Host) -> None:
     """Send what the node has to say, and pass on what happened in it."""
     encoded, frames = None, []
     for address, message in node.take_outbox():
@@ -146,4 +158,4 @@ def flush(node: Node, transport: Transport, on_event: Callable[[Event], None]) -
             encoded, frames = message, encode(message)
         transport.send(address, frames)
     for event in node.take_events():
-        on_event(event)
+        host.on_event(event)

@@ -62,7 +62,7 @@ class DealerTransport(Transport):
         frames = self._unread.popleft() if self._unread else self._read(self._wait(timeout_s))
         if frames is None:
             return None
-        self.bytes_received += size_of(frames)
+        self.bytes_received += sum(map(len, frames))
         return REDUCER, frames
 
     def _read(self, flags: int | None) -> list[bytes] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
 import resource
 from collections import deque
@@ -219,7 +220,7 @@ class RouterTransport(Transport):
         wire = routing_id.bytes
         ours = address is not None
         if address is None:
-            address = _name_of(wire).decode("utf-8", "surrogateescape")
+            address = _address_of(wire)
             if address in self._endpoint_of:
                 address = f"?{address}"  # it calls itself as we call a neighbor
         if self._keys is not None:
@@ -236,7 +237,7 @@ class RouterTransport(Transport):
             if address in self._fd_of and _number_of(wire) < _number_of(self._wire_of[address]):
                 return None  # said on a connection that another has taken the place of
             self._met(address, fd, wire)
-        size = size_of(frames)
+        size = sum(map(len, frames))
         self.bytes_received += size
         if address in self._fd_of or self.is_member(address):  # what comes of a closed connection is soon forgotten
             self._bytes.setdefault(address, [0, 0])[0] += size
@@ -348,6 +349,12 @@ class RouterTransport(Transport):
     def closed_strangers(self) -> int:
         """How many connections were closed because there were too many, or because they sent without an end."""
         return self._strangers.closed
+
+
+@functools.lru_cache(maxsize=1024)
+def _address_of(wire: bytes) -> str:
+    """What we call the one whose connection it is."""
+    return _name_of(wire).decode("utf-8", "surrogateescape")
 
 
 def _name_of(wire: bytes) -> bytes:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from drom_net.node.loop import drive
+from drom_net.node.loop import Host, drive
 from drom_net.protocol.codec import encode
 from drom_net.protocol.messages import Farewell
 from drom_net.protocol.node import Envelope
@@ -43,6 +43,7 @@ def test_who_speaks_again_is_told_of_before_its_message() -> None:
         return "a", [bytes(frame) for frame in encode(Farewell())]
 
     class Transport:
+        dim = max_vectors = 1
         bytes_sent = bytes_received = 0
         receive = staticmethod(frames)
         send = staticmethod(note("send"))
@@ -56,7 +57,7 @@ def test_who_speaks_again_is_told_of_before_its_message() -> None:
             taken, changes[:] = list(changes), []
             return taken
 
-    assert drive(node, Transport(), dim=1, max_vectors=1, on_event=lambda event: None, look=lambda: False)
+    assert drive(node, Transport(), Host())
     assert calls == ["start", "a True", "message"]
 
 
@@ -65,12 +66,17 @@ def test_what_comes_from_elsewhere_is_taken_before_the_node_waits_and_lets_it_be
     calls: list[str] = []
     ready = [math.inf]
 
-    def serve() -> bool:
-        if calls.count("wait") == 1 and ready[0] == math.inf:
-            calls.append("example")
-            ready[0] = -math.inf
-            return True
-        return False
+    class Live(Host):
+        def poll_input(self) -> bool:
+            if calls.count("wait") == 1 and ready[0] == math.inf:
+                calls.append("example")
+                ready[0] = -math.inf
+                return True
+            return False
+
+        def on_tick(self) -> bool:
+            ticks.append(len(calls))
+            return False
 
     def on_timer(now: float) -> None:
         calls.append("round")
@@ -85,9 +91,10 @@ def test_what_comes_from_elsewhere_is_taken_before_the_node_waits_and_lets_it_be
         take_outbox=list,
         take_events=list,
     )
-    looks: list[int] = []
+    ticks: list[int] = []
 
     class Transport:
+        dim = max_vectors = 1
         bytes_sent = bytes_received = 0
         unsettled = False
         take_warnings = staticmethod(list)
@@ -99,13 +106,9 @@ def test_what_comes_from_elsewhere_is_taken_before_the_node_waits_and_lets_it_be
         def send(self, address: str, frames: Any) -> None:
             raise AssertionError("it has nothing to say")
 
-    def look() -> bool:
-        looks.append(len(calls))
-        return False
-
-    assert drive(node, Transport(), dim=1, max_vectors=1, on_event=lambda event: None, look=look, serve=serve)
+    assert drive(node, Transport(), Live())
     assert calls == ["wait", "example", "round"]
-    assert looks == [0], "a wait that something has ended is no reason to look around"
+    assert ticks == [0], "a wait that something has ended is no reason to look around"
 
 
 def test_what_follows_from_what_could_not_be_kept_is_not_said() -> None:
@@ -113,8 +116,9 @@ def test_what_follows_from_what_could_not_be_kept_is_not_said() -> None:
     said: list[str] = []
     outbox = [Envelope("a", Farewell())]
 
-    def keep(now: float) -> None:
-        raise OSError(28, "No space left on device")
+    class Full(Host):
+        def persist(self, now: float) -> bool:
+            raise OSError(28, "No space left on device")
 
     def take_outbox() -> list[Envelope]:
         taken, outbox[:] = list(outbox), []
@@ -131,5 +135,66 @@ def test_what_follows_from_what_could_not_be_kept_is_not_said() -> None:
         send=lambda address, frames: said.append(address), connection_changes=list, take_warnings=list, unsettled=False
     )
     with pytest.raises(OSError, match="No space left"):
-        drive(node, transport, dim=1, max_vectors=1, on_event=lambda event: None, look=lambda: False, keep=keep)
+        drive(node, transport, Full())
     assert not said and not outbox
+
+
+def test_a_node_that_has_held_until_its_snapshot_is_safe_goes_on_at_once() -> None:
+    """Its timers are others then: it must not wait for a message first."""
+    due = [math.inf]
+
+    class Disk(Host):
+        def persist(self, now: float) -> bool:
+            kept, due[0] = due[0] == math.inf, -math.inf
+            return kept
+
+    def on_timer(now: float) -> None:
+        node.finished = True
+
+    def receive(timeout_s: float) -> None:
+        raise AssertionError("it has something to do")
+
+    node: Any = SimpleNamespace(
+        finished=False,
+        start=lambda now: None,
+        on_timer=on_timer,
+        took_until=lambda now: None,
+        next_timer=lambda: due[0],
+        take_outbox=list,
+        take_events=list,
+    )
+    transport: Any = SimpleNamespace(receive=receive, connection_changes=list, take_warnings=list)
+    assert drive(node, transport, Disk())
+
+
+def test_a_node_is_asked_once_a_message_for_its_timer() -> None:
+    """The loop is run through for each message: what did not change is not asked for again."""
+    calls: list[str] = []
+
+    def receive(*_: Any) -> None:
+        calls.append("message")
+        node.finished = calls.count("message") == 5
+
+    def next_timer() -> float:
+        calls.append("timer")
+        return math.inf
+
+    node: Any = SimpleNamespace(
+        finished=False,
+        start=lambda now: None,
+        receive=receive,
+        next_timer=next_timer,
+        take_outbox=list,
+        take_events=list,
+    )
+    frames = [bytes(frame) for frame in encode(Farewell())]
+    transport: Any = SimpleNamespace(
+        dim=1,
+        max_vectors=1,
+        receive=lambda _: ("a", frames),
+        connection_changes=list,
+        take_warnings=list,
+        unsettled=False,
+    )
+    assert drive(node, transport, Host())
+    assert calls == ["timer", "message"] * 5 + ["timer"]

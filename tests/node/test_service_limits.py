@@ -262,10 +262,11 @@ def test_a_node_works_for_as_long_as_it_has_served(monkeypatch: pytest.MonkeyPat
     calls: list[str] = []
     monkeypatch.setattr(loop.time, "monotonic", lambda: now[0])
 
-    def serve() -> bool:
-        calls.append("serve")
-        now[0] += 3.0
-        return True
+    class Busy(loop.Host):
+        def poll_input(self) -> bool:
+            calls.append("serve")
+            now[0] += 3.0
+            return True
 
     def receive(*_: Any) -> None:
         calls.append("message")
@@ -285,7 +286,8 @@ def test_a_node_works_for_as_long_as_it_has_served(monkeypatch: pytest.MonkeyPat
         connection_changes=list,
         take_warnings=list,
         unsettled=False,
+        dim=1,
+        max_vectors=1,
     )
-    drive = loop.drive
-    assert drive(node, transport, dim=1, max_vectors=1, on_event=lambda event: None, look=lambda: False, serve=serve)
+    assert loop.drive(node, transport, Busy())
     assert calls == ["serve", *["message"] * 3, "serve", *["message"] * 3]

@@ -20,9 +20,9 @@ from helpers import random_streams
 from drom_net.algorithms.drom import drom
 from drom_net.core.errors import RejectedError
 from drom_net.learning.task import Centre, TaskLearner
-from drom_net.node.loop import drive
+from drom_net.node.loop import Host, drive
 from drom_net.protocol.handshake import Identity
-from drom_net.protocol.messages import PROTOCOL_VERSION, Hello, Resend
+from drom_net.protocol.messages import PROTOCOL_VERSION, Hello, Message, Resend
 from drom_net.protocol.node import REDUCER, Refused
 from drom_net.protocol.reducer import Reducer
 from drom_net.protocol.settings import Timeouts
@@ -364,12 +364,16 @@ def test_accident_35_the_key_decides_which_node_one_may_be(folder: Path) -> None
     reducer = make_reducer()
     refused: list[Refused] = []
 
-    def on_event(event: object) -> None:
-        if isinstance(event, Refused):
-            refused.append(event)
+    class Keyed(Host):
+        def on_event(self, event: object) -> None:
+            if isinstance(event, Refused):
+                refused.append(event)
 
-    def look() -> bool:
-        return bool(rejected)
+        def on_tick(self) -> bool:
+            return bool(rejected)
+
+        def authorize(self, sender: str, message: Message) -> str:
+            return gate(sender, message)
 
     rejected: list[RejectedError] = []
     with listen(read_keyring(folder, REDUCER)) as router:
@@ -382,14 +386,14 @@ def test_accident_35_the_key_decides_which_node_one_may_be(folder: Path) -> None
             )
             with connect(endpoint, read_keyring(folder, "south")) as dealer:
                 try:
-                    drive(worker, dealer, dim=DIM, max_vectors=1, on_event=lambda event: None, look=lambda: False)
+                    drive(worker, dealer, Host())
                 except RejectedError as error:
                     rejected.append(error)
 
         thread = threading.Thread(target=insider, daemon=True)
         thread.start()
         gate = key_gate(reducer, lambda: router.speaker)
-        drive(reducer, router, dim=DIM, max_vectors=1, on_event=on_event, look=look, gate=gate)
+        drive(reducer, router, Keyed())
         thread.join()
     assert "does not let this worker in: its key is that of south, not of north" in str(rejected[0])
     assert [event.reason for event in refused] == ["its key is that of south, not of north"]

@@ -12,8 +12,8 @@ import zmq
 
 from drom_net.algorithms.features import Features
 from drom_net.client import REQUEST_BYTES, WIRE_VERSION
+from drom_net.data.formats.jsonl import once
 from drom_net.data.incoming import RowError, RowReader
-from drom_net.data.row_lines import once
 from drom_net.node.live.application_port import ApplicationPort, listen_failed
 from drom_net.node.live.intake import Intake
 from drom_net.protocol.settings import Timeouts
