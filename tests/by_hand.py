@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import itertools
 import json
+import os
+import random
 import shutil
 import signal
 import socket
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,15 +25,41 @@ from drom_net.config.load import load_config
 from drom_net.data.datasets import load_dataset
 
 ALGORITHMS = {"star": "{name: drom}", "ring": "{name: drom-d, tau: 2}\ntopology: {graph: ring}"}
-QUICK = {"resend_after_s": 0.2, "resend_cap_s": 1.0, "heartbeat_s": 0.5, "duplicate_probe_s": 0.5, "stall_s": 1.0}
-"""A short time for whatever production gives longer ones; `lost_s` and `join_s` stay long, so that slow is not lost."""
+QUICK = {
+    "resend_after_s": 0.2,
+    "resend_cap_s": 1.0,
+    "heartbeat_s": 0.5,
+    "duplicate_probe_s": 0.5,
+    "stall_s": 1.0,
+    "lost_s": DEADLINE_S,
+}
+"""A short time for whatever production gives longer ones; `lost_s` and `join_s` are long, so that slow is not lost."""
+
+
+@functools.cache
+def _ports() -> Iterator[int]:
+    """Below those that the system gives to outgoing connections; another process of tests mostly has others."""
+    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    ports = list(range(1024 + os.getpid() % 16, first, 16))
+    random.Random().shuffle(ports)  # Hypothesis seeds the shared generator
+    return itertools.cycle(ports)
+
+
+def free_endpoints(count: int) -> list[str]:
+    """TCP endpoints of this machine that are free, and that nobody else is given before they are used."""
+    found: list[str] = []
+    while len(found) < count:
+        port = next(_ports())
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as libzmq does
+            probe.bind(("127.0.0.1", port))
+            found.append(f"tcp://127.0.0.1:{port}")
+    return found
 
 
 def free_endpoint() -> str:
-    """A TCP endpoint of this machine that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"tcp://127.0.0.1:{probe.getsockname()[1]}"
+    """One of them."""
+    return free_endpoints(1)[0]
 
 
 def start_star(processes: Family, config: Path, tasks: Sequence[object], *, out: str) -> list[subprocess.Popen[str]]:
@@ -55,7 +86,7 @@ def write_config(
             private sockets of `drom-net run`.
     """
     if endpoints is None:
-        endpoints = [free_endpoint() for _ in range(1 if layout == "star" else tasks)]
+        endpoints = free_endpoints(1 if layout == "star" else tasks)
     meet = f"reducer: {{endpoint: '{endpoints[0]}'}}\n" if endpoints and layout == "star" else ""
     if endpoints and layout == "ring":
         meet = f"peers: {{endpoints: [{', '.join(endpoints)}]}}\n"

@@ -53,10 +53,10 @@ class Family:
         self._started.append(process)
         return process
 
-    def run(self, *arguments: str) -> tuple[int, str, str]:
+    def run(self, *arguments: str, deadline_s: float = DEADLINE_S) -> tuple[int, str, str]:
         """Start and wait: (exit code, standard output, standard error)."""
         process = self.start(*arguments)
-        out, err = process.communicate(timeout=DEADLINE_S)
+        out, err = process.communicate(timeout=deadline_s)
         return process.returncode, out, err
 
     def alive(self) -> dict[int, str]:

@@ -5,22 +5,17 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import signal
 import socket
 from pathlib import Path
 
 import pytest
+from by_hand import free_endpoint, free_endpoints
 from processes import CONFIGS, DEADLINE_S, PATIENCE, Family, family, read_until, wait_until
 
 pytestmark = pytest.mark.process
 
 STAR = str(CONFIGS / "star-4.yaml")
-
-
-def endpoint() -> str:
-    """A TCP endpoint of this machine that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"tcp://127.0.0.1:{probe.getsockname()[1]}"
 
 
 def digest_of(processes: Family, *arguments: str) -> str:
@@ -32,7 +27,7 @@ def digest_of(processes: Family, *arguments: str) -> str:
 @pytest.mark.parametrize("where", ["tcp", "ipc"])
 def test_workers_first_then_the_reducer_give_the_digest_of_the_loop(where: str, tmp_path: Path) -> None:
     """Issue, "must show" 3."""
-    meet = endpoint() if where == "tcp" else f"ipc://{tmp_path}/meet"
+    meet = free_endpoint() if where == "tcp" else f"ipc://{tmp_path}/meet"
     with family(tmp_path) as processes:
         workers = [
             processes.start("worker", STAR, "--task", task, "--endpoint", meet, "--out", "hand")
@@ -56,7 +51,7 @@ def test_workers_first_then_the_reducer_give_the_digest_of_the_loop(where: str, 
 def test_merge_adds_what_sharing_gained_which_no_reducer_knows(tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text(
         "algorithm: {name: ldr}\ndata: {dataset: synthetic, tasks: 2, examples: 60}\n"
-        f"reducer: {{endpoint: '{endpoint()}'}}\n"
+        f"reducer: {{endpoint: '{free_endpoint()}'}}\n"
     )
     with family(tmp_path) as processes:
         nodes = [processes.start("worker", "s.yaml", "--task", str(task), "--out", f"host-{task}") for task in (0, 1)]
@@ -74,7 +69,7 @@ def test_merge_adds_what_sharing_gained_which_no_reducer_knows(tmp_path: Path) -
 
 def test_a_second_worker_of_one_task_is_rejected_and_the_first_goes_on(tmp_path: Path) -> None:
     """Accident 13."""
-    meet = endpoint()
+    meet = free_endpoint()
     with family(tmp_path) as processes:
         reducer = processes.start("reducer", STAR, "--bind", meet, "--out", "hand")
         first = processes.start("worker", STAR, "-k", "0", "--endpoint", meet, "--out", "hand")
@@ -88,7 +83,7 @@ def test_a_second_worker_of_one_task_is_rejected_and_the_first_goes_on(tmp_path:
 
 def test_a_worker_with_another_configuration_is_rejected(tmp_path: Path) -> None:
     """Accident 6: two nodes read different files."""
-    meet = endpoint()
+    meet = free_endpoint()
     other = tmp_path / "other.yaml"
     other.write_text(Path(STAR).read_text().replace("examples: 200", "examples: 201"))
     with family(tmp_path) as processes:
@@ -101,7 +96,7 @@ def test_a_worker_with_another_configuration_is_rejected(tmp_path: Path) -> None
 
 def test_without_a_reducer_a_worker_gives_up_and_names_the_endpoint(tmp_path: Path) -> None:
     """Accident 17: connecting succeeds although nobody is there."""
-    meet = endpoint()
+    meet = free_endpoint()
     config = short_join(tmp_path)
     with family(tmp_path) as processes:
         code, _, err = processes.run("worker", config, "-k", "0", "--endpoint", meet)
@@ -110,7 +105,7 @@ def test_without_a_reducer_a_worker_gives_up_and_names_the_endpoint(tmp_path: Pa
 
 
 def test_a_reducer_names_the_workers_that_did_not_come(tmp_path: Path) -> None:
-    meet = endpoint()
+    meet = free_endpoint()
     config = short_join(tmp_path)
     with family(tmp_path) as processes:
         code, _, err = processes.run("reducer", config, "--bind", meet)
@@ -135,12 +130,12 @@ def test_a_worker_that_loses_its_reducer_keeps_what_it_learned(tmp_path: Path) -
     config = tmp_path / "long.yaml"
     config.write_text(
         "algorithm: {name: drom}\ndata: {dataset: synthetic, tasks: 1, examples: 200000}\n"
-        f"reducer: {{endpoint: '{endpoint()}'}}\ntimeouts: {{lost_s: 1}}\n"
+        f"reducer: {{endpoint: '{free_endpoint()}'}}\ntimeouts: {{lost_s: 1}}\n"
     )
     with family(tmp_path) as processes:
         reducer = processes.start("reducer", str(config), "--out", "hand")
         worker = processes.start("worker", str(config), "-k", "0", "--out", "hand")
-        read_until(worker, "round ")
+        read_until(worker, "error rate")
         reducer.kill()
         assert worker.wait(timeout=DEADLINE_S) == 4
         result = json.loads((tmp_path / "hand" / "nodes" / "task-01" / "result.json").read_text())
@@ -150,17 +145,18 @@ def test_a_worker_that_loses_its_reducer_keeps_what_it_learned(tmp_path: Path) -
 
 def test_a_reducer_that_is_started_anew_in_another_folder_is_another_run(tmp_path: Path) -> None:
     """failures.md, 15. It has nothing of what it had: without a word on that, all would wait for ever."""
-    meet = endpoint()
+    meet = free_endpoint()
     config = tmp_path / "slow.yaml"
     config.write_text(
-        "algorithm: {name: drom}\ntimeouts: {join_s: 3}\n"
+        "algorithm: {name: drom}\ntimeouts: {join_s: 600}\n"
         "data: {dataset: synthetic, tasks: 2, examples: 100000, dim: 5, pace_s: 0.001}\n"
     )
     with family(tmp_path) as processes:
         reducer = processes.start("reducer", "slow.yaml", "--bind", meet, "--out", "hand")
         workers = [processes.start("worker", "slow.yaml", "-k", k, "--endpoint", meet, "--out", "hand") for k in "01"]
-        read_until(reducer, "round ")
+        read_until(reducer, "sigma_1")  # all have joined
         reducer.kill()
+        config.write_text(config.read_text().replace("join_s: 600", "join_s: 3"))
         code, _, err = processes.run("reducer", "slow.yaml", "--bind", meet, "--out", "again")
         assert code == 4, err
         assert "the run is given up: task-01, task-02 did not join within 3 s" in err.splitlines()[-1]
@@ -195,7 +191,7 @@ def test_wrong_use_is_told_and_starts_nothing(arguments: list[str], message: str
 
 
 def test_a_rejected_worker_leaves_no_folder_in_the_way(tmp_path: Path) -> None:
-    meet = endpoint()
+    meet = free_endpoint()
     config = short_join(tmp_path)
     with family(tmp_path) as processes:
         for _ in range(2):  # the second try is as good as the first
@@ -210,7 +206,7 @@ def test_a_start_that_was_given_up_is_repeated_with_the_same_commands(layout: st
     """First the node that others connect to is missing, then another one; at last all are there."""
     if layout == "star":
         config = short_join(tmp_path)
-        meet = endpoint()
+        meet = free_endpoint()
         names = ["task-01", "task-02", "task-03", "task-04"]
         nodes = [["reducer", config, "--bind", meet], *(["worker", config, "-k", k, "--endpoint", meet] for k in names)]
     else:
@@ -238,7 +234,7 @@ def test_the_result_of_a_finished_run_is_not_overwritten(tmp_path: Path) -> None
     with family(tmp_path) as processes:
         assert processes.run("run", STAR, "--driver", "reference", "--out", "runs/star-4", "-q")[0] == 0
         before = (tmp_path / "runs" / "star-4" / "summary.json").read_bytes()
-        for arguments in (["reducer", STAR, "--bind", endpoint()], ["worker", STAR, "-k", "0"]):
+        for arguments in (["reducer", STAR, "--bind", free_endpoint()], ["worker", STAR, "-k", "0"]):
             code, _, err = processes.run(*arguments)
             assert code == 2
             assert "runs/star-4 has the result of a run, which is not overwritten" in err
@@ -249,7 +245,7 @@ def test_the_command_of_a_node_that_has_finished_ends_well_and_changes_nothing(t
     """So whoever starts commands again after an accident (compose, systemd) may start all of them."""
     config = tmp_path / "short.yaml"
     config.write_text("algorithm: {name: local}\ndata: {dataset: synthetic, tasks: 1, examples: 5}\n")
-    meet = endpoint()
+    meet = free_endpoint()
     commands = (["reducer", str(config), "--bind", meet], ["worker", str(config), "-k", "0", "--endpoint", meet])
     with family(tmp_path) as processes:
         started = [processes.start(*command, "--out", "hand") for command in commands]
@@ -268,7 +264,7 @@ def test_the_command_of_a_node_that_has_finished_ends_well_and_changes_nothing(t
 
 def test_a_worker_whose_log_nobody_reads_goes_on(tmp_path: Path) -> None:
     """drom-net worker .. 2>&1 | head -1"""
-    meet = endpoint()
+    meet = free_endpoint()
     with family(tmp_path) as processes:
         reducer = processes.start("reducer", STAR, "--bind", meet, "--out", "hand")
         workers = [processes.start("worker", STAR, "-k", k, "--endpoint", meet, "--out", "hand") for k in "012"]
@@ -282,7 +278,7 @@ def test_a_worker_whose_log_nobody_reads_goes_on(tmp_path: Path) -> None:
 def test_merge_wants_one_whole_run(tmp_path: Path) -> None:
     with family(tmp_path) as processes:
         for out in ("one", "two"):
-            meet = endpoint()
+            meet = free_endpoint()
             nodes = [processes.start("reducer", STAR, "--bind", meet, "--out", out)]
             nodes += [processes.start("worker", STAR, "-k", k, "--endpoint", meet, "--out", out) for k in "0123"]
             assert [node.wait(timeout=DEADLINE_S) for node in nodes] == [0] * 5
@@ -305,8 +301,8 @@ def test_merge_wants_one_whole_run(tmp_path: Path) -> None:
 def test_merge_completes_a_worker_that_was_killed_and_that_the_others_did_without(tmp_path: Path) -> None:
     config = tmp_path / "proceed.yaml"
     config.write_text(
-        "algorithm: {name: drom}\ndata: {dataset: synthetic, tasks: 3, examples: 600, pace_s: 0.005}\n"
-        f"reducer: {{endpoint: '{endpoint()}'}}\npolicy: {{absent: proceed}}\n"
+        "algorithm: {name: drom}\ndata: {dataset: synthetic, tasks: 3, examples: 600, pace_s: 0.015}\n"
+        f"reducer: {{endpoint: '{free_endpoint()}'}}\npolicy: {{absent: proceed}}\n"
         "checkpoint: {every_rounds: 5}\ntimeouts: {lost_s: 1}\n"
     )
     with family(tmp_path) as processes:
@@ -368,7 +364,7 @@ def test_merge_believes_no_folder_of_another_site(tmp_path: Path) -> None:
 
 def ring(folder: Path, num_tasks: int, *, more: str = "") -> str:
     """A configuration of peers that are started by hand."""
-    endpoints = ", ".join(endpoint() for _ in range(num_tasks))
+    endpoints = ", ".join(free_endpoints(num_tasks))
     config = folder / "ring.yaml"
     config.write_text(
         "algorithm: {name: drom-d, tau: 3}\n"
@@ -420,14 +416,18 @@ def test_a_peer_that_is_killed_ends_the_run_of_its_neighbors_who_keep_what_they_
 
 @pytest.mark.parametrize("task", [1, 2])
 def test_a_peer_that_comes_back_without_its_folder_is_refused_and_with_it_goes_on(task: int, tmp_path: Path) -> None:
-    config = ring(tmp_path, 3)
+    config = ring(tmp_path, 3, more="timeouts: {lost_s: 600}\n")
     Path(config).write_text(Path(config).read_text().replace("examples: 50", "examples: 4000, pace_s: 0.001"))
     with family(tmp_path) as processes:
         peers = [processes.start("peer", config, "--task", str(k), "--out", "hand") for k in range(3)]
         read_until(peers[task], "error rate")
         peers[task].kill()
         read_until(peers[task - 1], "lost the connection")
+        for peer in peers[task + 1 :]:  # it would say first that what task had is lost
+            peer.send_signal(signal.SIGSTOP)
         code, _, err = processes.run("peer", config, "--task", str(task), "--out", "again")
+        for peer in peers[task + 1 :]:
+            peer.send_signal(signal.SIGCONT)
         assert code == 3
         assert f"task-0{task + 1} was here in its start 1, and this is its start 1" in err.splitlines()[-1]
         assert not (tmp_path / "again").exists()

@@ -17,7 +17,7 @@ from typing import Any
 import kubernetes_validate
 import pytest
 import yaml
-from by_hand import digest_of_loop, free_endpoint
+from by_hand import digest_of_loop, free_endpoint, free_endpoints
 from processes import DEADLINE_S, family
 
 from drom_net.cli import main
@@ -355,7 +355,7 @@ def test_nodes_by_the_instructions_are_the_loop(layout: str, format: str, tmp_pa
     if layout == "star":
         text = f"algorithm: {{name: drom}}\nreducer: {{endpoint: '{free_endpoint()}'}}\n{rows}"
     else:
-        endpoints = [free_endpoint() for _ in range(3)]
+        endpoints = free_endpoints(3)
         text = f"algorithm: {{name: drom-d}}\ntopology: {{graph: ring}}\npeers: {{endpoints: {endpoints}}}\n{rows}"
     sites = per_site(text, format, tmp_path)
     with family(tmp_path) as processes:

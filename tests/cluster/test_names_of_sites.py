@@ -5,11 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
-import socket
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 import pytest
+from by_hand import free_endpoint, free_endpoints
 from processes import DEADLINE_S, family
 
 from drom_net.cli import main
@@ -52,13 +53,6 @@ def write_config(folder: Path, layout: str, names: list[str], more: str = "") ->
     return str(folder / "c.yaml")
 
 
-def endpoint() -> str:
-    """A TCP endpoint of this machine that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"tcp://127.0.0.1:{probe.getsockname()[1]}"
-
-
 @pytest.mark.process
 @BOTH
 def test_one_digest_by_all_drivers(
@@ -95,9 +89,9 @@ def test_nodes_by_hand_find_each_other(
     layout: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Each knows the roster, and so comes to the same folders and keys: by its name, its safe form or its number."""
-    meet = f"reducer: {{endpoint: '{endpoint()}'}}\n"
+    meet = f"reducer: {{endpoint: '{free_endpoint()}'}}\n"
     if layout == "ring":
-        meet = f"peers: {{endpoints: {json.dumps([endpoint() for _ in NAMES])}}}\n"
+        meet = f"peers: {{endpoints: {json.dumps(free_endpoints(len(NAMES)))}}}\n"
     config = write_config(tmp_path, layout, NAMES, f"security: {{keys: keys}}\n{meet}")
     monkeypatch.chdir(tmp_path)
     assert main(["keys", "create", config, "--task", "São Paulo", "--task", FORMS[3]]) == 0
@@ -125,14 +119,18 @@ def test_nodes_by_hand_find_each_other(
 def test_live_sites_are_found_by_the_safe_forms_of_their_names(tmp_path: Path) -> None:
     names = ["Leeds General", "York/St Mary", "reducer"]
     (tmp_path / "c.yaml").write_text(
-        f"algorithm: {{name: drom}}\ndata: {{dataset: live, tasks: {json.dumps(names)}, dim: 2}}\nrounds: 6\n"
+        f"algorithm: {{name: drom}}\ndata: {{dataset: live, tasks: {json.dumps(names)}, dim: 2}}\n"
         f"source: {{bind: 'ipc://{tmp_path}/{{task}}', keep: all}}\n"
     )
     with family(tmp_path) as processes:
         launcher = processes.start("run", "c.yaml", "--out", "run", "-q")
-        for form in safe_names(names):
-            with Site(f"ipc://{tmp_path}/{form}", timeout_s=DEADLINE_S) as site:
+        with ExitStack() as stack:
+            forms = safe_names(names)
+            sites = [stack.enter_context(Site(f"ipc://{tmp_path}/{form}", timeout_s=DEADLINE_S)) for form in forms]
+            for site in sites:
                 site.learn([[1.0, 2.0], [2.0, 1.0]] * 3, [1, -1] * 3)
+            for site in sites:  # not before: rounds begin at the first example, and the last finish ends the run
+                site.finish()
         _, err = launcher.communicate(timeout=DEADLINE_S)
         assert launcher.returncode == 0, err
         assert {path.name for path in (tmp_path / "run" / "nodes").glob("*-*")} == set(safe_names(names))

@@ -61,7 +61,17 @@ def test_a_run_serves_all_nodes_on_one_page_and_logs_json(tmp_path: Path) -> Non
         arguments = ("--out", "run", "--log-format", "json", "--metrics", "127.0.0.1:0", "--quiet")
         launcher = processes.start("run", config(tmp_path, more="timeouts: {stall_s: 0.2}"), *arguments)
         url = url_in(read_until(launcher, "/metrics"))
-        seen = page_until(url, lambda page: all(page.get(f"rounds_total {node}", 0) > 0 for node in nodes))
+
+        def has_learned(page: dict[str, float], task: str) -> bool:
+            examples = page.get(f"examples_total {task}", 0)
+            begun = 0 < page.get(f"errors_total {task}", 0) < examples and page[f"waiting_seconds_total {task}"] > 0
+            return begun or examples >= 50  # by then all of it must be so
+
+        def all_have_learned(page: dict[str, float]) -> bool:
+            has_rounds = all(page.get(f"rounds_total {node}", 0) > 0 for node in nodes)
+            return has_rounds and all(has_learned(page, task) for task in nodes[1:])
+
+        seen = page_until(url, all_have_learned)
         for task in nodes[1:]:
             begun = seen[f"rounds_total {task}"]  # the last of them may not be closed yet
             assert begun - 1 <= seen[f"examples_total {task}"] <= begun

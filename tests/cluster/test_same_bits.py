@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from processes import CONFIGS, family
+from processes import CONFIGS, DEADLINE_S, family
 
 pytestmark = pytest.mark.process
 
@@ -81,8 +81,16 @@ def run(folder: Path, driver: str, config: str, changes: list[str]) -> str:
     out = f"run-{number}"
     with family(folder) as processes:
         code, stdout, stderr = processes.run(
-            "run", str(CONFIGS / config), "--driver", driver, "--out", out, "--json", *changes
-        )
+            "run",
+            str(CONFIGS / config),
+            "--driver",
+            driver,
+            "--out",
+            out,
+            "--json",
+            *changes,
+            deadline_s=4 * DEADLINE_S,
+        )  # one case has 30 peers
         assert code == 0, stderr
         assert processes.run("verify", out)[0] == 0
         assert not processes.alive()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 from pathlib import Path
 
 import pytest
+from by_hand import free_endpoint, free_endpoints
 from processes import DEADLINE_S, family, read_until
 
 from drom_net.transport.keys import create_keys, read_public_keys
@@ -18,13 +18,10 @@ STAR = "algorithm: {name: drom}\ndata: {dataset: synthetic, tasks: 3, examples: 
 RING = "algorithm: {name: drom-d, tau: 2}\ntopology: {graph: ring}\n" + STAR.partition("\n")[2]
 KEYS = "security: {keys: keys}\n"
 SOON = "timeouts: {join_s: 2, linger_s: 1}\n"
-
-
-def endpoint() -> str:
-    """A TCP endpoint of this machine that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"tcp://127.0.0.1:{probe.getsockname()[1]}"
+PATIENT = "timeouts: {join_s: 600, stall_s: 600}\n"
+"""Nobody gives up, nor tells of a wait, however slow the others start."""
+ONCE = "timeouts: {join_s: 600, resend_after_s: 60, resend_cap_s: 60}\n"
+"""It waits for an answer, and does not ask twice."""
 
 
 def write(folder: Path, name: str, *parts: str) -> str:
@@ -44,10 +41,10 @@ def digest(folder: Path, run: str) -> str:
 @pytest.mark.parametrize("where", ["private sockets", "tcp"])
 def test_a_run_with_keys_has_the_same_digest(text: str, where: str, tmp_path: Path) -> None:
     if where == "tcp":
-        text += f"reducer: {{endpoint: '{endpoint()}'}}\n" if text == STAR else ""
-        text += f"peers: {{endpoints: {json.dumps([endpoint() for _ in range(3)])}}}\n" if text == RING else ""
-    write(tmp_path, "plain.yaml", text)
-    write(tmp_path, "secret.yaml", text, KEYS)
+        text += f"reducer: {{endpoint: '{free_endpoint()}'}}\n" if text == STAR else ""
+        text += f"peers: {{endpoints: {json.dumps(free_endpoints(3))}}}\n" if text == RING else ""
+    write(tmp_path, "plain.yaml", text, PATIENT)
+    write(tmp_path, "secret.yaml", text, PATIENT, KEYS)
     with family(tmp_path) as processes:
         assert processes.run("keys", "create", "secret.yaml")[0] == 0
         for config in ("plain", "secret"):
@@ -64,7 +61,7 @@ def test_a_run_with_keys_has_the_same_digest(text: str, where: str, tmp_path: Pa
 
 def test_accident_36_no_secret_is_in_the_run_directory_the_output_or_the_process_list(tmp_path: Path) -> None:
     """Also not in what a run by hand leaves, which keeps each node's spec.json."""
-    meet = endpoint()
+    meet = free_endpoint()
     write(tmp_path, "c.yaml", STAR.replace("100", "30000"), KEYS)
     create_keys(tmp_path / "k", ["reducer", "task-01", "task-02", "task-03"])
     (tmp_path / "k").rename(tmp_path / "keys")
@@ -99,8 +96,8 @@ def test_accident_36_no_secret_is_in_the_run_directory_the_output_or_the_process
 
 def test_by_hand_only_listed_keys_get_in_and_each_as_itself(tmp_path: Path) -> None:
     """Right, foreign, missing and plain; and accident 35, a good key that speaks for another task."""
-    meet = endpoint()
-    write(tmp_path, "c.yaml", STAR, KEYS)
+    meet = free_endpoint()
+    write(tmp_path, "c.yaml", STAR, PATIENT, KEYS)
     nodes = ["reducer", "task-01", "task-02", "task-03"]
     create_keys(tmp_path / "keys", nodes)
     create_keys(tmp_path / "foreign", nodes)
@@ -133,7 +130,8 @@ def test_by_hand_only_listed_keys_get_in_and_each_as_itself(tmp_path: Path) -> N
         read_until(reducer, "listening")
         for keys, (expected_code, expected) in cases.items():
             security = f"security: {{keys: {keys}}}\n" if keys else ""
-            write(tmp_path, "other.yaml", STAR, SOON, security)
+            waits = ONCE if expected_code == 3 else SOON
+            write(tmp_path, "other.yaml", STAR, waits, security)
             arguments = ("-k", "0", "--endpoint", meet, "--out", f"out-{keys}")
             code, _, err = processes.run("worker", "other.yaml", *arguments)
             assert (code, expected in err) == (expected_code, True), err
@@ -152,16 +150,16 @@ def test_by_hand_only_listed_keys_get_in_and_each_as_itself(tmp_path: Path) -> N
 
 
 def test_a_peer_whose_key_its_neighbor_does_not_accept_ends_soon_and_says_so(tmp_path: Path) -> None:
-    endpoints = [endpoint() for _ in range(3)]
+    endpoints = free_endpoints(3)
     where = f"peers: {{endpoints: {json.dumps(endpoints)}}}\n"
-    write(tmp_path, "c.yaml", RING, where, KEYS)
+    write(tmp_path, "c.yaml", RING, where, PATIENT, KEYS)
     nodes = ["task-01", "task-02", "task-03"]
     create_keys(tmp_path / "keys", nodes)
     create_keys(tmp_path / "foreign", nodes)
     ours, theirs = read_public_keys(tmp_path / "keys"), read_public_keys(tmp_path / "foreign")
     listed = {name: (theirs if name == "task-03" else ours)[name].decode() for name in nodes}
     (tmp_path / "foreign" / "public.keys").write_text("".join(f"{name} {key}\n" for name, key in listed.items()))
-    write(tmp_path, "other.yaml", RING, where, "security: {keys: foreign}\n")
+    write(tmp_path, "other.yaml", RING, where, PATIENT, "security: {keys: foreign}\n")
     with family(tmp_path) as processes:
         peers = [processes.start("peer", "c.yaml", "-k", k, "--out", "hand") for k in "01"]
         for peer in peers:
@@ -178,7 +176,7 @@ def test_a_reducer_says_who_cannot_join_for_want_of_a_key(tmp_path: Path) -> Non
     write(tmp_path, "c.yaml", STAR, KEYS, SOON)
     create_keys(tmp_path / "keys", ["reducer", "task-01", "task-03"])
     with family(tmp_path) as processes:
-        code, _, err = processes.run("reducer", "c.yaml", "--bind", endpoint(), "--out", "hand")
+        code, _, err = processes.run("reducer", "c.yaml", "--bind", free_endpoint(), "--out", "hand")
         assert code == 4
         assert "warning: task-02 cannot join: " in err
         assert "public.keys has no such public key" in err

@@ -12,7 +12,7 @@ from processes import DEADLINE_S, family, wait_until
 
 pytestmark = pytest.mark.process
 
-DATA = "data: {dataset: synthetic, tasks: 3, examples: 120, dim: 5, pace_s: 0.005}\ncheckpoint: {every_rounds: 5}\n"
+DATA = "data: {dataset: synthetic, tasks: 3, examples: 120, dim: 5, pace_s: 0.05}\ncheckpoint: {every_rounds: 5}\n"
 STAR = f"algorithm: {{name: drom}}\nkeep_records: false\n{DATA}"
 RING = f"algorithm: {{name: drom-d, tau: 2}}\ntopology: {{graph: ring}}\nkeep_records: false\n{DATA}"
 

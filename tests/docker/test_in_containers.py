@@ -25,7 +25,7 @@ pytestmark = pytest.mark.docker
 TASKS = ("Pump_North", "pump.north", "7", "site-" + "of-a-plant-with-a-long-name-" * 2)
 SERVICES = ("pump-north", "pump-north-2", "t-7", "site-of-a-plant-with-a-long-name-of-a-plant-with-a")
 ROWS = 3000
-SLOWLY = ("--set", "data.pace_s=0.01", "--set", "checkpoint.every_s=0.3", "--set", "timeouts.heartbeat_s=1")
+SLOWLY = ("--set", "data.pace_s=0.03", "--set", "checkpoint.every_s=0.3", "--set", "timeouts.heartbeat_s=1")
 
 
 def owners(folder: Path) -> set[int]:

@@ -66,7 +66,7 @@ def test_three_plain_hosts(netlab: ModuleType, tmp_path: Path) -> None:
         script = f'set -eu\nexport PATH="{tools}:$PATH"\n' + "".join(commands)
         (tmp_path / "page.sh").write_text(script)
         done = processes.start(before=("bash", "page.sh"))
-        out, err = done.communicate(timeout=DEADLINE_S)
+        out, err = done.communicate(timeout=4 * DEADLINE_S)
         logs = "".join(path.read_text() for path in tmp_path.glob("*.log"))
         assert done.returncode == 0, f"{out}\n{err}\n{logs}"
         assert "finished after round 500" in err  # as the page says

@@ -48,6 +48,7 @@ class Hosts:
             layout,
             tasks=tasks,
             examples=examples,
+            pace_s=0.015,
             endpoints=[f"tcp://{name}:5571" for name in known],
             timeouts={"heartbeat_s": HEARTBEAT_S} | (timeouts or {}),
         )

@@ -25,7 +25,7 @@ from schedulers.test_kubernetes import allowed_connections, node_of, of_kind, po
 pytestmark = [pytest.mark.network, pytest.mark.process, pytest.mark.slow, pytest.mark.usefixtures("may_make_networks")]
 
 DATA = """\
-data: {dataset: synthetic, tasks: 5, examples: 400, dim: 8, pace_s: 0.005}
+data: {dataset: synthetic, tasks: 5, examples: 400, dim: 8, pace_s: 0.015}
 checkpoint: {every_s: 0.1}
 timeouts: {heartbeat_s: 0.5}
 name: Nine_Lives

@@ -24,9 +24,9 @@ STOPPED_S = 30.0
 def test_accident_12_a_worker_that_stands_still_for_30_s_under_each_policy(tmp_path: Path) -> None:
     """Issue, "must show" 6; all three clusters at the same time."""
     policies = {
-        "wait": ("", 600, {"lost_s": 60.0}),
-        "proceed": ("policy: {absent: proceed}\n", 6000, {"lost_s": 5.0}),
-        "deadline": ("policy: {deadline_s: 0.5}\n", 600, {}),
+        "wait": ("", 600, {"lost_s": 600.0}),
+        "deadline": ("policy: {deadline_s: 0.5}\n", 600, {"lost_s": 600.0}),
+        "proceed": ("policy: {absent: proceed}\n", 6000, {"lost_s": 5.0}),  # last: its others do not wait
     }
     with ExitStack() as stack:
         clusters, stopped_at = {}, {}

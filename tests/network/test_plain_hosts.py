@@ -24,6 +24,7 @@ COMMON = """\
 data: {files: "{task}.csv", tasks: [North, south_2, Harbor-3], columns: {a: number, b: number}, label: good}
 security: {keys: keys}
 checkpoint: {every_s: 0.2}
+timeouts: {join_s: 600}
 """
 STAR = "algorithm: {name: drom}\nreducer: {endpoint: 'tcp://The_Hub:5571'}\n"
 RING = """\

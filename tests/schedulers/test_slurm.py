@@ -189,10 +189,18 @@ def test_a_job_that_is_ended_in_the_middle_goes_on_when_it_is_submitted_again(
     nodes = (folder / "nodes.txt").read_text().split()
     job = slurm.submit(folder, "--time=10", "--signal=TERM@40")
     result = folder / "run" / "nodes" / "short" / "result.json"
-    wait_until(lambda: result.exists() and '"finished": true' in result.read_text(), "the end of the short task")
+    wait_until(
+        lambda: result.exists() and '"finished": true' in result.read_text(),
+        "the end of the short task",
+        deadline_s=4 * DEADLINE_S,
+    )
     for name in nodes:
         kept = (folder / "run" / "nodes" / name).glob
-        wait_until(lambda kept=kept: list(kept("snapshot-*.drom")), f"a snapshot of {name}: {said_in(folder)}")
+        wait_until(
+            lambda kept=kept: list(kept("snapshot-*.drom")),
+            f"a snapshot of {name}: {said_in(folder)}",
+            deadline_s=4 * DEADLINE_S,
+        )
     if how == "cancelled":
         slurm.run("scancel", job)
         assert slurm.end_of(job)[0] == "CANCELLED"

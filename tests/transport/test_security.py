@@ -40,6 +40,8 @@ pytestmark = pytest.mark.process
 
 DIM = 7
 TIMES = Timeouts()
+ONCE = Timeouts(resend_after_s=60.0, resend_cap_s=60.0)
+"""Of who must not ask twice."""
 TASKS = ("north", "south")
 TRIES = 600
 """Receives that may be empty before a test fails; of SLICE_S each, so a minute."""
@@ -382,7 +384,7 @@ def test_accident_35_the_key_decides_which_node_one_may_be(folder: Path) -> None
         def insider() -> None:
             stream = random_streams([5], dim=DIM)[0]
             worker = Worker(
-                TaskLearner(drom(), stream, rounds=None), hello(0), timeouts=TIMES, endpoint=endpoint, pull_layout=(1,)
+                TaskLearner(drom(), stream, rounds=None), hello(0), timeouts=ONCE, endpoint=endpoint, pull_layout=(1,)
             )
             with connect(endpoint, read_keyring(folder, "south")) as dealer:
                 try:
