@@ -81,8 +81,8 @@ class SyncRounds:
             return t + (begin[-1] - t) % self.tau
         return t + -t % self.tau
 
-    def last_word(self, last_round: int, limit: int | None) -> int | None:
-        """The one in which a task says its last word: that of its last example, or the next one after it.
+    def last_contribution(self, last_round: int, limit: int | None) -> int | None:
+        """The one in which a task says its last contribution: that of its last example, or the next one after it.
 
         None where the run, whose limit this is, ends before. Raises ValueError where there is none.
         """
@@ -120,7 +120,7 @@ class ContributionKind(IntEnum):
     """No example in this round, nor one since the last vector."""
     POSTPONED = 4
     """There is something new, but too little yet: the last contribution stands."""
-    GONE = 5
+    NO_LONGER_KEPT = 5
     """An answer to who asks for what is no longer kept, or was never said as the round was closed without it."""
 
 
@@ -239,8 +239,8 @@ class Algorithm(NamedTuple):
     send: Callable[[LocalState, int], tuple[LocalState, Contribution]] | None = None
     """(state, t): the contribution of sync round t, also where the task was idle; None where it is the dual step's."""
     at: Callable[[int, tuple[int, ...], tuple[int, ...] | None, bool], Algorithm] | None = None
-    """(task, everybody in its neighborhood, its neighbors along a tree, whether one may miss a word): the learner as
-    this peer runs it.
+    """(task, everybody in its neighborhood, its neighbors along a tree, whether one may miss a contribution): the
+    learner as this peer runs it.
 
     The tree is None where all are neighbors of all. None where peers differ in nothing.
     """

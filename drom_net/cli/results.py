@@ -66,8 +66,8 @@ def show(
 ) -> None:
     """Print the result of a finished run, or of several runs of the same tasks side by side.
 
-    The timeline shows each task's own work, its waits for words that are under way, and its waits for words that a
-    neighbor has not said yet; of several runs above each other. The picture of sharing shows each task's errors alone
+    The timeline shows each task's own work, its waits for contributions on their way, and its waits for neighbors that have sent
+    none yet; of several runs above each other. The picture of sharing shows each task's errors alone
     and with sharing, and the weights of its experts.
 
     \b

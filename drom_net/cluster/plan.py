@@ -362,7 +362,8 @@ def cost(config: ClusterConfig, roster: Roster, graph: PeerGraph | None, *, last
         )
         per_sync_round = max(sum(each.degrees) for each in graph.schedule.graphs) * push
         in_all = push * sum(
-            _words(hood, last, config.rounds) for hood, last in zip(graph.neighborhoods, last_rounds, strict=True)
+            _num_contributions(hood, last, config.rounds)
+            for hood, last in zip(graph.neighborhoods, last_rounds, strict=True)
         )
         most_neighbors = max(graph.union.degrees)
     processes = num_tasks + (graph is None)
@@ -420,12 +421,12 @@ def _grow(hood: Neighborhood) -> bool:
     return hood.syncs[hood.task].growing
 
 
-def _words(hood: Neighborhood, last: int, limit: int | None) -> int:
-    """How many words a task says to its neighbors, its last one included."""
-    neighbors, last_word = hood.neighbors, hood.syncs[hood.task].last_word(last, limit)
+def _num_contributions(hood: Neighborhood, last: int, limit: int | None) -> int:
+    """How many contributions a task sends to its neighbors, its last one included."""
+    neighbors, final = hood.neighbors, hood.syncs[hood.task].last_contribution(last, limit)
     told = sum(_told(hood, neighbor, last) for neighbor in neighbors)
-    if last and last_word is not None:
-        told += sum(not (last_word <= last and hood.tells(neighbor, last_word)) for neighbor in neighbors)
+    if last and final is not None:
+        told += sum(not (final <= last and hood.sends_to(neighbor, final)) for neighbor in neighbors)
     return told
 
 
@@ -435,7 +436,7 @@ def _told(hood: Neighborhood, neighbor: int, last: int) -> int:
         return hood.syncs[hood.task].count(last)
     period = math.lcm(hood.syncs[hood.task].tau, hood.syncs[neighbor].tau) * len(hood.cycle)
     periods, rest = divmod(last, period)
-    within = [hood.tells(neighbor, t) for t in _sync_rounds(hood, min(last, period))]
+    within = [hood.sends_to(neighbor, t) for t in _sync_rounds(hood, min(last, period))]
     return periods * sum(within) + sum(within[: len(_sync_rounds(hood, rest))])
 
 

@@ -1,6 +1,6 @@
-"""Whom a task meets in which sync round, and which of their words count then: pure functions of the round.
+"""Whom a task meets in which sync round, and which of their contributions count then: pure functions of the round.
 
-A word is what a task says in a sync round of its own. Sync rounds may differ from task to task (tau per task), and
+A contribution is what a task says in a sync round of its own. Sync rounds may differ from task to task (tau per task), and
 graphs from sync round to sync round. Who says what to whom, and what is waited for, follows from the round alone.
 """
 
@@ -30,7 +30,7 @@ class Neighborhood:
     """Its neighbors along the edges of a spanning tree of the graph; None where all are neighbors of all."""
 
     may_miss: bool = False
-    """Whether one may go on without another's word."""
+    """Whether one may go on without another's contribution."""
 
     def learner(self, algorithm: Algorithm) -> Algorithm:
         """The learner as this task runs it."""
@@ -54,27 +54,27 @@ class Neighborhood:
             return self.cycle[0]
         return self.cycle[(self.syncs[self.task].count(t) - 1) % len(self.cycle)]
 
-    def heard(self, neighbor: int, t: int, last: int | None = None) -> int:
-        """The sync round of the neighbor's word that counts in this task's sync round t; 0 where none does.
+    def round_used(self, neighbor: int, t: int, last: int | None = None) -> int:
+        """The sync round of the neighbor's contribution that counts in this task's sync round t; 0 where none does.
 
         Args:
-            last: That of the neighbor's last word, where it is known to have one.
+            last: That of the neighbor's last contribution, where it is known to have one.
         """
         if neighbor not in self.members(t):
             return 0
         s = self.syncs[neighbor].last(t)
         return s if last is None else min(s, last)
 
-    def tells(self, neighbor: int, t: int) -> bool:
-        """Whether its word of its sync round t is one that the neighbor will use. (The last one is for all.)"""
+    def sends_to(self, neighbor: int, t: int) -> bool:
+        """Whether its contribution of its sync round t is one that the neighbor will use. (The last one is for all.)"""
         return self._is_used(self.task, neighbor, t)
 
-    def hears(self, neighbor: int, t: int) -> bool:
-        """Whether it will use the neighbor's word of that one's sync round t."""
+    def uses(self, neighbor: int, t: int) -> bool:
+        """Whether it will use the neighbor's contribution of that one's sync round t."""
         return self._is_used(neighbor, self.task, t)
 
-    def told_before(self, neighbor: int, t: int) -> int:
-        """The sync round of its word that the neighbor used last before that of t; 0 where there was none."""
+    def last_sent_before(self, neighbor: int, t: int) -> int:
+        """The sync round of its contribution that the neighbor used last before that of t; 0 where there was none."""
         own, theirs = self.syncs[self.task], self.syncs[neighbor]
         if len(self.cycle) == 1:
             return own.last(theirs.last(theirs.next(t) - 1))

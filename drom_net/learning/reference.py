@@ -13,7 +13,7 @@ from drom_net.data.live import LiveStream
 from drom_net.data.stream import TaskStream
 from drom_net.graph.neighborhood import Neighborhood
 from drom_net.learning.records import peers_chain, run_digest
-from drom_net.learning.task import Centre, TaskLearner, TaskResult, Word
+from drom_net.learning.task import Centre, Outgoing, TaskLearner, TaskResult
 
 AfterRound = Callable[[int, Sequence[TaskLearner], float | None], bool]
 """Called with the round, the tasks and sigma_1 (None outside sync rounds); returns False to stop there."""
@@ -158,33 +158,33 @@ class _Exchange:
         rounds: int | None,
     ) -> None:
         self._centres, self._learners, self._neighborhoods = centres, learners, neighborhoods
-        self._last = [learner.algorithm.sync.last_word(learner.last_round, rounds) for learner in learners]
+        self._last = [learner.algorithm.sync.last_contribution(learner.last_round, rounds) for learner in learners]
         self._longest = max(learner.algorithm.sync.tau for learner in learners)
-        self._said: list[dict[int, Word]] = [{} for _ in learners]
+        self._said: list[dict[int, Outgoing]] = [{} for _ in learners]
         """By task and sync round."""
         self._used = [dict.fromkeys(hood.everybody, 0) for hood in neighborhoods]
-        """By listener and speaker: the sync round of the word that was used last."""
+        """By listener and speaker: the sync round of the contribution that was used last."""
 
     def say(self, t: int, contributions: Mapping[int, Contribution]) -> None:
-        """The words of round t, of those that learn in it and of those that have ended."""
+        """The contributions of round t, of those that learn in it and of those that have ended."""
         for task, learner in enumerate(self._learners):
             if task in contributions and learner.algorithm.is_sync(t):
-                self._said[task][t] = learner.word(contributions[task], t)
+                self._said[task][t] = learner.outgoing(contributions[task], t)
             elif task not in contributions and self._last[task] == t:
-                self._said[task][t] = learner.word(IDLE._replace(last=True), t)
+                self._said[task][t] = learner.outgoing(IDLE._replace(last=True), t)
 
     def step(self, task: int, t: int, absent: Collection[int]) -> Reply:
-        """What a task's own centre makes in its step of round t of the words that are new to it."""
+        """What a task's own centre makes in its step of round t of the contributions that are new to it."""
         hood, used = self._neighborhoods[task], self._used[task]
         heard = {}
         for member in hood.members(t):
-            if member in absent:  # nobody knew then whether its last word was behind
-                used[member] = hood.heard(member, t)
+            if member in absent:  # nobody knew then whether its last contribution was behind
+                used[member] = hood.round_used(member, t)
                 continue
-            s = hood.heard(member, t, self._last[member])
+            s = hood.round_used(member, t, self._last[member])
             if s > used[member]:
                 used[member] = s
-                heard[member] = self._said[member][s].to(task, self._neighborhoods[member].told_before(task, s))
+                heard[member] = self._said[member][s].to(task, self._neighborhoods[member].last_sent_before(task, s))
         return self._centres[task].reduce(t, heard, hood.members(t), absent)[task]
 
     def forget(self, t: int) -> None:

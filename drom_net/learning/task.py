@@ -59,21 +59,21 @@ class TaskResult:
     model: dict[str, Vector]
 
 
-class Word(NamedTuple):
+class Outgoing(NamedTuple):
     """What a task says in a sync round; it differs by what the listener has heard before."""
 
     news: Contribution
     """Its last vectors, or why there are none."""
     since: int
-    """They are news to who has last heard its word of an earlier round than this."""
+    """They are news to who has last heard its contribution of an earlier round than this."""
     otherwise: Contribution
     """For all others, without vectors."""
     listeners: tuple[int, ...] = ()
     """Whom each of the vectors is for, where they differ."""
 
-    def to(self, listener: int, told_before: int) -> Contribution:
-        """What to say to a task that has last heard its word of this sync round (0: none yet)."""
-        if told_before >= self.since:
+    def to(self, listener: int, last_sent_before: int) -> Contribution:
+        """What to say to a task that has last heard its contribution of this sync round (0: none yet)."""
+        if last_sent_before >= self.since:
             return self.otherwise
         if not self.listeners:
             return self.news
@@ -149,7 +149,7 @@ class TaskLearner:
         self._since = 0
         """Of which round it is; later where it was postponed."""
         self._unsent_examples = 0
-        """So many were seen since a word had vectors."""
+        """So many were seen since a contribution had vectors."""
         self._round = 0
         self._taken = 0
         """So many examples were learned."""
@@ -212,22 +212,22 @@ class TaskLearner:
             self._vectors, self._since = contribution, t
         return contribution._replace(last=True) if t == self.last_round else contribution
 
-    def word(self, contribution: Contribution, t: int) -> Word:
+    def outgoing(self, contribution: Contribution, t: int) -> Outgoing:
         """What a peer says in sync round t: this round's contribution, or what it has not said yet.
 
-        A task that has learned too little since (`Algorithm.postpone_below`) postpones it, but not its last word.
+        A task that has learned too little since (`Algorithm.postpone_below`) postpones it, but not its last contribution.
         """
         if self._vectors is None:
-            return Word(contribution, 0, contribution)
+            return Outgoing(contribution, 0, contribution)
         last = contribution.last
         otherwise = IDLE if contribution.kind is ContributionKind.VECTORS else contribution
         if 0 < self._unsent_examples < self.algorithm.postpone_below and not last:
-            self._since = t + 1  # to whoever hears the next word it will still be news
+            self._since = t + 1  # to whoever hears the next contribution it will still be news
             self._kind = ContributionKind.POSTPONED
-            return Word(POSTPONED, 0, POSTPONED)
+            return Outgoing(POSTPONED, 0, POSTPONED)
         self._unsent_examples = 0
         listeners = self._everybody if len(self._vectors.vectors) == len(self._everybody) > 1 else ()
-        return Word(self._vectors._replace(last=last), self._since, otherwise._replace(last=last), listeners)
+        return Outgoing(self._vectors._replace(last=last), self._since, otherwise._replace(last=last), listeners)
 
     def end(self, t: int, reply: Reply = NO_REPLY) -> None:
         """Close round t with what came back."""

@@ -100,7 +100,7 @@ def drive(node: Node, transport: Transport, host: Host) -> bool:
             if due <= now:
                 node.on_timer(now)
                 due, now = None, clock()
-                node.took_until(now)
+                node.busy_until(now)
             persisted = False
             if host.persist(now):
                 due = None
@@ -154,7 +154,7 @@ def flush(node: Node, transport: Transport, host: Host) -> None:
     """Send what the node has to say, and pass on what happened in it."""
     encoded, frames = None, []
     for address, message in node.take_outbox():
-        if message is not encoded:  # one word goes to several neighbors
+        if message is not encoded:  # one contribution goes to several neighbors
             encoded, frames = message, encode(message)
         transport.send(address, frames)
     for event in node.take_events():

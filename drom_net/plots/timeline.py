@@ -24,8 +24,8 @@ _STRETCHES_SHOWN = 14.0  # sync rounds of a task side by side: each is wide enou
 _TIME_COLORS = {"local": "#66b56b", "communication": "#a3162e", "idle": "#e3e3e3"}  # three greys on a grey printer
 _TIME_NAMES = {
     "local": "local: own examples",
-    "communication": "communication: word under way",
-    "idle": "idle: word not said yet",
+    "communication": "communication: contribution on its way",
+    "idle": "idle: waiting for neighbors",
 }
 _LANE_POINTS, BAR_POINTS, _TICK_POINTS = 15.0, 9.0, 13.0
 _FAULT_HATCH = "/////"
@@ -198,7 +198,9 @@ def _stacked(
     handles: list[Patch | Line2D] = [
         Patch(facecolor=_TIME_COLORS[kind], edgecolor=RIM, linewidth=0.3, label=_TIME_NAMES[kind]) for kind in KINDS
     ]
-    tick = Line2D([], [], color=TEXT, linewidth=0.7, marker="|", markersize=8, linestyle="none", label="word said")
+    tick = Line2D(
+        [], [], color=TEXT, linewidth=0.7, marker="|", markersize=8, linestyle="none", label="contribution sent"
+    )
     if faults:
         handles.append(
             Patch(facecolor="white", edgecolor=TEXT, hatch=_FAULT_HATCH, linewidth=0.3, label=", ".join(faults))
@@ -224,7 +226,7 @@ def _draw_lane(axes: Axes, place: int, lane: Lane, zero: float, from_s: float, t
         pairs = scale * np.clip(lane.segments(kind) - zero, from_s, to_s)
         spans = [(begin, end - begin) for begin, end in pairs.tolist() if end > begin]
         axes.broken_barh(spans, (place - bar / 2.0, bar), facecolors=_TIME_COLORS[kind], linewidth=0.0)
-    said = lane.stretches["said_s"][:-1] - zero  # the last stretch ends with the run, not with a word
+    said = lane.stretches["said_s"][:-1] - zero  # the last stretch ends with the run, not with a contribution
     said = scale * said[(from_s <= said) & (said <= to_s)]
     axes.vlines(said, place - tick / 2.0, place + tick / 2.0, colors=TEXT, linewidths=0.6)
 

@@ -120,7 +120,7 @@ class Barrier:
             s = self._counts(task, t, neighbor.last)
             if s and s not in neighbor.contributions:
                 return s
-            if neighbor.last is not None and self._neighborhood.heard(task, t) >= neighbor.last:
+            if neighbor.last is not None and self._neighborhood.round_used(task, t) >= neighbor.last:
                 return 0
             t = self._sync.next(t + 1)
         return 0
@@ -134,12 +134,12 @@ class Barrier:
             s = self._counts(task, t, last)
             if s and s not in self._received[task].contributions:
                 missing[s] = None
-            if self._neighborhood.heard(task, t) >= last:
+            if self._neighborhood.round_used(task, t) >= last:
                 break
             t = self._sync.next(t + 1)
         return list(missing)
 
     def _counts(self, task: int, t: int, last: int | None) -> int:
         """The sync round of a neighbor's contribution that is new, and counts in sync round t; 0 where none is."""
-        s = self._neighborhood.heard(task, t, last)
+        s = self._neighborhood.round_used(task, t, last)
         return s if s > self._received[task].used else 0

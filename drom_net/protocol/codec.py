@@ -22,16 +22,16 @@ from drom_net.core.errors import RemoteError
 from drom_net.learning.metrics import Totals
 from drom_net.protocol.messages import (
     PROTOCOL_VERSION,
-    Farewell,
     Goodbye,
+    GoodbyeAck,
     Hello,
-    Introduce,
     Message,
-    Open,
     Pull,
     Push,
     Reject,
+    RequestHello,
     Resend,
+    RoundOpened,
     Welcome,
 )
 
@@ -76,11 +76,11 @@ def encode(message: Message) -> list[bytes | memoryview]:
             return [_packb([_REJECT, reason.encode(errors="replace")[:_TEXT_LIMIT].decode(errors="ignore")])]
         case Goodbye(rounds=rounds, chain=chain, totals=totals):
             return [_packb([_GOODBYE, rounds, chain, totals.to_list()])]
-        case Farewell():
+        case GoodbyeAck():
             return [_packb([_FAREWELL])]
-        case Introduce(question=question):
+        case RequestHello(question=question):
             return [_packb([_INTRODUCE, question])]
-        case Open(round=t):
+        case RoundOpened(round=t):
             return [_packb([_OPEN, t])]
 
 
@@ -197,22 +197,22 @@ def _decode_goodbye(fields: list[Any], frames: Frames, dim: int, max_vectors: in
     return Goodbye(_natural(rounds, "round"), chain, Totals(*[*counts, log_loss]))  # type: ignore[arg-type]
 
 
-def _decode_introduce(fields: list[Any], frames: Frames, dim: int, max_vectors: int) -> Introduce:
+def _decode_introduce(fields: list[Any], frames: Frames, dim: int, max_vectors: int) -> RequestHello:
     (question,) = _exactly(fields, 1, "introduce")
     _no_vectors(frames)
-    return Introduce(_natural(question, "question"))
+    return RequestHello(_natural(question, "question"))
 
 
-def _decode_open(fields: list[Any], frames: Frames, dim: int, max_vectors: int) -> Open:
+def _decode_open(fields: list[Any], frames: Frames, dim: int, max_vectors: int) -> RoundOpened:
     (t,) = _exactly(fields, 1, "open")
     _no_vectors(frames)
-    return Open(_round(t))
+    return RoundOpened(_round(t))
 
 
-def _decode_farewell(fields: list[Any], frames: Frames, dim: int, max_vectors: int) -> Farewell:
+def _decode_farewell(fields: list[Any], frames: Frames, dim: int, max_vectors: int) -> GoodbyeAck:
     _exactly(fields, 0, "farewell")
     _no_vectors(frames)
-    return Farewell()
+    return GoodbyeAck()
 
 
 _DECODERS: tuple[Callable[[list[Any], Frames, int, int], Message], ...] = (

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from drom_net.algorithms.base import SyncRounds
 from drom_net.graph.neighborhood import Neighborhood
-from drom_net.learning.task import Replies, Word
+from drom_net.learning.task import Outgoing, Replies
 from drom_net.protocol.messages import Push
 
 
@@ -126,7 +126,7 @@ class ContributionHistory:
         Args:
             kept_for_each: How many a neighbor may be behind.
         """
-        self.contributions: dict[int, Word] = {}
+        self.contributions: dict[int, Outgoing] = {}
         self.forgotten = 0
         """The latest that is not kept any more."""
         self.last: int | None = None
@@ -138,30 +138,30 @@ class ContributionHistory:
         self._look_at = 2 * kept_for_each
         """How many may be kept before all of them are looked through."""
 
-    def restore(self, contributions: Mapping[int, Word], t: int) -> None:
+    def restore(self, contributions: Mapping[int, Outgoing], t: int) -> None:
         """As a snapshot of round t has it."""
         self.contributions = dict(contributions)
         self.forgotten = min(self.contributions, default=t + 1) - 1
 
     def is_for(self, task: int, t: int) -> bool:
         """Whether a neighbor uses the contribution of sync round t."""
-        return t == self.last or self._neighborhood.tells(task, t)
+        return t == self.last or self._neighborhood.sends_to(task, t)
 
     def first_for(self, task: int) -> int:
         """The first in it that a neighbor uses; 0 where there is none."""
         return next((t for t in self.contributions if self.is_for(task, t)), 0)
 
-    def add(self, t: int, contribution: Word) -> None:
+    def add(self, t: int, contribution: Outgoing) -> None:
         self.contributions[t] = contribution
         if not any(self.is_for(task, t) for task in self._neighborhood.syncs if task != self._neighborhood.task):
             self._own_only.add(t)
 
     def push(self, task: int, t: int, durable: int) -> Push:
         """That of sync round t as a neighbor gets it."""
-        before = self._neighborhood.told_before(task, t)
+        before = self._neighborhood.last_sent_before(task, t)
         return Push(t, self.contributions[t].to(task, before), durable)
 
-    def own(self, t: int) -> Word:
+    def own(self, t: int) -> Outgoing:
         return self.contributions[t]
 
     def asked_by(self, task: int, durable: int, last: int | None, *, delayed: bool) -> Asker:
@@ -196,7 +196,7 @@ class ContributionHistory:
                 break  # they are in order
             if old == self.last:
                 continue
-            needed = any(one.first <= old <= one.last and self._neighborhood.tells(one.task, old) for one in asked)
+            needed = any(one.first <= old <= one.last and self._neighborhood.sends_to(one.task, old) for one in asked)
             if len(gone) >= too_many and needed:
                 if not look_at_all:
                     break  # what is kept is often long, and later ones are seldom kept for nothing

@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 from drom_net.core.errors import ClusterError
 from drom_net.protocol.catch_up import CatchUp
-from drom_net.protocol.messages import Hello, Introduce, Message, Reject
+from drom_net.protocol.messages import Hello, Message, Reject, RequestHello
 from drom_net.protocol.node import Envelope, NodeBase, Refused, Snapshot, named
 from drom_net.protocol.session import Member, Session
 from drom_net.protocol.settings import Checkpoints, Policy, Timeouts
@@ -52,7 +52,7 @@ class Hub(NodeBase, Generic[M]):
         elif (task := self.session.task_at.get(sender)) is not None:
             self._on_message(task, message)
         else:
-            self._outbox.append(Envelope(sender, Introduce()))
+            self._outbox.append(Envelope(sender, RequestHello()))
             self._events.append(Refused(sender, f"a {type(message).__name__} before a Hello"))
 
     def _on_hello(self, sender: str, hello: Hello) -> None:

@@ -33,7 +33,7 @@ class Hello:
     kept_from: int = 0
     """The earliest round whose message it can still say again; 0 where it has said none."""
     answers: int = 0
-    """The question of the Introduce that this answers; 0 where it was said unasked."""
+    """The question of the RequestHello that this answers; 0 where it was said unasked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Reject:
 
 
 @dataclass(frozen=True, slots=True)
-class Introduce:
+class RequestHello:
     """Whoever gets a message from an address that it does not know asks for a Hello; and who is told that somebody is
     there twice asks the first whether it is alive."""
 
@@ -90,7 +90,7 @@ class Resend:
 
 
 @dataclass(frozen=True, slots=True)
-class Open:
+class RoundOpened:
     """The reducer: some task has an example in this round; whoever has none is idle in it. Of live streams only."""
 
     round: int
@@ -106,8 +106,8 @@ class Goodbye:
 
 
 @dataclass(frozen=True, slots=True)
-class Farewell:
+class GoodbyeAck:
     """A goodbye has been noted."""
 
 
-Message = Hello | Welcome | Introduce | Reject | Push | Pull | Resend | Open | Goodbye | Farewell
+Message = Hello | Welcome | RequestHello | Reject | Push | Pull | Resend | RoundOpened | Goodbye | GoodbyeAck

@@ -131,7 +131,7 @@ class Node(Protocol):
     def on_timer(self, now: float) -> None:
         """Do what is due; called when `next_timer()` has come (or later)."""
 
-    def took_until(self, now: float) -> None:
+    def busy_until(self, now: float) -> None:
         """The last call on a timer has computed until now; a driver without such times need not tell."""
 
     def next_timer(self) -> float:
@@ -145,7 +145,7 @@ class Node(Protocol):
         records.central_dtype."""
 
     def take_times(self) -> bytes:
-        """When words were said and waited for, of the sync rounds closed since the last call, as TIMES_DTYPE.
+        """When contributions were said and waited for, of the sync rounds closed since the last call, as TIMES_DTYPE.
 
         A reducer has none.
         """
@@ -181,18 +181,18 @@ Pace = Callable[[int], float]
 """How many seconds the example of a round takes to come, from when the node is ready for it."""
 
 TIMES_DTYPE = np.dtype([("round", "<i8"), ("said_s", "<f8"), ("idle_s", "<f8"), ("closed_s", "<f8")])
-"""A sync round, by the driver's clock: when the word was said, from when on there was nothing else to do than to wait,
+"""A sync round, by the driver's clock: when the contribution was sent, from when on there was nothing to do but wait,
 and when the round was closed. The first row is of round 0, when learning begins; the last one of the last round, when
 it has ended. In between the node was busy with its examples."""
 _TIMES_ROW = struct.Struct("<qddd")
 
 
-def at_once(t: int) -> float:
+def no_delay(t: int) -> float:
     """The pace of examples that are all there."""
     return 0.0
 
 
-NEAR = 3
+REJOIN_WINDOW = 3
 """A task that comes back after an absence is awaited again once it is so few sync rounds behind."""
 
 

@@ -1,13 +1,13 @@
 """The peer: a worker that is the centre of its own neighborhood; it talks to its neighbors and to nobody else.
 
-In every sync round of its own a peer says its word to the neighbors that will use it, and waits for the words of
-theirs that count then (`Neighborhood` knows which). Its own half of the central step then gives the correction that
+In every sync round of its own a peer sends its contribution to the neighbors that will use it, and waits for theirs
+that count then (`Neighborhood` knows which). Its own half of the central step then gives the correction that
 it uses from the next round on. Of equal tau, two neighbors that both go on are never more than one sync round apart
 (two where the exchange is delayed), which bounds what is kept of either side; past a neighbor that has ended, or
 without one that is absent, the other runs ahead freely.
 
-After a crash a peer goes on from its last snapshot, and its neighbors say again what they have said since: so each
-keeps its words until those who use them have kept (on disk) what they made of them.
+After a crash a peer goes on from its last snapshot, and its neighbors send again what they have sent since: so each
+keeps its contributions until those who use them have kept (on disk) what they made of them.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from drom_net.algorithms.base import IDLE, NO_REPLY, Contribution, ContributionK
 from drom_net.algorithms.features import other_than
 from drom_net.graph.neighborhood import Neighborhood
 from drom_net.learning.records import TASK_DTYPE, central_dtype
-from drom_net.learning.task import Centre, TaskLearner, Word
+from drom_net.learning.task import Centre, Outgoing, TaskLearner
 from drom_net.protocol.arrivals import Arrivals
 from drom_net.protocol.barrier import KEPT_AHEAD
 from drom_net.protocol.handshake import Identity
 from drom_net.protocol.history import Asker, Watermark
 from drom_net.protocol.messages import (
-    Farewell,
     Goodbye,
+    GoodbyeAck,
     Hello,
-    Introduce,
     Message,
     Push,
     Reject,
+    RequestHello,
     Resend,
     Welcome,
 )
 from drom_net.protocol.node import (
-    NEAR,
+    REJOIN_WINDOW,
     TIMES_DTYPE,
     Absent,
     Late,
@@ -48,14 +48,14 @@ from drom_net.protocol.node import (
     Returned,
     Snapshot,
     Stalled,
-    at_once,
     named,
+    no_delay,
 )
 from drom_net.protocol.peer_membership import PeerMembership
 from drom_net.protocol.settings import WAIT, Checkpoints, Policy, Timeouts
 from drom_net.protocol.states import PeerState
 
-_GONE = Contribution(ContributionKind.GONE)
+_NO_LONGER_KEPT = Contribution(ContributionKind.NO_LONGER_KEPT)
 
 
 class Peer(PeerMembership):
@@ -75,7 +75,7 @@ class Peer(PeerMembership):
         rounds: int | None,
         timeouts: Timeouts,
         policy: Policy = WAIT,
-        pace: Pace = at_once,
+        pace: Pace = no_delay,
         checkpoints: Checkpoints | None = None,
         snapshot: Snapshot | None = None,
     ) -> None:
@@ -110,7 +110,7 @@ class Peer(PeerMembership):
         self._arrivals = Arrivals(learner, pace)
         self._predicted = False
         """The next round's first half is done already (exchange: overlap)."""
-        self.history.last = self._sync.last_word(learner.last_round, rounds)
+        self.history.last = self._sync.last_contribution(learner.last_round, rounds)
         if snapshot is not None:
             self._restore(snapshot)
 
@@ -141,20 +141,20 @@ class Peer(PeerMembership):
             case Resend(round=t):
                 if self._learner.is_live:
                     self._open(t)
-                self._say_again(task, t)
+                self._send_again(task, t)
                 if self.state is PeerState.FINISHING:  # it is there, and not done: it will need more
                     self._give_up_at = self._now + self._linger_s
                     self._waiting.retry.start(self._now)
-            case Introduce(question=question):
+            case RequestHello(question=question):
                 # It was started anew, or somebody else says that it is this task.
-                self._say(task, dataclasses.replace(self._introduction(task), answers=question))
+                self._send(task, dataclasses.replace(self._introduction(task), answers=question))
             case Welcome(round=t):
                 self._note_behind(t)
                 self._note_round(task, t)
                 self._remind(task)
             case Goodbye(rounds=last):
                 self._on_goodbye(task, last)
-            case Farewell():
+            case GoodbyeAck():
                 self.session.members[task].confirmed = True
                 self._finish_if_all_have_confirmed()
             case Reject(reason=reason):
@@ -199,7 +199,7 @@ class Peer(PeerMembership):
         if self._waiting.stall.ask(now):
             self._events.append(Stalled(self.round, self._waiting_for(), now - self._waiting.since))
 
-    def took_until(self, now: float) -> None:
+    def busy_until(self, now: float) -> None:
         if self.state is PeerState.WAITING:
             self._waiting.busy_until(self._now, now)
         self._now = now
@@ -235,7 +235,7 @@ class Peer(PeerMembership):
     @property
     def recorded(self) -> dict[str, int]:
         """Where a snapshot may be taken, or was: the round of the last row of each."""
-        # A central step goes by the round of its words: where the exchange is delayed, an earlier one than its own.
+        # A central step has the round of its contributions: with a delayed exchange an earlier one than its own.
         return {"records": self.round, "central": self.barrier.closed, "times": self.round}
 
     def take_records(self) -> bytes:
@@ -282,7 +282,7 @@ class Peer(PeerMembership):
             entry = self.session.members[task]
             entry.contributions, entry.used, entry.heard, entry.last = dict(contributions), used, heard, last
             entry.done = entry.is_kept = done
-            # At our own end it may not know yet that it has all of our words: it is told once more.
+            # At our own end it may not know yet that it has all of our contributions: it is told once more.
             entry.confirmed = done and self.round < self._learner.last_round
             entry.absent = absent
 
@@ -307,14 +307,14 @@ class Peer(PeerMembership):
             self._learner.predict_first(self.round)
         self._predicted = False
         if self._learner.is_live:  # it may have come to its end
-            self.history.last = self._sync.last_word(self._learner.last_round, self._rounds)
+            self.history.last = self._sync.last_contribution(self._learner.last_round, self._rounds)
         contribution = self._learner.then_update(self.round)
         if not self._sync.at(self.round):
             self._learner.end(self.round)
             self._await_example()
             self._close_round()
             return
-        self._say_word(self.round, self._learner.word(contribution, self.round))
+        self._send_contribution(self.round, self._learner.outgoing(contribution, self.round))
         self.barrier.wanted = self._sync.last(self.round - 1) if self._exchange == "delayed" else self.round
         self._wait(PeerState.WAITING, now)
         # What was closed before a crash is closed with the same again.
@@ -346,31 +346,37 @@ class Peer(PeerMembership):
         """From now on the next one may come."""
         self._arrivals.expect(self.round + 1, self._now)
 
-    def _say_word(self, t: int, word: Word) -> None:
-        self.history.add(t, word)
+    def _send_contribution(self, t: int, contribution: Outgoing) -> None:
+        self.history.add(t, contribution)
         most = self.durability.most if self._policy.may_miss else None
         self.history.forget(self._sync.last(t - 1), self._askers, most)
         # News of this very round are news to all.
-        to_all = Push(t, word.news, self.durability.durable) if word.since >= t and not word.listeners else None
+        to_all = (
+            Push(t, contribution.news, self.durability.durable)
+            if contribution.since >= t and not contribution.listeners
+            else None
+        )
         for task, neighbor in self.session.members.items():
             if (neighbor.last is None or neighbor.last >= t) and self.history.is_for(task, t):
-                self._say(task, to_all or self.history.push(task, t, self.durability.durable))
+                self._send(task, to_all or self.history.push(task, t, self.durability.durable))
 
-    def _say_last_contribution(self) -> None:
+    def _send_last_contribution(self) -> None:
         if self.history.last is not None and self.history.last > self.round:
-            self._say_word(self.history.last, self._learner.word(IDLE._replace(last=True), self.history.last))
+            self._send_contribution(
+                self.history.last, self._learner.outgoing(IDLE._replace(last=True), self.history.last)
+            )
 
-    def _say_again(self, task: int, t: int) -> None:
-        """A neighbor asks for a word, perhaps for one behind our last, which it does not know to be that."""
+    def _send_again(self, task: int, t: int) -> None:
+        """A neighbor asks for a contribution, perhaps for one behind our last, which it does not know to be that."""
         if self.history.last is not None and t > self.history.last:
             t = self.history.last
         self._note_round(task, t)
         if not self.history.is_for(task, t):
             return
         if t in self.history.contributions:
-            self._say(task, self.history.push(task, t, self.durability.durable))
+            self._send(task, self.history.push(task, t, self.durability.durable))
         elif self._policy.may_miss and t <= self.history.forgotten:
-            self._say(task, Push(t, _GONE, self.durability.durable))
+            self._send(task, Push(t, _NO_LONGER_KEPT, self.durability.durable))
 
     def _askers(self) -> list[Asker]:
         delayed = self._exchange == "delayed"
@@ -383,18 +389,18 @@ class Peer(PeerMembership):
     def _on_push(self, task: int, push: Push) -> None:
         neighbor, t, contribution = self.session.members[task], push.round, push.contribution
         neighbor.durable.raise_to(self.durability.believed(t, push.durable))
-        if contribution.kind is ContributionKind.GONE:
+        if contribution.kind is ContributionKind.NO_LONGER_KEPT:
             if self._policy.may_miss and self.barrier.missing.get(task) == t:
                 self._pass_over([task])
             return
         neighbor.round = max(neighbor.round, t)
-        if neighbor.absent and t + NEAR * self.neighborhood.syncs[task].tau >= self.round:
+        if neighbor.absent and t + REJOIN_WINDOW * self.neighborhood.syncs[task].tau >= self.round:
             neighbor.absent = False
             self._events.append(Returned(task, self.session.names[task], self.round))
         if t <= neighbor.used or t in neighbor.contributions:
             return  # a push that was sent twice, or that came too late
         syncs = self.neighborhood.syncs[task]
-        expected = syncs.at(t) and (contribution.last or self.neighborhood.hears(task, t))
+        expected = syncs.at(t) and (contribution.last or self.neighborhood.uses(task, t))
         if not expected or (neighbor.last is not None and t > neighbor.last):
             self._events.append(
                 Refused(self.session.names[task], f"a push for round {t}, in which it has nothing to say")
@@ -433,7 +439,7 @@ class Peer(PeerMembership):
             self.barrier.leave_out(task)
         for task, s in self.barrier.missing.items():
             if s <= self.session.members[task].round:  # it has said it already, and not to us
-                self._say(task, Resend(s))
+                self._send(task, Resend(s))
 
     def _pass_over(self, tasks: list[int]) -> None:
         for task in tasks:

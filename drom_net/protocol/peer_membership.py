@@ -18,8 +18,8 @@ from drom_net.protocol.handshake import Identity
 from drom_net.protocol.history import ContributionHistory
 from drom_net.protocol.hub import Hub
 from drom_net.protocol.messages import (
-    Farewell,
     Goodbye,
+    GoodbyeAck,
     Hello,
     Message,
     Reject,
@@ -152,7 +152,7 @@ class PeerMembership(Hub[Neighbor]):
         self._give_up_at = now + self._timeouts.join_s
         for task in self.session.members:
             if task < self._task:
-                self._say(task, self._introduction(task))
+                self._send(task, self._introduction(task))
         if self.round == self._learner.last_round and self.durability.has_end(self.round):
             # An earlier incarnation has said goodbye: some may be gone.
             self._say_goodbye(now)
@@ -173,7 +173,7 @@ class PeerMembership(Hub[Neighbor]):
             self._give_up_at = max(self._give_up_at, now + self._linger_s)
         if ours_done or not neighbor.joined:
             if connected and task < self._task and not self.finished:
-                self._say(task, self._introduction(task))
+                self._send(task, self._introduction(task))
             return
         if not connected and (
             neighbor.absent or (neighbor.last is not None and not self._not_come(task, neighbor.last))
@@ -187,7 +187,7 @@ class PeerMembership(Hub[Neighbor]):
             self.session.lost_until[task] = now + self._timeouts.lost_s
         self._events.append(ConnectionChanged(self.session.names[task], connected))
         if connected and task < self._task:
-            self._say(task, self._introduction(task))
+            self._send(task, self._introduction(task))
 
     def snapshot_kept(self, now: float) -> None:
         self._now = now
@@ -202,7 +202,7 @@ class PeerMembership(Hub[Neighbor]):
         if neighbor.address not in ("", sender):  # the connection of an earlier incarnation
             neighbor.joined = False
         self.session.admit(sender, hello)
-        self._say(hello.task, Welcome(self.session.identity.run_id, self.round))
+        self._send(hello.task, Welcome(self.session.identity.run_id, self.round))
         neighbor.round = 0  # it may have gone back; below it is noted anew
         neighbor.durable.lower_to(hello.round)  # below it, it has nothing of what it had
         difference = self.session.identity.difference(hello, name, me=self.session.me)
@@ -269,7 +269,7 @@ class PeerMembership(Hub[Neighbor]):
     def _say_goodbye(self, now: float) -> None:
         self.result = self._learner.result()
         self._note_times(self.round, now, now, now)
-        self._say_last_contribution()
+        self._send_last_contribution()
         self._ended = True
         self.durability.due = self.durability.due or self.durability.lacks_end(self.round)
         self._holds = self._must_hold()
@@ -278,12 +278,12 @@ class PeerMembership(Hub[Neighbor]):
         self.session.lost_until.clear()  # this wait has a bound of its own
         for task, neighbor in self.session.members.items():
             if not neighbor.confirmed:
-                self._say(task, self._goodbye())
+                self._send(task, self._goodbye())
         self._finish_if_all_have_confirmed()
 
     @property
     def _linger_s(self) -> float:
-        """How long to wait for neighbors once all is done; one that is started again will need our last words."""
+        """How long to wait for neighbors once all is done; one that is started again needs our last contributions."""
         down = any(entry.down and not entry.confirmed and not entry.absent for entry in self.session.members.values())
         return max(self._timeouts.linger_s, self._timeouts.lost_s) if down else self._timeouts.linger_s
 
@@ -293,16 +293,16 @@ class PeerMembership(Hub[Neighbor]):
         return Goodbye(last, self.result.chain, self.result.totals)
 
     def _remind(self, task: int) -> None:
-        """A neighbor that was started anew has not heard our goodbye, nor perhaps the words before it."""
+        """A neighbor that was started anew has not heard our goodbye, nor perhaps the contributions before it."""
         if self.state is PeerState.FINISHING and not self.session.members[task].confirmed:
-            self._say(task, self._goodbye())
+            self._send(task, self._goodbye())
 
     def _on_goodbye(self, task: int, last: int) -> None:
         neighbor = self.session.members[task]
         if missing := self._not_come(task, last):
-            # Its goodbye was faster than its last words, or they were lost: once we confirm it, it may be gone.
+            # Its goodbye was faster than its last contributions, or they were lost: once we confirm it, it may be gone.
             for t in missing:
-                self._say(task, Resend(t))
+                self._send(task, Resend(t))
             return
         if neighbor.last is None:
             neighbor.last = last
@@ -317,7 +317,7 @@ class PeerMembership(Hub[Neighbor]):
 
     def _confirm(self, task: int) -> None:
         self.session.members[task].is_kept = True
-        self._say(task, Farewell())
+        self._send(task, GoodbyeAck())
 
     def _finish_if_all_have_confirmed(self) -> None:
         if (
@@ -331,7 +331,7 @@ class PeerMembership(Hub[Neighbor]):
         ):
             self._enter(PeerState.FINISHED)
 
-    def _say(self, task: int, message: Message) -> None:
+    def _send(self, task: int, message: Message) -> None:
         if address := self.session.members[task].address:  # else it connects to us, and has not done so again yet
             self._outbox.append(Envelope(address, message))
 
@@ -344,12 +344,12 @@ class PeerMembership(Hub[Neighbor]):
         for task, neighbor in self.session.members.items():
             silent = not neighbor.joined or (neighbor.was_lost and neighbor.spoke_at < self._waiting.asked_at)
             if task < self._task and silent and not neighbor.done and self.state is not PeerState.FINISHING:
-                self._say(task, self._introduction(task))
+                self._send(task, self._introduction(task))
             else:
                 self._remind(task)
         if self.state is PeerState.WAITING:
             for task, s in self.barrier.missing.items():
-                self._say(task, Resend(s))
+                self._send(task, Resend(s))
         self._waiting.asked_at = self._now
 
     def _rejected(self, task: int, reason: str) -> None:
@@ -379,7 +379,7 @@ class PeerMembership(Hub[Neighbor]):
     def _tell_all(self, why: str) -> None:
         for task, neighbor in self.session.members.items():
             if neighbor.joined and not neighbor.confirmed:
-                self._say(task, Reject(why))
+                self._send(task, Reject(why))
 
     def _awaited(self) -> tuple[list[int], str]:
         """(neighbors that it waits for now, what they are to do)."""
@@ -411,10 +411,10 @@ class PeerMembership(Hub[Neighbor]):
         neighbor.round = t
         s = self.barrier.missing.get(task)
         if s is not None and s <= t:
-            self._say(task, Resend(s))
+            self._send(task, Resend(s))
 
     def _not_come(self, task: int, last: int) -> list[int]:
-        """A neighbor's sync rounds up to its last one whose words we will use and have not got: the first few."""
+        """A neighbor's sync rounds up to its last one whose contributions will be used and are not here: a few."""
         if self.state in (PeerState.FINISHING, PeerState.FINISHED):
             return []
         return self.barrier.not_come(task, last, self._learner.last_round)
@@ -434,6 +434,6 @@ class PeerMembership(Hub[Neighbor]):
     def _go_on_without(self, tasks: list[int]) -> None:
         raise NotImplementedError
 
-    def _say_last_contribution(self) -> None:
+    def _send_last_contribution(self) -> None:
         """Behind its last round, where that is not a sync round."""
         raise NotImplementedError

@@ -21,13 +21,13 @@ from drom_net.protocol.history import Watermark
 from drom_net.protocol.messages import (
     Goodbye,
     Message,
-    Open,
     Pull,
     Push,
     Resend,
+    RoundOpened,
 )
 from drom_net.protocol.node import (
-    NEAR,
+    REJOIN_WINDOW,
     Envelope,
     Late,
     Snapshot,
@@ -157,7 +157,7 @@ class Reducer(StarMembership):
         if self._stall.ask(now) and self._waits:
             self._events.append(Stalled(self._round.number, self._waiting_for(), now - self._round.opened_at))
 
-    def took_until(self, now: float) -> None:
+    def busy_until(self, now: float) -> None:
         pass
 
     def next_timer(self) -> float:
@@ -217,7 +217,7 @@ class Reducer(StarMembership):
 
     def _on_push(self, task: int, push: Push) -> None:
         member, t, contribution = self.session.members[task], push.round, push.contribution
-        if contribution.kind is ContributionKind.GONE:
+        if contribution.kind is ContributionKind.NO_LONGER_KEPT:
             self._on_gone(task, t)
             return
         if member.durable.raise_to(self.durability.believed(t, push.durable)):
@@ -256,7 +256,7 @@ class Reducer(StarMembership):
         if self._live and self._round.contributions:
             for task in sorted(self._round.awaited.intersection(tasks)):
                 if address := self.session.members[task].address:
-                    self._outbox.append(Envelope(address, Open(self._round.number)))
+                    self._outbox.append(Envelope(address, RoundOpened(self._round.number)))
 
     def _on_gone(self, task: int, t: int) -> None:
         """A task that was asked for a push went through that round alone: before a crash of ours it was closed so."""
@@ -341,7 +341,7 @@ class Reducer(StarMembership):
         following = self._sync.next(t + 1)
         if self._policy.may_miss:  # the next in which it took part, or may still
             following = self.history.next_with(task, t) or self._round.number
-            if following == self._round.number and task in self._absent and following - t <= NEAR:
+            if following == self._round.number and task in self._absent and following - t <= REJOIN_WINDOW:
                 self._take_back(task)
         address = self.session.members[task].address
         self._outbox.append(Envelope(address, Pull(t, reply or KEEP, self.durability.durable, following)))

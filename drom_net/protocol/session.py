@@ -10,12 +10,12 @@ from typing import Generic, TypeVar
 from drom_net.protocol.duplicates import DuplicateProbe
 from drom_net.protocol.handshake import Identity
 from drom_net.protocol.history import Watermark
-from drom_net.protocol.messages import Hello, Introduce
+from drom_net.protocol.messages import Hello, RequestHello
 from drom_net.protocol.node import Envelope, earlier_start
 
 
 def address_of(task: int) -> str:
-    """Where a peer that this one connects to is addressed before it has said a word."""
+    """Where a peer that this one connects to is addressed before it has said a contribution."""
     return f"peer-{task}"
 
 
@@ -121,7 +121,7 @@ class Session(Generic[M]):
         if member.address in ("", sender) or member.down:
             return None
         question = self.probe.add(sender, hello, now)
-        return [] if question is None else [Envelope(member.address, Introduce(question))]
+        return [] if question is None else [Envelope(member.address, RequestHello(question))]
 
     def answered(self, sender: str, question: int) -> tuple[str, str] | None:
         """Who was here first is alive: (the address of the one that has to go, why)."""

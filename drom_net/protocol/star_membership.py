@@ -12,8 +12,8 @@ from drom_net.protocol.handshake import Identity
 from drom_net.protocol.history import ReplyHistory
 from drom_net.protocol.hub import Hub
 from drom_net.protocol.messages import (
-    Farewell,
     Goodbye,
+    GoodbyeAck,
     Hello,
     Reject,
     Resend,
@@ -241,7 +241,7 @@ class StarMembership(Hub[StarMember]):
     def _confirm(self, task: int) -> None:
         self.session.members[task].confirmed = True
         self._unsure.discard(task)
-        self._outbox.append(Envelope(self.session.members[task].address, Farewell()))
+        self._outbox.append(Envelope(self.session.members[task].address, GoodbyeAck()))
 
     def _finish_if_all_are_done(self) -> None:
         for task, member in self.session.members.items():

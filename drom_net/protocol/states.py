@@ -37,7 +37,7 @@ class PeerState(State):
     STEPPING = "stepping"
     """Between two rounds."""
     WAITING = "waiting"
-    """In a sync round, for the words of neighbors."""
+    """In a sync round, for the contributions of neighbors."""
     FINISHING = "finishing"
     """All rounds are done; neighbors have not confirmed the goodbye yet."""
     FINISHED = "finished"
@@ -58,25 +58,25 @@ WORKER_STEPS = (
     Step(WorkerState.JOINING, WorkerState.FINISHING, "made from a snapshot of its last round / Goodbye"),
     Step(WorkerState.JOINING, None, "Reject (exit 3), join_s over (exit 4)"),
     Step(WorkerState.STEPPING, WorkerState.STEPPING, "round t, no sync round"),
-    Step(WorkerState.STEPPING, WorkerState.STEPPING, "Open(t), for live streams"),
+    Step(WorkerState.STEPPING, WorkerState.STEPPING, "RoundOpened(t), for live streams"),
     Step(WorkerState.STEPPING, WorkerState.WAITING, "round t, a sync round / Push"),
     Step(WorkerState.STEPPING, WorkerState.FINISHING, "no round is left / Goodbye"),
     Step(WorkerState.STEPPING, None, "Reject, or disconnected for lost_s (exit 4)"),
     Step(WorkerState.WAITING, WorkerState.STEPPING, "Pull of round t"),
     Step(WorkerState.WAITING, None, "Reject, or disconnected for lost_s (exit 4)"),
-    Step(WorkerState.FINISHING, WorkerState.FINISHED, "Farewell, Reject, or linger_s over"),
+    Step(WorkerState.FINISHING, WorkerState.FINISHED, "GoodbyeAck, Reject, or linger_s over"),
 )
 REDUCER_STEPS = (
     Step(ReducerState.COLLECTING, ReducerState.COLLECTING, "Hello / Welcome or Reject"),
-    Step(ReducerState.COLLECTING, ReducerState.COLLECTING, "anything else from an unknown address / Introduce"),
+    Step(ReducerState.COLLECTING, ReducerState.COLLECTING, "anything else from an unknown address / RequestHello"),
     Step(ReducerState.COLLECTING, ReducerState.COLLECTING, "Push, others are missing"),
     Step(
         ReducerState.COLLECTING,
         ReducerState.COLLECTING,
         "the last Push of round t / central step, a Pull to each, round t + 1",
     ),
-    Step(ReducerState.COLLECTING, ReducerState.COLLECTING, "Goodbye / Farewell"),
-    Step(ReducerState.COLLECTING, ReducerState.FINISHED, "Goodbye of the last task / Farewell"),
+    Step(ReducerState.COLLECTING, ReducerState.COLLECTING, "Goodbye / GoodbyeAck"),
+    Step(ReducerState.COLLECTING, ReducerState.FINISHED, "Goodbye of the last task / GoodbyeAck"),
     Step(ReducerState.COLLECTING, None, "join_s over, or a worker disconnected for lost_s / Reject to all (exit 4)"),
 )
 PEER_STEPS = (
@@ -86,9 +86,9 @@ PEER_STEPS = (
     Step(PeerState.JOINING, None, "Reject (exit 3); join_s over, or a neighbor disconnected for lost_s (exit 4)"),
     Step(PeerState.STEPPING, PeerState.STEPPING, "round t, no sync round"),
     Step(PeerState.STEPPING, PeerState.WAITING, "round t, a sync round / Push to each neighbor that will use it"),
-    Step(PeerState.STEPPING, PeerState.FINISHING, "no round is left / last word where it is due, Goodbye"),
+    Step(PeerState.STEPPING, PeerState.FINISHING, "no round is left / last contribution where it is due, Goodbye"),
     Step(PeerState.STEPPING, None, "Reject, or a neighbor disconnected for lost_s / Reject to all others (exit 4)"),
-    Step(PeerState.WAITING, PeerState.STEPPING, "no word of the wanted sync round is missing"),
+    Step(PeerState.WAITING, PeerState.STEPPING, "no contribution of the wanted sync round is missing"),
     Step(PeerState.WAITING, None, "Reject, or a neighbor disconnected for lost_s / Reject to all others (exit 4)"),
     Step(PeerState.FINISHING, PeerState.FINISHED, "all neighbors have confirmed, or linger_s over"),
 )

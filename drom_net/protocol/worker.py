@@ -21,16 +21,16 @@ from drom_net.protocol.arrivals import Arrivals
 from drom_net.protocol.catch_up import CatchUp
 from drom_net.protocol.history import PushHistory
 from drom_net.protocol.messages import (
-    Farewell,
     Goodbye,
+    GoodbyeAck,
     Hello,
-    Introduce,
     Message,
-    Open,
     Pull,
     Push,
     Reject,
+    RequestHello,
     Resend,
+    RoundOpened,
     Welcome,
 )
 from drom_net.protocol.node import (
@@ -45,13 +45,13 @@ from drom_net.protocol.node import (
     Snapshot,
     Stalled,
     Warned,
-    at_once,
+    no_delay,
 )
 from drom_net.protocol.settings import Checkpoints, Timeouts
 from drom_net.protocol.states import WorkerState
 from drom_net.protocol.timers import Wait
 
-_GONE = Contribution(ContributionKind.GONE)
+_NO_LONGER_KEPT = Contribution(ContributionKind.NO_LONGER_KEPT)
 
 
 class Worker(NodeBase):
@@ -65,7 +65,7 @@ class Worker(NodeBase):
         timeouts: Timeouts,
         endpoint: str,
         pull_layout: tuple[int, ...],
-        pace: Pace = at_once,
+        pace: Pace = no_delay,
         checkpoints: Checkpoints | None = None,
         snapshot: Snapshot | None = None,
     ) -> None:
@@ -166,7 +166,7 @@ class Worker(NodeBase):
                 self._events.append(Refused(sender, what))
             case Pull() if self.state is WorkerState.WAITING and message.round == self.round:
                 self._on_pull(message, now)
-            case Introduce(question=question) if self.state is not WorkerState.FINISHED:
+            case RequestHello(question=question) if self.state is not WorkerState.FINISHED:
                 # The reducer was started anew, or somebody else says that it is this task.
                 answer = dataclasses.replace(self._introduction, answers=question)
                 self._outbox.append(Envelope(REDUCER, answer))
@@ -177,13 +177,13 @@ class Worker(NodeBase):
             case Welcome(round=t) if self.round < t and self.state in (WorkerState.WAITING, WorkerState.FINISHING):
                 # The reducer was started anew, and did not know who has asked.
                 self._ask()
-            case Open(round=t):
+            case RoundOpened(round=t):
                 self._arrivals.open(t)
-            case Farewell() if self.state is WorkerState.FINISHING:
+            case GoodbyeAck() if self.state is WorkerState.FINISHING:
                 self._finish()
             case Reject(reason=reason):
                 self._rejected(reason)
-            case Pull() | Welcome() | Introduce() | Farewell():
+            case Pull() | Welcome() | RequestHello() | GoodbyeAck():
                 pass  # an answer to a question that was asked twice
             case _:
                 self._events.append(Refused(sender, f"a {type(message).__name__} is nothing a reducer says"))
@@ -205,7 +205,7 @@ class Worker(NodeBase):
     def _on_resend(self, t: int, now: float) -> None:
         push = self.history.pushes.get(t)
         if push is None and self.history.forgotten < t <= self.round and self._is_sync(t):
-            push = Push(t, _GONE, self.durability.durable)  # the round was closed without it
+            push = Push(t, _NO_LONGER_KEPT, self.durability.durable)  # the round was closed without it
         if push is None:
             return  # the reducer has it by now
         self._outbox.append(Envelope(REDUCER, push))
@@ -230,7 +230,7 @@ class Worker(NodeBase):
         if self._waiting.stall.ask(now):
             self._events.append(Stalled(self.round, f"the reducer at {self._endpoint}", now - self._waiting.since))
 
-    def took_until(self, now: float) -> None:
+    def busy_until(self, now: float) -> None:
         if self.state is WorkerState.WAITING:
             self._waiting.busy_until(self._now, now)
         self._now = now

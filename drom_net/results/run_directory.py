@@ -9,9 +9,9 @@
     model.npz          W (a row a task), A where the algorithm has one, tasks, features, preprocessing
     records.csv        one row per task and round (or records.parquet)
     rounds.csv         one row per central step (or rounds.parquet)
-    timeline.csv       one row per task and sync round: when its word was said and until when it waited, in seconds
-                       since the first task began, of a simulation by its clock; one more where a node went on after
-                       a crash (or timeline.parquet); the plain loop has no clock and writes none
+    timeline.csv       one row per task and sync round: when its contribution was sent and until when it waited, in
+                       seconds since the first task began, of a simulation by its clock; one more where a node went on
+                       after a crash (or timeline.parquet); the plain loop has no clock and writes none
     logs/              what the processes said
     nodes/             while it runs, and for nodes started by hand: each node's own folder, called by the safe form of
                        its task's name (drom_net.core.names)

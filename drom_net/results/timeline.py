@@ -1,4 +1,4 @@
-"""What each task did when: its own work, waits for words on their way, waits for words nobody had said yet. Pure.
+"""What each task did when: its own work, waits for contributions on their way, waits for its neighbors. Pure.
 
 A task's time is made of stretches. Each ends with the close of a sync round (the last one with the end of learning)::
 
@@ -6,8 +6,8 @@ A task's time is made of stretches. Each ends with the close of a sync round (th
     |            local                |      idle      |    communication    |
 
 `local` is its own work: its examples, and the wait for them to come; with exchange `overlap` the next one too. Then it
-waits: idle as long as a neighbor has not said the word that is waited for, and from then on for messages that are
-under way.
+waits: idle as long as a neighbor has not sent the contribution that is waited for, and from then on for messages that
+are under way.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Rows = npt.NDArray[np.void]
 """As protocol.node.TIMES_DTYPE: round, said_s, idle_s, closed_s."""
 
 WordsUsed = Callable[[int, int], Sequence[tuple[int, int]]]
-"""(task, its sync round) -> whose words it waited for: (other task, that one's sync round)."""
+"""(task, its sync round) -> whose contributions it waited for: (other task, that one's sync round)."""
 
 KINDS = ("local", "communication", "idle")
 
@@ -94,12 +94,12 @@ def make_lanes(
 ) -> list[Lane]:
     """Each task's lane.
 
-    A word that another host's clock puts behind the close of the round that used it counts as said at the close.
+    A contribution that another host's clock puts behind the close of the round that used it counts as sent then.
 
     Args:
         rows: Each task's, by one clock.
         words_used: As `star_words` or `peer_words` gives it.
-        lost: (task, rows as for `lost_lane`) of each crash: its words were said then, and not when it did it again.
+        lost: (task, rows as for `lost_lane`) of each crash: its contributions were sent then, not when it did it again.
     """
     before: dict[str, list[Rows]] = {name: [] for name in names}
     for name, taken_back in reversed(lost):
@@ -140,45 +140,45 @@ def _stretches(rows: Rows) -> Rows:
 
 
 def star_words(rows: Sequence[Rows]) -> WordsUsed:
-    """In a star every task waits for the words of all that learn in that round: the reducer waits for them."""
+    """In a star every task waits for the contributions of all that learn in that round: the reducer waits for them."""
     last_rounds = _last_rounds(rows)
 
     @cache
-    def words(t: int) -> list[tuple[int, int]]:
+    def contributions(t: int) -> list[tuple[int, int]]:
         return [(other, t) for other, last in enumerate(last_rounds) if last >= t]
 
-    return lambda task, t: words(t)
+    return lambda task, t: contributions(t)
 
 
 def peer_words(
     neighborhoods: Sequence[Neighborhood], rows: Sequence[Rows], *, rounds: int | None, delayed: bool
 ) -> WordsUsed:
-    """Peers wait for the words of their neighbors that count in the round, or where `delayed` in the one before.
+    """Peers wait for the contributions of their neighbors that count in this round, where `delayed` in the one before.
 
-    A neighbor that has ended says one last word, in the sync round of its last example or in the next one.
-    Of a run that was interrupted the word of a round that its speaker did not close is taken for said.
+    A neighbor that has ended says one last contribution, in the sync round of its last example or in the next one.
+    Of a run that was interrupted the contribution of a round that its speaker did not close is taken for said.
 
     Args:
         rounds: The run's limit, if it has one.
     """
     last_words = [
-        hood.syncs[hood.task].last_word(last, rounds)
+        hood.syncs[hood.task].last_contribution(last, rounds)
         for hood, last in zip(neighborhoods, _last_rounds(rows), strict=True)
     ]
 
-    def words(task: int, t: int) -> list[tuple[int, int]]:
+    def contributions(task: int, t: int) -> list[tuple[int, int]]:
         hood = neighborhoods[task]
         wanted = hood.syncs[task].last(t - 1) if delayed else t
         if not wanted:
             return []
-        counting = ((other, hood.heard(other, wanted, last_words[other])) for other in hood.members(wanted))
+        counting = ((other, hood.round_used(other, wanted, last_words[other])) for other in hood.members(wanted))
         return [(other, s) for other, s in counting if s and other != task]
 
-    return words
+    return contributions
 
 
 class _Said:
-    """When a task said its word of which sync round."""
+    """When a task said its contribution of which sync round."""
 
     def __init__(self, rows: Rows, before: Sequence[Rows] = ()) -> None:
         """
@@ -192,7 +192,7 @@ class _Said:
         self._last_s = pairs[-1][1] if pairs else -np.inf
 
     def at(self, t: int) -> float:
-        """A last word behind the last round is said when learning ends."""
+        """A last contribution behind the last round is said when learning ends."""
         return float(self._at.get(t, self._last_s))
 
 

@@ -76,7 +76,7 @@ class StarChecks:
 
 
 class PeersChecks:
-    """Rounds close once and in order; nobody uses a word that was not said; what a peer keeps is bounded."""
+    """Rounds close once and in order; nobody uses a contribution that was not said; what a peer keeps is bounded."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class PeersChecks:
         Args:
             neighborhoods: Each task's, in order.
             delayed: The exchange is delayed.
-            in_step: Nobody goes on without a neighbor's word.
+            in_step: Nobody goes on without a neighbor's contribution.
             sampled: They look at some events only, not at each.
         """
         self._hoods = neighborhoods
@@ -102,21 +102,26 @@ class PeersChecks:
         peer, hood = simulator.node(index), self._hoods[index]
         self._order.look(simulator, index, peer.round)
         own = hood.syncs[index]
-        # The last sync round that was closed has used a word of every neighbor: they have begun that round.
+        # The last sync round that was closed has used a contribution of every neighbor: they have begun that round.
         closed = own.last(peer.round if peer.state is not PeerState.WAITING else peer.round - 1)
         used = own.last(closed - 1) if self._delayed else closed
-        for task, words, last in kept_by(peer):
-            _must(words <= KEPT_AHEAD + 1, simulator, index, f"keeping {words} words of node {task}")
+        for task, contributions, last in kept_by(peer):
+            _must(
+                contributions <= KEPT_AHEAD + 1,
+                simulator,
+                index,
+                f"keeping {contributions} contributions of node {task}",
+            )
             other = simulator.node(task)
             if used <= 0 or last is not None or other is None or not self._in_step or simulator.totals_of(task).crashes:
-                continue  # last words bind nobody; who has crashed may be in an earlier round again
-            needed = hood.heard(task, used)
-            _must(needed <= other.round, simulator, index, f"using node {task}'s word of round {needed}")
+                continue  # last contributions bind nobody; who has crashed may be in an earlier round again
+            needed = hood.round_used(task, used)
+            _must(needed <= other.round, simulator, index, f"using node {task}'s contribution of round {needed}")
         said = len(peer.history.contributions)
         most = 2 * (KEPT_AHEAD + 2) * max(1, len(peer.session.members))  # twice what neighbors may ask for
         if peer.durability.active or not self._in_step:
             most += 2 * peer.durability.most
-        _must(said <= most, simulator, index, f"keeping {said} words of its own")
+        _must(said <= most, simulator, index, f"keeping {said} contributions of its own")
 
 
 class Lives:
@@ -133,7 +138,7 @@ class Lives:
         simulator.on_crash = self._note
 
     def agree(self) -> bool:
-        """At the end: whether all that was made twice was made with the same words."""
+        """At the end: whether all that was made twice was made with the same contributions."""
         for records, before, dtype in self._before:
             first, again = np.frombuffer(before, dtype), np.frombuffer(bytes(records), dtype)
             if first.tobytes() != again[np.isin(again["round"], first["round"])].tobytes():
@@ -150,7 +155,7 @@ class Lives:
 
 
 def kept_by(peer: Peer) -> list[tuple[int, int, int | None]]:
-    """(neighbor, how many words of it are kept, the sync round of its last word if that is known)."""
+    """(neighbor, how many contributions of it are kept, the sync round of its last contribution if that is known)."""
     return [(task, len(entry.contributions), entry.last) for task, entry in peer.session.members.items()]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from drom_net.node.loop import Host, drive
 from drom_net.protocol.codec import encode
-from drom_net.protocol.messages import Farewell
+from drom_net.protocol.messages import GoodbyeAck
 from drom_net.protocol.node import Envelope
 
 
@@ -30,7 +30,7 @@ def test_who_speaks_again_is_told_of_before_its_message() -> None:
         start=note("start"),
         receive=receive,
         on_timer=note("timer"),
-        took_until=lambda now: None,
+        busy_until=lambda now: None,
         next_timer=lambda: math.inf,
         on_connection=lambda address, connected, now: calls.append(f"{address} {connected}"),
         take_outbox=list,
@@ -40,7 +40,7 @@ def test_who_speaks_again_is_told_of_before_its_message() -> None:
 
     def frames(_: float) -> tuple[str, list[bytes]]:
         changes.append(("a", True))
-        return "a", [bytes(frame) for frame in encode(Farewell())]
+        return "a", [bytes(frame) for frame in encode(GoodbyeAck())]
 
     class Transport:
         dim = max_vectors = 1
@@ -86,7 +86,7 @@ def test_what_comes_from_elsewhere_is_taken_before_the_node_waits_and_lets_it_be
         finished=False,
         start=lambda now: None,
         on_timer=on_timer,
-        took_until=lambda now: None,
+        busy_until=lambda now: None,
         next_timer=lambda: ready[0],
         take_outbox=list,
         take_events=list,
@@ -114,7 +114,7 @@ def test_what_comes_from_elsewhere_is_taken_before_the_node_waits_and_lets_it_be
 def test_what_follows_from_what_could_not_be_kept_is_not_said() -> None:
     """A decision that is not on the disk may be another one after a restart: nobody must have heard of it."""
     said: list[str] = []
-    outbox = [Envelope("a", Farewell())]
+    outbox = [Envelope("a", GoodbyeAck())]
 
     class Full(Host):
         def persist(self, now: float) -> bool:
@@ -158,7 +158,7 @@ def test_a_node_that_has_held_until_its_snapshot_is_safe_goes_on_at_once() -> No
         finished=False,
         start=lambda now: None,
         on_timer=on_timer,
-        took_until=lambda now: None,
+        busy_until=lambda now: None,
         next_timer=lambda: due[0],
         take_outbox=list,
         take_events=list,
@@ -187,7 +187,7 @@ def test_a_node_is_asked_once_a_message_for_its_timer() -> None:
         take_outbox=list,
         take_events=list,
     )
-    frames = [bytes(frame) for frame in encode(Farewell())]
+    frames = [bytes(frame) for frame in encode(GoodbyeAck())]
     transport: Any = SimpleNamespace(
         dim=1,
         max_vectors=1,

@@ -27,7 +27,7 @@ from drom_net.node.live import application_port
 from drom_net.node.live.application_port import ApplicationPort
 from drom_net.node.live.service import Service
 from drom_net.protocol.codec import encode
-from drom_net.protocol.messages import Farewell
+from drom_net.protocol.messages import GoodbyeAck
 
 _GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"NULL".ljust(20, b"\0") + bytes(32)
 _WITHIN_S = 10.0
@@ -282,7 +282,7 @@ def test_a_node_works_for_as_long_as_it_has_served(monkeypatch: pytest.MonkeyPat
         take_events=list,
     )
     transport: Any = SimpleNamespace(
-        receive=lambda _: ("a", [bytes(frame) for frame in encode(Farewell())]),
+        receive=lambda _: ("a", [bytes(frame) for frame in encode(GoodbyeAck())]),
         connection_changes=list,
         take_warnings=list,
         unsettled=False,

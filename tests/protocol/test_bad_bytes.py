@@ -22,7 +22,18 @@ from drom_net.algorithms.base import Contribution, ContributionKind, Reply, Repl
 from drom_net.core.errors import RemoteError
 from drom_net.learning.metrics import Totals
 from drom_net.protocol.codec import HEADER_LIMIT_BYTES, decode, encode
-from drom_net.protocol.messages import Farewell, Goodbye, Introduce, Message, Open, Pull, Push, Reject, Resend, Welcome
+from drom_net.protocol.messages import (
+    Goodbye,
+    GoodbyeAck,
+    Message,
+    Pull,
+    Push,
+    Reject,
+    RequestHello,
+    Resend,
+    RoundOpened,
+    Welcome,
+)
 
 DIM = 3
 VECTORS = (np.array([1.0, -2.0, 3.0]),)
@@ -36,9 +47,9 @@ MESSAGES: dict[str, Message] = {
     "keep": Pull(7, Reply(ReplyKind.KEEP), 5, 9),
     "resend": Resend(7),
     "goodbye": Goodbye(9, bytes(range(32)), Totals(*range(12), 0.5)),
-    "farewell": Farewell(),
-    "introduce": Introduce(4),
-    "open": Open(7),
+    "farewell": GoodbyeAck(),
+    "introduce": RequestHello(4),
+    "open": RoundOpened(7),
 }
 
 

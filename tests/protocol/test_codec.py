@@ -20,21 +20,21 @@ from drom_net.learning.metrics import Totals
 from drom_net.protocol.codec import HEADER_LIMIT_BYTES, decode, encode
 from drom_net.protocol.messages import (
     PROTOCOL_VERSION,
-    Farewell,
     Goodbye,
+    GoodbyeAck,
     Hello,
-    Introduce,
     Message,
     Pull,
     Push,
     Reject,
+    RequestHello,
     Resend,
     Welcome,
 )
 
 DIM = 3
 VECTORS = 2
-KINDS = (Hello, Welcome, Reject, Push, Pull, Resend, Goodbye, Farewell, Introduce)
+KINDS = (Hello, Welcome, Reject, Push, Pull, Resend, Goodbye, GoodbyeAck, RequestHello)
 HELLO, WELCOME, REJECT, PUSH, PULL, RESEND, GOODBYE, FAREWELL, INTRODUCE = range(9)
 ONE = np.array([1.0, 2.0, 3.0]).tobytes()
 
@@ -114,8 +114,8 @@ messages: st.SearchStrategy[Message] = st.one_of(
         st.binary(min_size=32, max_size=32),
         st.builds(Totals, *[naturals] * 12, st.floats(0.0, 1e300)),
     ),
-    st.just(Farewell()),
-    st.builds(Introduce, naturals),
+    st.just(GoodbyeAck()),
+    st.builds(RequestHello, naturals),
 )
 
 EXAMPLES: dict[str, Message] = {
@@ -125,14 +125,14 @@ EXAMPLES: dict[str, Message] = {
     "push": Push(7, Contribution(ContributionKind.VECTORS, (np.array([1.0, -2.0, 3.0]),), True), 5),
     "skip": Push(7, Contribution(ContributionKind.SKIP)),
     "idle": Push(7, Contribution(ContributionKind.IDLE)),
-    "gone": Push(7, Contribution(ContributionKind.GONE)),
+    "gone": Push(7, Contribution(ContributionKind.NO_LONGER_KEPT)),
     "pull": Pull(7, Reply(ReplyKind.VECTORS, (np.array([0.0, -0.0, 5e-324]), np.ones(3))), 5, 8),
     "zero": Pull(7, Reply(ReplyKind.ZERO)),
     "keep": Pull(7, Reply(ReplyKind.KEEP)),
     "resend": Resend(7),
     "goodbye": Goodbye(9, bytes(range(32)), Totals(*range(12), 0.5)),
-    "farewell": Farewell(),
-    "introduce": Introduce(1),
+    "farewell": GoodbyeAck(),
+    "introduce": RequestHello(1),
 }
 NAMES = pytest.mark.parametrize("name", EXAMPLES)
 

@@ -13,7 +13,7 @@ from drom_net.algorithms.base import IDLE
 from drom_net.algorithms.drom import drom
 from drom_net.algorithms.drom_d import drom_d
 from drom_net.core.errors import RejectedError
-from drom_net.protocol.messages import Introduce, Push, Reject, Resend, Welcome
+from drom_net.protocol.messages import Push, Reject, RequestHello, Resend, Welcome
 from drom_net.protocol.node import REDUCER, Envelope, Refused, earlier_start
 from drom_net.protocol.peer import Peer
 from drom_net.protocol.reducer import Reducer
@@ -63,7 +63,7 @@ def test_accident_13_of_two_with_one_identity_the_second_is_rejected_by_name_and
     """decisions.md: "an answer within `duplicate_probe_s` (1 s) means the newcomer is rejected"."""
     node = make()
     node.receive("new", hello(2, incarnation=3), 2.0)
-    assert node.take_outbox() == [Envelope(OLD, Introduce(1))]
+    assert node.take_outbox() == [Envelope(OLD, RequestHello(1))]
     node.receive(OLD, hello(2, incarnation=2, answers=1), 3.4)
     assert Envelope("new", ALREADY_HERE) in node.take_outbox()
     assert node.take_events() == [Refused("new", ALREADY_HERE.reason)]
@@ -87,7 +87,7 @@ def test_accident_27_who_does_not_answer_is_replaced(make: Any) -> None:
     assert (node.task_at("new"), node.task_at(OLD)) == (2, None)
     quiet(node)
     node.receive(OLD, Resend(1), 4.0)  # a stranger's
-    assert node.take_outbox() == [Envelope(OLD, Introduce())]
+    assert node.take_outbox() == [Envelope(OLD, RequestHello())]
 
 
 @BOTH
@@ -110,7 +110,7 @@ def test_nor_is_an_answer_to_an_earlier_question(make: Any) -> None:
     node.receive(OLD, hello(2, incarnation=2, answers=1), 2.5)
     quiet(node)
     node.receive("newer", hello(2, incarnation=4), 3.0)
-    assert node.take_outbox() == [Envelope(OLD, Introduce(2))]
+    assert node.take_outbox() == [Envelope(OLD, RequestHello(2))]
     node.receive(OLD, hello(2, incarnation=2, answers=1), 3.1)
     assert ALREADY_HERE not in sent(node)
     node.on_timer(4.5)
@@ -150,7 +150,7 @@ def test_who_asks_again_while_the_other_is_asked_waits_no_longer(make: Any) -> N
     node = make()
     for now in (2.0, 2.5, 3.4):
         node.receive("new", hello(2, incarnation=3), now)
-    assert node.take_outbox() == [Envelope(OLD, Introduce(1))]
+    assert node.take_outbox() == [Envelope(OLD, RequestHello(1))]
     node.on_timer(3.5)
     assert node.task_at("new") == 2
 
@@ -233,5 +233,5 @@ def test_a_worker_answers_at_once_and_the_newcomer_ends_with_exit_code_3() -> No
 
 def test_a_peer_answers_at_once_too() -> None:
     node = a_peer()
-    node.receive(address_of(0), Introduce(7), 2.0)
+    node.receive(address_of(0), RequestHello(7), 2.0)
     assert node.take_outbox() == [Envelope(address_of(0), hello(1, round=1, kept_from=1, answers=7))]

@@ -16,7 +16,7 @@ from drom_net.algorithms.drom_d import DromDParameters, drom_d
 from drom_net.core.errors import ClusterError, RejectedError
 from drom_net.learning.metrics import Totals
 from drom_net.learning.records import TASK_DTYPE, central_dtype
-from drom_net.protocol.messages import Farewell, Goodbye, Introduce, Message, Pull, Push, Reject, Resend, Welcome
+from drom_net.protocol.messages import Goodbye, GoodbyeAck, Message, Pull, Push, Reject, RequestHello, Resend, Welcome
 from drom_net.protocol.node import ConnectionChanged, Envelope, Joined, Refused, Stalled, Warned
 from drom_net.protocol.peer import Peer
 from drom_net.protocol.session import address_of
@@ -282,7 +282,7 @@ def test_who_was_started_anew_does_not_wait_long_for_those_who_do_not_come() -> 
 
 def test_after_its_goodbye_a_neighbor_that_was_started_anew_ends_no_run() -> None:
     peer = finishing()
-    peer.receive(BEFORE, Farewell(), 2.1)
+    peer.receive(BEFORE, GoodbyeAck(), 2.1)
     peer.on_connection(BEHIND, False, 2.2)
     peer.receive("anew", hello(2), 3.0)
     assert isinstance(sent(peer)[-1], Reject)
@@ -301,7 +301,7 @@ def test_a_stranger_who_does_not_say_hello_is_asked_for_one() -> None:
     peer = waiting()
     peer.receive("stranger", Push(1, word()), 2.0)
     (envelope,) = peer.take_outbox()
-    assert envelope == Envelope("stranger", Introduce())
+    assert envelope == Envelope("stranger", RequestHello())
     assert peer.take_events() == [Refused("stranger", "a Push before a Hello")]
 
 
@@ -608,17 +608,17 @@ def test_after_its_last_round_it_says_goodbye_and_is_gone_when_all_have_confirme
     assert peer.result is not None
     bye = Goodbye(1, peer.result.chain, peer.result.totals)
     assert peer.take_outbox() == [Envelope(BEFORE, bye), Envelope(BEHIND, bye)]
-    peer.receive(BEFORE, Farewell(), 2.1)
+    peer.receive(BEFORE, GoodbyeAck(), 2.1)
     assert not peer.finished
-    peer.receive(BEFORE, Farewell(), 2.1)
+    peer.receive(BEFORE, GoodbyeAck(), 2.1)
     assert not peer.finished
-    peer.receive(BEHIND, Farewell(), 2.2)
+    peer.receive(BEHIND, GoodbyeAck(), 2.2)
     assert peer.finished
 
 
 def test_it_says_goodbye_again_to_those_who_have_not_confirmed() -> None:
     peer = finishing()
-    peer.receive(BEHIND, Farewell(), 2.1)
+    peer.receive(BEHIND, GoodbyeAck(), 2.1)
     peer.on_timer(2.5)
     (envelope,) = peer.take_outbox()
     assert envelope.to == BEFORE
@@ -630,7 +630,7 @@ def test_it_says_goodbye_again_to_those_who_have_not_confirmed() -> None:
 def test_a_goodbye_that_is_never_confirmed_ends_with_a_warning() -> None:
     """decisions.md, Finishing: "or `linger_s` has passed (then exit 0, noted)"."""
     peer = finishing()
-    peer.receive(BEHIND, Farewell(), 2.1)
+    peer.receive(BEHIND, GoodbyeAck(), 2.1)
     peer.on_timer(6.9)
     assert not peer.finished
     peer.take_events()
@@ -646,7 +646,7 @@ def test_a_goodbye_is_confirmed_when_the_last_word_is_here() -> None:
     peer.receive(BEFORE, Push(1, word(last=True)), 1.2)
     peer.receive(BEFORE, goodbye(1), 1.3)
     peer.receive(BEFORE, goodbye(1), 1.3)
-    assert peer.take_outbox() == [Envelope(BEFORE, Farewell())] * 2
+    assert peer.take_outbox() == [Envelope(BEFORE, GoodbyeAck())] * 2
 
 
 def test_a_goodbye_is_not_confirmed_while_an_earlier_word_is_missing() -> None:
@@ -658,7 +658,7 @@ def test_a_goodbye_is_not_confirmed_while_an_earlier_word_is_missing() -> None:
     assert peer.take_outbox() == [Envelope(BEFORE, Resend(1))]
     peer.receive(BEFORE, Push(1, word()), 1.3)
     peer.receive(BEFORE, goodbye(2), 1.4)
-    assert peer.take_outbox() == [Envelope(BEFORE, Farewell())]
+    assert peer.take_outbox() == [Envelope(BEFORE, GoodbyeAck())]
 
 
 def test_of_a_neighbor_that_went_on_alone_it_asks_only_what_it_needs() -> None:
@@ -669,7 +669,7 @@ def test_of_a_neighbor_that_went_on_alone_it_asks_only_what_it_needs() -> None:
     for t in (1, 2):
         peer.receive(BEFORE, Push(t, word()), 1.2)
     peer.receive(BEFORE, goodbye(900), 1.3)
-    assert peer.take_outbox() == [Envelope(BEFORE, Farewell())]
+    assert peer.take_outbox() == [Envelope(BEFORE, GoodbyeAck())]
 
 
 def test_a_senseless_goodbye_costs_a_few_questions_only() -> None:
@@ -695,7 +695,7 @@ def test_whoever_was_done_before_need_not_confirm_for_it_is_gone() -> None:
     peer.on_timer(2.0)
     assert [envelope.to for envelope in peer.take_outbox()] == [BEHIND]
     peer.receive(BEHIND, goodbye(1), 2.1)  # goodbyes that cross: it needs nothing more either
-    assert sent(peer) == [Farewell()]
+    assert sent(peer) == [GoodbyeAck()]
     assert peer.finished
 
 

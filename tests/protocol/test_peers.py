@@ -20,7 +20,7 @@ from drom_net.graph.families import one_peer_exponential
 from drom_net.graph.graph import Graph, GraphSchedule
 from drom_net.graph.weights import mixing_weights
 from drom_net.learning.records import central_dtype
-from drom_net.protocol.messages import Farewell, Goodbye, Hello, Message, Push, Resend, Welcome
+from drom_net.protocol.messages import Goodbye, GoodbyeAck, Hello, Message, Push, Resend, Welcome
 from drom_net.protocol.node import Joined, Refused, Stalled, Warned
 from drom_net.protocol.settings import Timeouts
 
@@ -254,10 +254,10 @@ def test_a_task_alone_needs_nobody() -> None:
 def test_on_a_good_network_every_message_is_said_once(exchange: str) -> None:
     """Per edge a Hello and a Welcome, a word each way in every sync round, and a goodbye that is confirmed or two."""
     peers = run(random_streams([12] * 6), GRAPHS["ring"], tau=4, exchange=exchange)
-    kinds = (Hello, Welcome, Push, Resend, Goodbye, Farewell)
+    kinds = (Hello, Welcome, Push, Resend, Goodbye, GoodbyeAck)
     counts = {kind.__name__: len(said(peers, kind)) for kind in kinds}
     goodbyes = counts.pop("Goodbye")
-    assert 6 <= goodbyes == counts.pop("Farewell") <= 12
+    assert 6 <= goodbyes == counts.pop("GoodbyeAck") <= 12
     assert counts == {"Hello": 6, "Welcome": 6, "Push": 2 * 6 * 3, "Resend": 0}
     assert [len(events) for events in peers.events] == [2] * 6
 
@@ -303,7 +303,7 @@ def losing(lost: Callable[[Message], bool], times: int = 1) -> Network:
 
 
 @pytest.mark.parametrize("times", [1, 3])
-@pytest.mark.parametrize("kind", [Hello, Welcome, Push, Resend, Goodbye, Farewell])
+@pytest.mark.parametrize("kind", [Hello, Welcome, Push, Resend, Goodbye, GoodbyeAck])
 @pytest.mark.parametrize("exchange", EXCHANGES)
 def test_accidents_24_25_26_whatever_is_lost_is_said_again(kind: type, times: int, exchange: str) -> None:
     """failures.md, 24 to 26: dropped at the high-water mark, discarded, lost with a connection or right after it."""

@@ -17,7 +17,7 @@ from drom_net.algorithms.drom_d import DromDParameters, drom_d
 from drom_net.core.errors import ClusterError
 from drom_net.learning.metrics import Totals
 from drom_net.learning.records import TASK_DTYPE, absences_of, central_dtype
-from drom_net.protocol.messages import Farewell, Goodbye, Pull, Push, Reject, Resend, Welcome
+from drom_net.protocol.messages import Goodbye, GoodbyeAck, Pull, Push, Reject, Resend, Welcome
 from drom_net.protocol.node import REDUCER, Absent, CaughtUp, Envelope, Late, Returned
 from drom_net.protocol.peer import Peer
 from drom_net.protocol.reducer import Reducer
@@ -29,7 +29,7 @@ from drom_net.protocol.worker import Worker
 TIMES = Timeouts(join_s=20.0, lost_s=30.0, stall_s=1e6, linger_s=5.0)
 PROCEED = Policy(absent="proceed")
 HURRY = Policy(deadline_s=2.0)
-GONE = Contribution(ContributionKind.GONE)
+NO_LONGER_KEPT = Contribution(ContributionKind.NO_LONGER_KEPT)
 
 
 def vector(*numbers: float, last: bool = False) -> Contribution:
@@ -309,16 +309,16 @@ def test_a_push_that_was_never_said_is_gone_on_without_again() -> None:
     push(node, 0, 1, 2.0)
     push(node, 1, 1, 2.0)
     assert node.closed_rounds == 0
-    node.receive("w2", Push(1, GONE), 2.5)
+    node.receive("w2", Push(1, NO_LONGER_KEPT), 2.5)
     assert node.closed_rounds == 1
     assert absences(node) == {1: [2]}
     for task in range(3):
-        node.receive(f"w{task}", Push(2, GONE), 3.0)
+        node.receive(f"w{task}", Push(2, NO_LONGER_KEPT), 3.0)
     assert node.closed_rounds == 2  # whoever had a part in it does not come back
     assert absences(node) == {2: [0, 1, 2]}
     push(node, 0, 3, 4.0)
-    node.receive("w0", Push(3, GONE), 4.0)  # too late
-    node.receive("w1", Push(9, GONE), 4.0)  # of another round
+    node.receive("w0", Push(3, NO_LONGER_KEPT), 4.0)  # too late
+    node.receive("w1", Push(9, NO_LONGER_KEPT), 4.0)  # of another round
     push(node, 1, 3, 4.0)
     assert node.closed_rounds == 2
 
@@ -326,7 +326,7 @@ def test_a_push_that_was_never_said_is_gone_on_without_again() -> None:
 def test_where_nobody_is_gone_on_without_gone_closes_no_round() -> None:
     node = reducer(Policy())
     for task in range(3):
-        node.receive(f"w{task}", Push(1, GONE), 2.0)
+        node.receive(f"w{task}", Push(1, NO_LONGER_KEPT), 2.0)
     assert node.closed_rounds == 0
 
 
@@ -387,7 +387,7 @@ def test_a_worker_says_so_where_it_has_no_push_because_it_went_alone() -> None:
     for t in (1, 2, 3, 4, 5):
         node.receive(REDUCER, Resend(t), 8.0)
     kinds = [(message.round, message.contribution.kind.name) for message in sent(node) if isinstance(message, Push)]
-    assert [(t, kind == "GONE") for t, kind in kinds] == [(1, False), (2, True), (3, True), (4, False)]
+    assert [(t, kind == "NO_LONGER_KEPT") for t, kind in kinds] == [(1, False), (2, True), (3, True), (4, False)]
     assert node._introduction == hello(0, round=4, kept_from=1)
 
 
@@ -487,7 +487,7 @@ def test_a_peer_that_comes_back_hears_all_that_was_said_while_it_was_away() -> N
         node.receive("again", Resend(t), 40.0)
     said = [message for message in sent(node) if isinstance(message, Push)]
     assert [message.round for message in said] == list(range(1, 12))
-    assert not [message for message in said if message.contribution.kind is ContributionKind.GONE]
+    assert not [message for message in said if message.contribution.kind is ContributionKind.NO_LONGER_KEPT]
 
 
 def test_of_one_that_is_away_for_long_the_oldest_words_are_gone_and_it_is_told() -> None:
@@ -504,7 +504,11 @@ def test_of_one_that_is_away_for_long_the_oldest_words_are_gone_and_it_is_told()
     sent(node)
     for t in range(1, 41):
         node.receive("again", Resend(t), 40.0)
-    kinds = [message.contribution.kind is ContributionKind.GONE for message in sent(node) if isinstance(message, Push)]
+    kinds = [
+        message.contribution.kind is ContributionKind.NO_LONGER_KEPT
+        for message in sent(node)
+        if isinstance(message, Push)
+    ]
     assert kinds == [True] * (40 - len(node.history.contributions)) + [False] * len(node.history.contributions)
 
 
@@ -513,9 +517,9 @@ def test_a_peer_goes_on_without_a_word_that_is_gone() -> None:
         node = peer(policy)
         goes_on(node, 1.0)
         say(node, BEFORE, 1, 1.0)
-        node.receive(BEHIND, Push(2, GONE), 1.1)  # of another round
+        node.receive(BEHIND, Push(2, NO_LONGER_KEPT), 1.1)  # of another round
         assert node.state is PeerState.WAITING
-        node.receive(BEHIND, Push(1, GONE), 1.2)
+        node.receive(BEHIND, Push(1, NO_LONGER_KEPT), 1.2)
         assert (node.state is PeerState.STEPPING) == goes
         assert rounds_without(node) == ({1: [2]} if goes else {})
 
@@ -559,7 +563,7 @@ def test_a_peer_has_finished_when_only_those_are_left_that_are_gone(joined: bool
         timer(node, 31.5)
     goes_on(node, 32.0)
     assert node.state is PeerState.FINISHING
-    node.receive(BEFORE, Farewell(), 33.0)
+    node.receive(BEFORE, GoodbyeAck(), 33.0)
     assert node.finished
 
 

@@ -16,13 +16,13 @@ from drom_net.core.errors import ClusterError
 from drom_net.learning.metrics import Totals
 from drom_net.learning.records import central_dtype
 from drom_net.protocol.messages import (
-    Farewell,
     Goodbye,
-    Introduce,
+    GoodbyeAck,
     Message,
     Pull,
     Push,
     Reject,
+    RequestHello,
     Resend,
     Welcome,
 )
@@ -218,14 +218,14 @@ def test_another_numpy_or_kernel_only_warns(changes: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize(
-    "message", [Push(1, SKIP), Resend(1), BYE, Farewell(), Welcome("x")], ids=lambda m: type(m).__name__
+    "message", [Push(1, SKIP), Resend(1), BYE, GoodbyeAck(), Welcome("x")], ids=lambda m: type(m).__name__
 )
 def test_who_has_not_said_hello_is_asked_for_one(message: Message) -> None:
     reducer = joined()
     reducer.receive("stranger", message, 2.0)
     ((to, answer),) = reducer.take_outbox()
     assert to == "stranger"
-    assert answer == Introduce()
+    assert answer == RequestHello()
     assert refusals(reducer) == [Refused("stranger", f"a {type(message).__name__} before a Hello")]
     push(reducer, 0, 1, vector(2.0))
     assert len(push(reducer, 1, 1, vector(2.0))) == 2  # the round was not touched
@@ -324,7 +324,7 @@ def test_a_push_of_another_number_of_vectors_is_refused(count: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "message", [Welcome("x"), Pull(1, KEEP), Farewell(), Reject("no")], ids=lambda m: type(m).__name__
+    "message", [Welcome("x"), Pull(1, KEEP), GoodbyeAck(), Reject("no")], ids=lambda m: type(m).__name__
 )
 def test_what_a_worker_never_says_is_refused(message: Message) -> None:
     reducer = joined()
@@ -415,7 +415,7 @@ def test_a_push_after_the_last_one_is_refused() -> None:
 def test_it_has_finished_when_every_goodbye_is_noted() -> None:
     reducer = joined()
     reducer.receive("w0", BYE, 5.0)
-    assert reducer.take_outbox() == [Envelope("w0", Farewell())]
+    assert reducer.take_outbox() == [Envelope("w0", GoodbyeAck())]
     assert (reducer.finished, [ended is None for ended in reducer.ended]) == (False, [False, True])
     reducer.receive("w1", BYE, 6.0)
     assert reducer.finished
@@ -428,7 +428,7 @@ def test_a_goodbye_that_comes_twice_is_answered_twice_and_the_first_counts() -> 
     reducer = joined()
     reducer.receive("w0", BYE, 5.0)
     reducer.receive("w0", Goodbye(9, bytes(32), Totals()), 5.5)
-    assert sent(reducer) == [Farewell(), Farewell()]
+    assert sent(reducer) == [GoodbyeAck(), GoodbyeAck()]
     ended = reducer.ended[0]
     assert ended is not None
     assert ended.chain == BYE.chain
@@ -438,7 +438,7 @@ def test_the_goodbye_of_a_task_without_examples_lets_the_round_close() -> None:
     reducer = joined()
     assert push(reducer, 0, 1, vector(2.0)) == []
     reducer.receive("w1", Goodbye(0, bytes(32), Totals()), 3.0)
-    assert [type(message) for message in sent(reducer)] == [Farewell, Pull]
+    assert [type(message) for message in sent(reducer)] == [GoodbyeAck, Pull]
 
 
 def test_a_goodbye_in_mid_round_does_not_stand_for_the_push_of_another() -> None:
@@ -447,7 +447,7 @@ def test_a_goodbye_in_mid_round_does_not_stand_for_the_push_of_another() -> None
     push(reducer, 0, 1, vector(2.0))
     push(reducer, 1, 1, vector(2.0))
     reducer.receive("w0", BYE, 3.0)
-    assert sent(reducer) == [Farewell()]
+    assert sent(reducer) == [GoodbyeAck()]
     assert reducer.closed_rounds == 0
     assert [pull.to for pull in push(reducer, 2, 1, vector(1.0))] == ["w0", "w1", "w2"]
 
@@ -571,7 +571,7 @@ def test_what_a_task_that_never_pushes_says_when_it_is_back_does_no_harm(t: int)
     assert sent(reducer) == ([Resend(1)] if t == 1 else [])  # which a worker that does not wait ignores
     for task in range(2):
         reducer.receive(f"w{task}", BYE, 4.0)
-    assert sent(reducer) == [Farewell(), Farewell()]
+    assert sent(reducer) == [GoodbyeAck(), GoodbyeAck()]
     assert reducer.finished
 
 

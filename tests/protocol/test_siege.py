@@ -12,7 +12,7 @@ from star_harness import hello, make_reducer
 
 from drom_net.algorithms.drom import drom
 from drom_net.algorithms.drom_d import drom_d
-from drom_net.protocol.messages import Introduce, Message, Reject, Welcome
+from drom_net.protocol.messages import Message, Reject, RequestHello, Welcome
 from drom_net.protocol.node import Node, Refused
 from drom_net.protocol.settings import Checkpoints
 
@@ -87,7 +87,7 @@ def test_accident_13_who_is_here_is_asked_before_anything_is_believed_of_another
     node = others_are_here(kind)
     node.receive("stranger", hello(2, incarnation=2**53, **lie), 1.0)
     (question,) = said_to(node, "c")
-    assert isinstance(question, Introduce) and question.question > 0
+    assert isinstance(question, RequestHello) and question.question > 0
     node.receive("c", hello(2, answers=question.question), 1.1)
     assert said_to(node, "stranger") == [Reject("site-2 is already here")]
     assert node.take_events() == [Refused("stranger", "site-2 is already here")]
@@ -112,11 +112,11 @@ def test_one_question_is_asked_however_many_want_the_place(kind: str) -> None:
     for number in range(100):
         node.receive(f"stranger-{number}", hello(2, incarnation=2 + number), 1.0)
     questions = said_to(node, "c")
-    assert questions == [Introduce(1)]
+    assert questions == [RequestHello(1)]
     node.receive("c", hello(2, answers=1), 1.1)
     assert said_to(node, "stranger-99") == [Reject("site-2 is already here")]
     node.receive("stranger-0", hello(2, incarnation=2), 1.2)
-    assert said_to(node, "c") == [Introduce(2)]
+    assert said_to(node, "c") == [RequestHello(2)]
 
 
 def test_what_a_later_life_says_is_believed_once_the_other_is_known_to_be_gone() -> None:

@@ -25,14 +25,14 @@ from drom_net.learning.metrics import Totals
 from drom_net.learning.records import TASK_DTYPE, peers_chain, run_digest
 from drom_net.learning.reference import run_reference
 from drom_net.protocol.messages import (
-    Farewell,
     Goodbye,
+    GoodbyeAck,
     Hello,
-    Introduce,
     Message,
     Pull,
     Push,
     Reject,
+    RequestHello,
     Resend,
     Welcome,
 )
@@ -491,7 +491,7 @@ def joined_peer(**more: Any) -> Peer:
     return node
 
 
-# Introduce
+# RequestHello
 
 
 def test_introduce_is_answered_by_a_hello_whatever_is_waited_for() -> None:
@@ -499,24 +499,24 @@ def test_introduce_is_answered_by_a_hello_whatever_is_waited_for() -> None:
     node = worker(0, incarnation=3)
     node.start(0.0)
     sent(node)
-    node.receive(REDUCER, Introduce(), 0.5)
+    node.receive(REDUCER, RequestHello(), 0.5)
     assert sent(node) == [hello(0, incarnation=3)]  # joining
     node.receive(REDUCER, Welcome("run-1"), 1.0)
-    node.receive(REDUCER, Introduce(), 1.0)
+    node.receive(REDUCER, RequestHello(), 1.0)
     assert sent(node) == [hello(0, incarnation=3)]  # stepping
     node.on_timer(1.0)
     sent(node)
-    node.receive(REDUCER, Introduce(), 2.0)
+    node.receive(REDUCER, RequestHello(), 2.0)
     assert node.state is WorkerState.WAITING
     assert sent(node) == [hello(0, incarnation=3, round=1, kept_from=1)]
     node.stop()
-    node.receive(REDUCER, Introduce(), 3.0)
+    node.receive(REDUCER, RequestHello(), 3.0)
     assert sent(node) == []  # finished
 
 
 def test_a_peer_answers_introduce_to_those_that_it_connects_to() -> None:
     node = joined_peer()
-    node.receive(address_of(0), Introduce(), 2.0)
+    node.receive(address_of(0), RequestHello(), 2.0)
     assert node.take_outbox() == [Envelope(address_of(0), hello(1))]
 
 
@@ -535,7 +535,7 @@ def test_a_restored_peer_says_nothing_to_an_address_that_it_does_not_know_yet() 
         assert {envelope.to for envelope in again.take_outbox()} <= {address_of(0)}
     assert again.state is PeerState.JOINING
     again.receive("in-2/1", Resend(2), 13.0)
-    assert again.take_outbox() == [Envelope("in-2/1", Introduce())]
+    assert again.take_outbox() == [Envelope("in-2/1", RequestHello())]
     again.receive("in-2/1", hello(2), 13.0)
     assert again.take_outbox() == [Envelope("in-2/1", Welcome("run-1", 1))]
 
@@ -550,7 +550,7 @@ def test_a_restored_reducer_asks_who_speaks_and_goes_on_where_it_was() -> None:
     assert again.closed_rounds == 2
     assert again.take_outbox() == []
     again.receive("in-0/1", Resend(2), 5.0)
-    assert again.take_outbox() == [Envelope("in-0/1", Introduce())]
+    assert again.take_outbox() == [Envelope("in-0/1", RequestHello())]
     again.receive("in-0/1", hello(0, round=2, kept_from=1), 5.0)
     assert again.take_outbox() == [Envelope("in-0/1", Welcome("run-1", 3))]
     again.receive("in-0/1", Resend(2), 5.0)
@@ -576,11 +576,11 @@ def test_a_restored_worker_that_has_said_goodbye_says_it_again() -> None:
     goodbye = Goodbye(3, before.result.chain, before.result.totals)
     assert sent(again) == [hello(1, incarnation=2, round=3, kept_from=kept_from), goodbye]
     assert again.take_records() == b""
-    again.receive(REDUCER, Introduce(), 5.5)
+    again.receive(REDUCER, RequestHello(), 5.5)
     assert sent(again) == [hello(1, incarnation=2, round=3, kept_from=kept_from)]
     again.on_timer(5.5)
     assert sent(again) == [goodbye]
-    again.receive(REDUCER, Farewell(), 6.0)
+    again.receive(REDUCER, GoodbyeAck(), 6.0)
     assert again.finished
     assert same(again.result, before.result)
 
@@ -672,13 +672,13 @@ def test_a_restored_peer_knows_whose_goodbye_has_come() -> None:
     node.start(0.0)
     for message in (hello(1), Push(2, IDLE._replace(last=True)), Goodbye(2, bytes(32), Totals())):
         node.receive(incoming(1), message, 0.0)
-    assert Farewell() not in sent(node)
+    assert GoodbyeAck() not in sent(node)
     snapshot = node.take_snapshot()
-    assert Farewell() not in sent(node)
+    assert GoodbyeAck() not in sent(node)
     node.snapshot_kept(0.5)
-    assert sent(node) == [Farewell()]
+    assert sent(node) == [GoodbyeAck()]
     node.receive(incoming(1), Goodbye(2, bytes(32), Totals()), 0.6)
-    assert sent(node) == [Farewell()]  # now it is answered at once
+    assert sent(node) == [GoodbyeAck()]  # now it is answered at once
     again = peer(0, snapshot, incarnation=2)
     again.start(5.0)
     assert again.state is PeerState.STEPPING  # its only neighbor is gone: there is nobody to wait for
@@ -703,9 +703,9 @@ def test_restored_at_the_end_of_all_a_peer_tells_its_neighbors_once_more() -> No
         again.start(5.0)
         assert again.state is PeerState.FINISHING
         assert any(isinstance(said, Goodbye) for said in sent(again))
-    heard.receive(address_of(0), Farewell(), 5.1)
+    heard.receive(address_of(0), GoodbyeAck(), 5.1)
     heard.receive(incoming(2), hello(2, incarnation=2), 5.1)
-    heard.receive(incoming(2), Farewell(), 5.1)
+    heard.receive(incoming(2), GoodbyeAck(), 5.1)
     assert heard.finished
     alone.on_timer(5.0 + PATIENT.linger_s)
     assert alone.finished
@@ -722,7 +722,7 @@ def test_restored_at_the_end_of_all_a_reducer_answers_goodbyes_once_more() -> No
     for task in range(3):
         heard.receive(f"w{task}", hello(task, incarnation=2, round=3), 5.1)
         heard.receive(f"w{task}", Goodbye(3, bytes(32), Totals()), 5.1)
-    assert sent(heard).count(Farewell()) == 3
+    assert sent(heard).count(GoodbyeAck()) == 3
     assert heard.finished
     alone.on_timer(5.0 + PATIENT.linger_s)
     assert alone.finished
@@ -743,7 +743,7 @@ def test_a_goodbye_that_comes_while_a_snapshot_is_on_its_way_waits_for_the_next(
     second = node.take_snapshot()
     assert second is not None
     node.snapshot_kept(0.6)
-    assert sent(node) == [Farewell()]
+    assert sent(node) == [GoodbyeAck()]
     assert second["neighbors"][1][4]
 
 
@@ -766,7 +766,7 @@ def test_accident_28_a_reducer_answers_a_goodbye_when_it_is_kept() -> None:
     node.receive("w1", Goodbye(1, bytes(32), Totals()), 2.0)  # said again meanwhile
     assert sent(node) == []
     node.snapshot_kept(2.5)
-    assert sent(node) == [Farewell()]
+    assert sent(node) == [GoodbyeAck()]
     assert [one is not None for *_, one in first["members"]] == [False, False, False]
     assert [one is not None for *_, one in second["members"]] == [False, True, False]
     for task in (0, 2):

@@ -15,7 +15,7 @@ from drom_net.algorithms.drom import PAPER, DromParameters, drom
 from drom_net.algorithms.local import local
 from drom_net.data.stream import TaskStream
 from drom_net.learning.reference import run_reference
-from drom_net.protocol.messages import Farewell, Goodbye, Hello, Message, Pull, Push, Resend, Welcome
+from drom_net.protocol.messages import Goodbye, GoodbyeAck, Hello, Message, Pull, Push, Resend, Welcome
 from drom_net.protocol.node import REDUCER, Joined, Warned
 from drom_net.protocol.settings import Timeouts
 
@@ -81,8 +81,10 @@ def test_on_a_good_network_every_message_is_said_once() -> None:
     streams = random_streams([6, 4, 6], flip=0.3)
     star = Star(COUPLED, streams)
     star.run()
-    counts = {kind.__name__: len(said(star, kind)) for kind in (Hello, Welcome, Push, Pull, Resend, Goodbye, Farewell)}
-    assert counts == {"Hello": 3, "Welcome": 3, "Push": 16, "Pull": 16, "Resend": 0, "Goodbye": 3, "Farewell": 3}
+    counts = {
+        kind.__name__: len(said(star, kind)) for kind in (Hello, Welcome, Push, Pull, Resend, Goodbye, GoodbyeAck)
+    }
+    assert counts == {"Hello": 3, "Welcome": 3, "Push": 16, "Pull": 16, "Resend": 0, "Goodbye": 3, "GoodbyeAck": 3}
     assert [event.task for event in star.events[REDUCER] if isinstance(event, Joined)] == [0, 1, 2]
 
 
@@ -91,7 +93,7 @@ def test_local_sends_nothing_between_hello_and_goodbye() -> None:
     streams = random_streams([6, 4, 6])
     star = Star(local(), streams)
     star.run()
-    assert {type(message) for _, _, message, _ in star.said} == {Hello, Welcome, Goodbye, Farewell}
+    assert {type(message) for _, _, message, _ in star.said} == {Hello, Welcome, Goodbye, GoodbyeAck}
     assert len(star.said) == 12
 
 
@@ -180,10 +182,10 @@ def test_the_last_pull_of_a_short_stream_may_be_lost_while_the_others_go_on() ->
 def test_a_lost_farewell_is_asked_for_and_without_it_the_worker_ends_at_last() -> None:
     """decisions.md, Finishing: "until [..] or `linger_s` has passed (then exit 0, noted)"."""
     streams = random_streams([2, 40])
-    star = Star(COUPLED, streams, network=losing(lambda message: isinstance(message, Farewell)))
+    star = Star(COUPLED, streams, network=losing(lambda message: isinstance(message, GoodbyeAck)))
     star.run()
     assert_same_bits(star, COUPLED, streams)
-    gone = Star(COUPLED, streams, network=losing(lambda message: isinstance(message, Farewell), times=99))
+    gone = Star(COUPLED, streams, network=losing(lambda message: isinstance(message, GoodbyeAck), times=99))
     gone.run()
     assert_same_bits(gone, COUPLED, streams)
     for task in range(2):

@@ -15,8 +15,8 @@ from drom_net.algorithms.local import local
 from drom_net.core.errors import ClusterError, DivergedError, RejectedError
 from drom_net.learning.records import TASK_DTYPE
 from drom_net.protocol.messages import (
-    Farewell,
     Goodbye,
+    GoodbyeAck,
     Message,
     Pull,
     Push,
@@ -352,7 +352,7 @@ def test_after_its_last_round_it_says_goodbye_with_its_chain_and_counts() -> Non
     worker.on_timer(2.0)
     assert worker.result is not None
     assert sent(worker) == [Goodbye(1, worker.result.chain, worker.result.totals)]
-    worker.receive(REDUCER, Farewell(), 2.1)
+    worker.receive(REDUCER, GoodbyeAck(), 2.1)
     assert worker.finished
     assert worker.next_timer() == math.inf
     assert worker.take_events() == []
@@ -364,8 +364,8 @@ def test_it_says_goodbye_again_until_it_is_noted() -> None:
     worker.on_timer(2.5)
     (again,) = sent(worker)
     assert isinstance(again, Goodbye)
-    worker.receive(REDUCER, Farewell(), 2.6)
-    worker.receive(REDUCER, Farewell(), 2.7)
+    worker.receive(REDUCER, GoodbyeAck(), 2.6)
+    worker.receive(REDUCER, GoodbyeAck(), 2.7)
     assert worker.finished
 
 
@@ -430,13 +430,13 @@ def test_what_a_reducer_never_says_is_refused(state: WorkerState, message: Messa
     [
         (WorkerState.JOINING, Pull(1, ZERO)),
         (WorkerState.JOINING, Resend(1)),
-        (WorkerState.JOINING, Farewell()),
+        (WorkerState.JOINING, GoodbyeAck()),
         (WorkerState.STEPPING, Welcome("other")),
         (WorkerState.STEPPING, Pull(1, ZERO)),
         (WorkerState.STEPPING, Resend(1)),
-        (WorkerState.STEPPING, Farewell()),
+        (WorkerState.STEPPING, GoodbyeAck()),
         (WorkerState.WAITING, Welcome("other")),
-        (WorkerState.WAITING, Farewell()),
+        (WorkerState.WAITING, GoodbyeAck()),
         (WorkerState.FINISHING, Welcome("other")),
         (WorkerState.FINISHING, Pull(1, ZERO)),
         (WorkerState.FINISHING, Resend(2)),

@@ -31,7 +31,7 @@ from drom_net.algorithms.features import SparseVector
 from drom_net.core.errors import CheckpointError, UsageError
 from drom_net.learning.metrics import Totals
 from drom_net.learning.records import TASK_DTYPE
-from drom_net.learning.task import Centre, TaskLearner, Word
+from drom_net.learning.task import Centre, Outgoing, TaskLearner
 from drom_net.protocol.messages import Pull, Push
 from drom_net.protocol.node import Ended
 from drom_net.storage import node_folder
@@ -77,7 +77,7 @@ VALUES = [
     *(np.arange(5, dtype="i4"), np.arange(5), np.array([1, 255], dtype="u1"), np.array([True, False])),
     np.array([math.nan, NAN_WITH_BITS, -0.0, math.inf]),
     *(np.float64(0.1), np.int64(3), np.bool_(True)),
-    *(ContributionKind.SKIP, IDLE, KEEP, Totals(3, 1), Word(IDLE, 4, IDLE), Ended(3, b"chain", Totals())),
+    *(ContributionKind.SKIP, IDLE, KEEP, Totals(3, 1), Outgoing(IDLE, 4, IDLE), Ended(3, b"chain", Totals())),
     Push(7, Contribution(ContributionKind.VECTORS, (np.ones(3),), True)),
     Pull(7, KEEP),
     DromState(np.ones(2), np.zeros(2), None, SparseVector(np.array([3], "i4"), np.array([0.5])), -0.25, 1.0),
