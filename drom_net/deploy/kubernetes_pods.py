@@ -168,7 +168,7 @@ def _resources(role: str, deployment: Deployment) -> Manifest:
     config, num_tasks = deployment.config, len(deployment.tasks)
     dim = known_dim(config.data, config.base) or _DIM
     rows = num_tasks if deployment.graph is None else 1 + max(deployment.graph.union.degrees)
-    # The vectors at work (state, contributions, replies), and the contributions that are kept for those who may ask again.
+    # The vectors at work (state, contributions, replies), and contributions kept for those who may ask again.
     works = _NODE_BYTES + 8 * dim * (8 if role == "worker" else 8 + 4 * rows)
     most = 2 * works + config.checkpoint.history_rounds * _word_bytes(role, config, dim, num_tasks)
     if role != "reducer":

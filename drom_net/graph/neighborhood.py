@@ -1,7 +1,7 @@
 """Whom a task meets in which sync round, and which of their contributions count then: pure functions of the round.
 
-A contribution is what a task says in a sync round of its own. Sync rounds may differ from task to task (tau per task), and
-graphs from sync round to sync round. Who says what to whom, and what is waited for, follows from the round alone.
+A contribution is what a task sends in a sync round of its own. Sync rounds may differ from task to task (tau per task),
+and graphs from sync round to sync round. Who says what to whom, and what is waited for, follows from the round alone.
 """
 
 from __future__ import annotations

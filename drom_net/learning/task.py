@@ -215,7 +215,7 @@ class TaskLearner:
     def outgoing(self, contribution: Contribution, t: int) -> Outgoing:
         """What a peer says in sync round t: this round's contribution, or what it has not said yet.
 
-        A task that has learned too little since (`Algorithm.postpone_below`) postpones it, but not its last contribution.
+        A task that has learned too little since (`Algorithm.postpone_below`) postpones it, but not its last one.
         """
         if self._vectors is None:
             return Outgoing(contribution, 0, contribution)

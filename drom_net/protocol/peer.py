@@ -312,7 +312,7 @@ class Peer(PeerMembership):
         if not self._sync.at(self.round):
             self._learner.end(self.round)
             self._await_example()
-            self._close_round()
+            self.durability.close(self.round, self._now)
             return
         self._send_contribution(self.round, self._learner.outgoing(contribution, self.round))
         self.barrier.wanted = self._sync.last(self.round - 1) if self._exchange == "delayed" else self.round
@@ -484,13 +484,9 @@ class Peer(PeerMembership):
         self.barrier.deadline = math.inf
         if self._exchange != "overlap":
             self._await_example()
-        self._close_round()
+        self.durability.close(self.round, self._now)
         if (caught_up := self._catch_up.reached(self.round)) is not None:
             self._events.append(caught_up)
-
-    def _close_round(self) -> None:
-        """From here one may go on after a crash."""
-        self.durability.close(self.round, self._now)
 
     def _may_go_ahead(self) -> bool:
         return (
