@@ -210,7 +210,7 @@ def learner(folder: str, task: str, num_tasks: str, dim: str, tau: str, count: s
         contribution = learner.begin(t)
         reply = NO_REPLY
         if algorithm.is_sync(t):
-            said = {me: learner.word(contribution, t).to(me, 0)}
+            said = {me: learner.outgoing(contribution, t).to(me, 0)}
             for other, frame in edges.exchange(contribution.vectors[0].data).items():
                 said[other] = Contribution(ContributionKind.VECTORS, (np.frombuffer(frame),))
             reply = centre.reduce(t, {member: said[member] for member in members})[me]

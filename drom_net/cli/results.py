@@ -66,9 +66,9 @@ def show(
 ) -> None:
     """Print the result of a finished run, or of several runs of the same tasks side by side.
 
-    The timeline shows each task's own work, its waits for contributions on their way, and its waits for neighbors that have sent
-    none yet; of several runs above each other. The picture of sharing shows each task's errors alone
-    and with sharing, and the weights of its experts.
+    The timeline shows each task's own work, its waits for contributions on their way, and its waits for neighbors that
+    have sent none yet; of several runs above each other. The picture of sharing shows each task's errors alone and with
+    sharing, and the weights of its experts.
 
     \b
     Examples:

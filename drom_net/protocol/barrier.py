@@ -78,12 +78,10 @@ class Barrier:
                 if s not in neighbor.contributions:
                     self.missing[task] = s
 
-    def came(self, task: int, t: int) -> bool:
-        """A neighbor's contribution of sync round t has come; whether it was waited for."""
-        if self.missing.get(task) != t:
-            return False
-        del self.missing[task]
-        return True
+    def came(self, task: int, t: int) -> None:
+        """A neighbor's contribution of sync round t has come."""
+        if self.missing.get(task) == t:
+            del self.missing[task]
 
     @property
     def num_here(self) -> int:

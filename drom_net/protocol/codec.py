@@ -47,7 +47,7 @@ _BLOCKS_LIMIT = 8
 _packb: Callable[[Sequence[object]], bytes] = msgpack.Packer().pack
 _NUM_TOTALS = len(Totals().to_list())
 
-_HELLO, _WELCOME, _REJECT, _PUSH, _PULL, _RESEND, _GOODBYE, _FAREWELL, _INTRODUCE, _OPEN = range(10)
+_HELLO, _WELCOME, _REJECT, _PUSH, _PULL, _RESEND, _GOODBYE, _GOODBYE_ACK, _REQUEST_HELLO, _ROUND_OPENED = range(10)
 
 Frames = Sequence[bytes | memoryview]
 
@@ -77,11 +77,11 @@ def encode(message: Message) -> list[bytes | memoryview]:
         case Goodbye(rounds=rounds, chain=chain, totals=totals):
             return [_packb([_GOODBYE, rounds, chain, totals.to_list()])]
         case GoodbyeAck():
-            return [_packb([_FAREWELL])]
+            return [_packb([_GOODBYE_ACK])]
         case RequestHello(question=question):
-            return [_packb([_INTRODUCE, question])]
+            return [_packb([_REQUEST_HELLO, question])]
         case RoundOpened(round=t):
-            return [_packb([_OPEN, t])]
+            return [_packb([_ROUND_OPENED, t])]
 
 
 def decode(frames: Frames, *, dim: int, max_vectors: int) -> Message:
@@ -197,20 +197,20 @@ def _decode_goodbye(fields: list[Any], frames: Frames, dim: int, max_vectors: in
     return Goodbye(_natural(rounds, "round"), chain, Totals(*[*counts, log_loss]))  # type: ignore[arg-type]
 
 
-def _decode_introduce(fields: list[Any], frames: Frames, dim: int, max_vectors: int) -> RequestHello:
-    (question,) = _exactly(fields, 1, "introduce")
+def _decode_request_hello(fields: list[Any], frames: Frames, dim: int, max_vectors: int) -> RequestHello:
+    (question,) = _exactly(fields, 1, "request hello")
     _no_vectors(frames)
     return RequestHello(_natural(question, "question"))
 
 
-def _decode_open(fields: list[Any], frames: Frames, dim: int, max_vectors: int) -> RoundOpened:
-    (t,) = _exactly(fields, 1, "open")
+def _decode_round_opened(fields: list[Any], frames: Frames, dim: int, max_vectors: int) -> RoundOpened:
+    (t,) = _exactly(fields, 1, "round opened")
     _no_vectors(frames)
     return RoundOpened(_round(t))
 
 
-def _decode_farewell(fields: list[Any], frames: Frames, dim: int, max_vectors: int) -> GoodbyeAck:
-    _exactly(fields, 0, "farewell")
+def _decode_goodbye_ack(fields: list[Any], frames: Frames, dim: int, max_vectors: int) -> GoodbyeAck:
+    _exactly(fields, 0, "goodbye ack")
     _no_vectors(frames)
     return GoodbyeAck()
 
@@ -223,9 +223,9 @@ _DECODERS: tuple[Callable[[list[Any], Frames, int, int], Message], ...] = (
     _decode_pull,
     _decode_resend,
     _decode_goodbye,
-    _decode_farewell,
-    _decode_introduce,
-    _decode_open,
+    _decode_goodbye_ack,
+    _decode_request_hello,
+    _decode_round_opened,
 )
 _CONTRIBUTION_KINDS = {int(kind): kind for kind in ContributionKind if kind is not ContributionKind.NONE}
 _REPLY_KINDS = {int(kind): kind for kind in ReplyKind if kind is not ReplyKind.NONE}

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from drom_net.algorithms.base import SyncRounds
+from drom_net.algorithms.base import Contribution, SyncRounds
 from drom_net.graph.neighborhood import Neighborhood
 from drom_net.learning.task import Outgoing, Replies
 from drom_net.protocol.messages import Push
@@ -161,8 +161,10 @@ class ContributionHistory:
         before = self._neighborhood.last_sent_before(task, t)
         return Push(t, self.contributions[t].to(task, before), durable)
 
-    def own(self, t: int) -> Outgoing:
-        return self.contributions[t]
+    def own(self, t: int) -> Contribution:
+        """That of sync round t as this peer uses it itself."""
+        task = self._neighborhood.task
+        return self.contributions[t].to(task, self._neighborhood.last_sent_before(task, t))
 
     def asked_by(self, task: int, durable: int, last: int | None, *, delayed: bool) -> Asker:
         """What a neighbor may ask for that would be in its round `durable` again after a crash.

@@ -470,7 +470,7 @@ class Peer(PeerMembership):
                 return
             for task in missing:
                 self.barrier.leave_out(task)
-        contributions, absent = self.barrier.close(self.history.push(self._task, t, 0).contribution)
+        contributions, absent = self.barrier.close(self.history.own(t))
         if absent and self.durability.active:
             self.durability.hold(self.round)
             self._holds = True

@@ -66,8 +66,6 @@ class Session(Generic[M]):
         self.me = me
         self.task_at = {member.address: task for task, member in self.members.items() if member.address}
         """By address."""
-        self.former: dict[str, int] = {}
-        """Addresses of earlier starts, whose places others have taken."""
         self.probe = DuplicateProbe(answer_s)
         self.lost_until: dict[int, float] = {}
         """Members whose connection is down, and how long they are waited for."""
@@ -142,7 +140,7 @@ class Session(Generic[M]):
         """It speaks from here now."""
         member = self.members[hello.task]
         if member.address not in ("", sender):
-            self.former[member.address] = self.task_at.pop(member.address)
+            del self.task_at[member.address]
             self.lost_until.pop(hello.task, None)
         member.address, member.incarnation, member.down = sender, hello.incarnation, False
         self.task_at[sender] = hello.task

@@ -80,7 +80,11 @@ class Policy:
         return self.proceeds or self.deadline_s < math.inf
 
     def closes(self, num_here: int, num_awaited: int) -> bool:
-        """Whether a sync round is closed now, with so many contributions and without those that are still awaited."""
+        """Whether a sync round is closed now, with so many contributions and without those that are still awaited.
+
+        A policy that closes one without some has a `may_miss` that is true. Learners and their graph learn of that by
+        the configuration, so it names a `deadline_s` as well.
+        """
         return num_awaited == 0
 
 

@@ -70,6 +70,8 @@ class StarMembership(Hub[StarMember]):
         self.state = ReducerState.COLLECTING
         self.history = ReplyHistory()
         self._known = identity.feature_digest
+        self._former: dict[str, int] = {}
+        """Addresses of earlier starts, whose places others have taken."""
         self._push_layout = push_layout
         self._sync = sync
         self._live = live
@@ -113,7 +115,7 @@ class StarMembership(Hub[StarMember]):
 
     def has_spoken_from(self, address: str) -> int | None:
         """Which task speaks from this address, or has spoken from it before it was started again."""
-        return self.session.task_at.get(address, self.session.former.get(address))
+        return self.session.task_at.get(address, self._former.get(address))
 
     def on_connection(self, address: str, connected: bool, now: float) -> None:
         self._now = now
@@ -146,10 +148,12 @@ class StarMembership(Hub[StarMember]):
         member.round = hello.round
         self._catch_up.redo(hello.round)
         member.durable.lower_to(hello.round)  # below it, it has nothing of what it had
-        is_new = member.address != sender
+        if member.address == sender:
+            member.incarnation = hello.incarnation
+            return  # a Hello that was said twice: its connection may be lost since
+        if member.address:
+            self._former[member.address] = hello.task
         self.session.admit(sender, hello)
-        if not is_new:
-            return  # a Hello that was said twice
         self._known = hello.feature_digest
         self._events.append(Joined(hello.task))
         difference = self.session.identity.difference(hello, self.session.names[hello.task], me=ME)
@@ -157,6 +161,7 @@ class StarMembership(Hub[StarMember]):
             self._events.append(Warned(difference))
         if math.isfinite(self._join_by) and not self._not_joined():
             self._all_are_here()
+            self._close_if_complete()
         self._tell_open([hello.task])
         if hello.round >= self._round.number:
             self._is_behind(hello.task, hello.round)

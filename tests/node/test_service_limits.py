@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import math
 import os
 import select
@@ -28,6 +29,8 @@ from drom_net.node.live.application_port import ApplicationPort
 from drom_net.node.live.service import Service
 from drom_net.protocol.codec import encode
 from drom_net.protocol.messages import GoodbyeAck
+from drom_net.protocol.settings import Timeouts
+from drom_net.transport.router import RouterTransport
 
 _GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"NULL".ljust(20, b"\0") + bytes(32)
 _WITHIN_S = 10.0
@@ -106,7 +109,7 @@ def _ask(site: Site, *frames: bytes) -> dict[str, Any]:
         asker.linger = 0
         asker.setsockopt(zmq.HEARTBEAT_IVL, 10)
         asker.setsockopt(zmq.HEARTBEAT_TIMEOUT, 5000)
-        asker.setsockopt(zmq.IPV6, 1)
+        asker.setsockopt(zmq.IPV6, "[" in site.port.endpoint)
         asker.connect(site.port.endpoint)
         asker.send_multipart(frames or (_request(),))
         site.serve_until(lambda: asker.poll(0))
@@ -240,7 +243,12 @@ def test_a_request_of_many_empty_lists_takes_no_memory(site: Site) -> None:
 
 @pytest.mark.parametrize(
     ("bind", "where"),
-    [("tcp://*:0", "tcp://0.0.0.0:"), ("tcp://localhost:0", "tcp://"), ("tcp://[::1]:0", "tcp://[::1]:")],
+    [
+        ("tcp://*:0", "tcp://0.0.0.0:"),
+        ("tcp://localhost:0", "tcp://127.0.0.1:"),
+        ("tcp://lo:0", "tcp://127.0.0.1:"),
+        ("tcp://[::1]:0", "tcp://[::1]:"),
+    ],
 )
 def test_every_address_is_listened_on(bind: str, where: str) -> None:
     site = Site(bind)
@@ -249,6 +257,99 @@ def test_every_address_is_listened_on(bind: str, where: str) -> None:
     with pytest.raises(ClusterError, match="another process listens there"):
         Site(site.port.endpoint)
     site.service.close()
+
+
+def test_who_does_not_say_who_it_is_is_closed_and_who_has_said_it_stays(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quiet = _raw(site)
+    site.serve_until(lambda: [one.stage for one in site.port._connections.values()] == ["open"])
+    silent = _connected(site)
+    site.serve_until(lambda: len(site.port._connections) == 2)
+    monkeypatch.setattr(application_port, "_HANDSHAKE_S", 0.0)
+    site.serve_until(lambda: site.port.closed == 1)
+    assert site.said == [
+        f"closed a connection to {site.port.endpoint}: no handshake within 0 s; further ones are not told"
+    ]
+    quiet.sendall(_framed(_request()))
+    site.serve_until(lambda: site.service._predicted)
+    silent.close()
+    quiet.close()
+
+
+@pytest.mark.parametrize(("short", "closed"), [(errno.EMFILE, 1), (errno.ECONNABORTED, 0)])
+def test_only_who_is_short_of_descriptors_closes_a_connection(
+    site: Site, short: int, closed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = _raw(site)
+    site.serve_until(lambda: [one.stage for one in site.port._connections.values()] == ["open"])
+    accept, failed = site.port._listener, []
+
+    class Short:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(accept, name)
+
+        def accept(self) -> Any:
+            if failed:
+                return accept.accept()
+            failed.append(short)
+            raise OSError(short, "")
+
+    monkeypatch.setattr(site.port, "_listener", Short())
+    late = _raw(site)
+    site.serve_until(lambda: len(site.port._connections) == 2 - closed and failed)
+    assert site.port.closed == closed
+    for connection in (kept, late):
+        connection.close()
+
+
+def test_short_of_descriptors_and_without_connections_it_waits(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its listener would be readable all the time."""
+    accept = site.port._listener
+
+    class Short:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(accept, name)
+
+        def accept(self) -> Any:
+            raise OSError(errno.EMFILE, "")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(site.port, "_listener", Short())
+        late = _connected(site)
+        site.serve_until(lambda: not site.port._accepts)
+        assert site.port._epoll.poll(0) == []
+    site.serve_until(lambda: len(site.port._connections) == 1)
+    late.close()
+
+
+def test_behind_keys_a_message_without_an_end_ends_its_connection() -> None:
+    """libzmq's socket, which a site's applications reach by their key."""
+    with RouterTransport(
+        "tcp://127.0.0.1:0",
+        dim=REQUEST_BYTES // 8,
+        max_vectors=1,
+        timeouts=Timeouts(),
+        name="site",
+        for_applications=True,
+    ) as port:
+        port.is_member = lambda _: False
+        bad = socket.create_connection(("127.0.0.1", int(port.endpoint.rpartition(":")[2])))
+        bad.setblocking(False)
+        body = b"\x05READY" + b"\x0bSocket-Type" + (6).to_bytes(4) + b"DEALER"
+        left = _GREETING + bytes([4, len(body)]) + body
+        until = time.monotonic() + 60
+        while not port.closed_strangers:
+            assert time.monotonic() < until
+            try:
+                left = left[bad.send(left) :] or _framed(bytes(1 << 20), 1)
+            except BlockingIOError:
+                select.select([], [bad], [], 0.01)
+            except OSError:  # closed; it is told when it is looked for
+                pass
+            port.connection_changes()
+            assert port.receive(0.0) is None
+        bad.close()
 
 
 def test_an_address_that_is_none_is_said() -> None:

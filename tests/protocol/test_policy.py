@@ -113,6 +113,19 @@ def test_accident_01_a_task_that_is_lost_is_gone_on_without_where_the_policy_say
                 timer(node, 33.0)
 
 
+def test_a_hello_that_was_said_twice_before_its_connection_was_lost_does_not_bring_it_back() -> None:
+    node = reducer(PROCEED)
+    node.on_connection("w2", False, 3.0)
+    node.receive("w2", hello(2), 3.1)
+    assert node.num_connected == 2
+    timer(node, 33.0)
+    assert news(node, Absent) == [Absent(2, "site-2", 1)]
+    node.on_connection("w0", False, 34.0)
+    node.on_connection("w1", False, 34.0)
+    with pytest.raises(ClusterError, match="no task is left"):
+        timer(node, 64.0)
+
+
 def test_a_task_that_is_not_there_at_the_start_is_gone_on_without() -> None:
     """decisions.md: "a task of it may be absent at first, join late, leave"; it is a zero row."""
     node = reducer(PROCEED, joined=2)

@@ -17,7 +17,7 @@ from drom_net.algorithms.drom_d import DromDParameters, drom_d
 from drom_net.data.stream import TaskStream
 from drom_net.graph.graph import Graph, GraphSchedule
 from drom_net.learning.records import peers_chain, run_digest
-from drom_net.protocol.node import TIMES_DTYPE, Pace, at_once
+from drom_net.protocol.node import TIMES_DTYPE, Pace, no_delay
 from drom_net.protocol.settings import WAIT, Checkpoints, Policy, Timeouts
 from drom_net.simulation.faults import Crash
 from drom_net.simulation.network import Distribution, NetworkSettings
@@ -68,7 +68,7 @@ def star(
             task=index,
             timeouts=worker_timeouts or timeouts,
             incarnation=1 + incarnation,
-            pace=paces[index] if paces else at_once,
+            pace=paces[index] if paces else no_delay,
             **life,
         )
         return prepare(index, one) if prepare else one(streams[index])
@@ -101,7 +101,7 @@ def peers(
             exchange=exchange,
             timeouts=timeouts,
             incarnation=1 + incarnation,
-            pace=paces[index] if paces else at_once,
+            pace=paces[index] if paces else no_delay,
             policy=policy,
             checkpoints=kept,
             snapshot=snapshot,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import select
 import socket
@@ -40,7 +41,14 @@ _ACCEPTED_AT_ONCE = 16
 _UNSENT_BYTES = 1 << 20
 """What waits to be sent on a connection; with more its next request waits."""
 _LINGER_S = 1.0
+_HANDSHAKE_S = 5.0
+"""How long somebody who has connected may take to say who it is."""
+_LOOK_S = 0.1
+_GONE_AFTER_S = 20
+"""On tcp: a machine that says nothing more for so long is gone."""
+_SHORT = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _CREDENTIALS = struct.Struct("3i")
+_SIOCGIFADDR = 0x8915  # of Linux
 
 
 class _Connection:
@@ -94,6 +102,9 @@ class ApplicationPort:
         self._events: deque[tuple[int, int]] = deque()
         """Told and not looked at yet: their descriptors stay readable, so they also end a wait."""
         self._warnings: list[str] = []
+        self._look_at = 0.0
+        self._accepts = True
+        """It waits for connections: not while it is short of descriptors and has none to close."""
         self._unread = 0
         """Bytes of messages that are not whole yet."""
         self._path = endpoint.removeprefix("ipc://") if endpoint.startswith("ipc://") else ""
@@ -156,12 +167,23 @@ class ApplicationPort:
 
     def receive(self) -> tuple[str, list[bytes]] | None:
         """(who asks, the frames of a message), or None where nobody does. It is to be answered."""
+        if (now := time.monotonic()) >= self._look_at:
+            self._look_at = now + _LOOK_S
+            self._look(now)
         if not self._events:
             self._events.extend(self._epoll.poll(0))
         while self._events:
             if (received := self._serve(*self._events.popleft())) is not None:
                 return received
         return None
+
+    def _look(self, now: float) -> None:
+        if not self._accepts:
+            self._accepts = True
+            self._epoll.modify(self._listener, select.EPOLLIN)
+        for connection in list(self._connections.values()):
+            if connection.stage in ("greeting", "ready") and now >= connection.heard[1] + _HANDSHAKE_S:
+                self._turn_away(connection, f"no handshake within {_HANDSHAKE_S:g} s")
 
     def take_warnings(self) -> list[str]:
         """What a person should know, once."""
@@ -204,9 +226,13 @@ class ApplicationPort:
                 found, _ = self._listener.accept()
             except BlockingIOError:
                 return
-            except OSError:  # short of descriptors
-                self._close_the_quietest()
-                return
+            except OSError as error:
+                if error.errno in _SHORT and self._connections:
+                    self._close_the_quietest()
+                elif error.errno in _SHORT:
+                    self._accepts = False
+                    self._epoll.modify(self._listener, 0)
+                return  # else that one is gone again
             if self._path.startswith("@") and not _is_ours(found):  # such a name has no mode
                 found.close()
                 continue
@@ -216,6 +242,9 @@ class ApplicationPort:
             if not self._path:
                 found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                found.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _GONE_AFTER_S // 2)
+                found.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _GONE_AFTER_S // 4)
+                found.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * _GONE_AFTER_S)
             self._count += 1
             connection = _Connection(found, str(self._count))
             connection.heard = (False, time.monotonic())
@@ -362,16 +391,28 @@ def listen_failed(endpoint: str, error: OSError | zmq.ZMQError) -> ClusterError:
     return ClusterError(f"cannot listen for applications on {endpoint}: {why}{hint}")
 
 
+def _address_of_interface(name: str) -> str:
+    """Raises OSError: it has none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        answer = fcntl.ioctl(asked, _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+    return socket.inet_ntoa(answer[20:24])
+
+
 def _address_of(endpoint: str) -> tuple[socket.AddressFamily, tuple[Any, ...]]:
-    """Of tcp://ADDRESS:PORT, where the address may be a name, `*`, or of version 6 in brackets.
+    """Of tcp://ADDRESS:PORT, where the address may be a name, `*`, an interface, or of version 6 in brackets.
 
     Raises:
         OSError: There is no such address.
     """
     host, _, port = endpoint.removeprefix("tcp://").rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if host in [name for _, name in socket.if_nameindex()]:
+        host = _address_of_interface(host)
     wanted = socket.AF_INET if host == "*" else socket.AF_UNSPEC
-    name = None if host == "*" else host.removeprefix("[").removesuffix("]")
-    family, _, _, _, address = socket.getaddrinfo(name, port, wanted, socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    name = None if host == "*" else host
+    found = socket.getaddrinfo(name, port, wanted, socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    # Of a name that has both the older kind, as the client takes it.
+    family, _, _, _, address = min(found, key=lambda one: one[0] != socket.AF_INET)
     return family, address
 
 
