@@ -749,11 +749,11 @@ def look_at_peers(
 def test_the_peers_checks_see_who_uses_a_word_that_was_not_said() -> None:
     look_at_peers((4, 4), 3)
     look_at_peers((5, 4), 4)
-    with pytest.raises(AssertionError, match="node 0 at 0 s: using node 1's word of round 4"):
+    with pytest.raises(AssertionError, match="node 0 at 0 s: using node 1's contribution of round 4"):
         look_at_peers((4, 3), 3)
     look_at_peers((4, 3), 3, state=PeerState.WAITING)  # for that word
     look_at_peers((4, 2), 3, delayed=True)
-    with pytest.raises(AssertionError, match="using node 1's word of round 2"):
+    with pytest.raises(AssertionError, match="using node 1's contribution of round 2"):
         look_at_peers((4, 1), 3, delayed=True)
     look_at_peers((4, 1), 3, last=1)  # its last word was of round 2, said when its stream had ended
 
@@ -767,7 +767,7 @@ def test_the_peers_checks_see_rounds_out_of_order_and_too_many_words() -> None:
     with pytest.raises(AssertionError, match="back in round 5 after 3"):
         look_at_peers((5, 5), 3, crashed=True)
     look_at_peers((4, 4), 3, words=5)
-    with pytest.raises(AssertionError, match="keeping 6 words of node 1"):
+    with pytest.raises(AssertionError, match="keeping 6 contributions of node 1"):
         look_at_peers((4, 4), 3, words=6)
 
 

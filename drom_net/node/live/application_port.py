@@ -244,7 +244,6 @@ class ApplicationPort:
                 found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
                 found.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _GONE_AFTER_S // 2)
                 found.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _GONE_AFTER_S // 4)
-                found.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * _GONE_AFTER_S)
             self._count += 1
             connection = _Connection(found, str(self._count))
             connection.heard = (False, time.monotonic())
