@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import ast
 import json
+import signal
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass
@@ -174,4 +175,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `structure.py | head` ends quietly
     main()
