@@ -82,7 +82,7 @@ class SyncRounds:
         return t + -t % self.tau
 
     def last_contribution(self, last_round: int, limit: int | None) -> int | None:
-        """The one in which a task says its last contribution: that of its last example, or the next one after it.
+        """The one in which a task sends its last contribution: that of its last example, or the next one after it.
 
         None where the run, whose limit this is, ends before. Raises ValueError where there is none.
         """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Generic, TypeVar
 
 from drom_net.core.errors import ClusterError
@@ -84,6 +85,16 @@ class Hub(NodeBase, Generic[M]):
     def _refuse(self, task: int, reason: str) -> None:
         self._events.append(Refused(self.session.names[task], reason))
 
+    def _give_up_lost(self, now: float) -> None:
+        """Those whose connection has been down for lost_s: the run ends, or goes on without them."""
+        for task in self.session.take_lost(now):
+            if not self._policy.proceeds:
+                self._end_run(
+                    f"lost {self.session.names[task]} in round {self._current_round}: "
+                    f"disconnected for {self._timeouts.lost_s:g} s (timeouts.lost_s)"
+                )
+            self._go_on_without([task])
+
     def _waiting_for(self) -> str:
         tasks, what = self._awaited()
         return named(self.session.names, tasks) + what
@@ -116,6 +127,10 @@ class Hub(NodeBase, Generic[M]):
         raise NotImplementedError
 
     def _let_in(self, sender: str, hello: Hello) -> None:
+        raise NotImplementedError
+
+    def _go_on_without(self, tasks: Sequence[int]) -> None:
+        """Policy proceed: these are waited for no more, until they are back."""
         raise NotImplementedError
 
     def _tell_all(self, why: str) -> None:

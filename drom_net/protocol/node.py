@@ -10,7 +10,9 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from drom_net.algorithms.features import Features, Vector
 from drom_net.learning.metrics import Totals
+from drom_net.learning.task import TaskLearner
 from drom_net.protocol.durability import Durability
 from drom_net.protocol.messages import Message
 from drom_net.protocol.settings import Checkpoints
@@ -257,6 +259,29 @@ class NodeBase:
     def take_events(self) -> list[Event]:
         taken, self._events = self._events, []
         return taken
+
+
+class Learns:
+    """What a worker and a peer have in common: one task."""
+
+    _learner: TaskLearner
+
+    @property
+    def totals(self) -> Totals:
+        """The counts over all rounds closed so far."""
+        return self._learner.totals
+
+    @property
+    def mixing(self) -> tuple[Vector, Vector] | None:
+        """As TaskLearner.mixing."""
+        return self._learner.mixing
+
+    def predict(self, x: Features) -> float:
+        """The score of x by the model as it is now."""
+        return self._learner.predict(x)
+
+    def take_records(self) -> bytes:
+        return self._learner.take_records()
 
 
 def named(names: Sequence[str], tasks: Iterable[int]) -> str:

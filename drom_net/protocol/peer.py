@@ -44,7 +44,6 @@ from drom_net.protocol.node import (
     Absent,
     Late,
     Pace,
-    Refused,
     Returned,
     Snapshot,
     Stalled,
@@ -160,9 +159,7 @@ class Peer(PeerMembership):
             case Reject(reason=reason):
                 self._rejected(task, reason)
             case _:
-                self._events.append(
-                    Refused(self.session.names[task], f"a {type(message).__name__} is nothing a peer says")
-                )
+                self._refuse(task, f"a {type(message).__name__} is nothing a peer says")
 
     def on_timer(self, now: float) -> None:
         self._now = now
@@ -180,13 +177,7 @@ class Peer(PeerMembership):
         if now >= self._give_up_at:
             self._give_up()
             return
-        for task in self.session.take_lost(now):
-            if not self._policy.proceeds:
-                self._end_run(
-                    f"lost {self.session.names[task]} in round {self.round}: "
-                    f"disconnected for {self._timeouts.lost_s:g} s (timeouts.lost_s)"
-                )
-            self._go_on_without([task])
+        self._give_up_lost(now)
         if now >= self.barrier.deadline:
             self._events.append(Late(self.round, named(self.session.names, self.barrier.missing)))
             self._pass_over(list(self.barrier.missing))
@@ -237,9 +228,6 @@ class Peer(PeerMembership):
         """Where a snapshot may be taken, or was: the round of the last row of each."""
         # A central step has the round of its contributions: with a delayed exchange an earlier one than its own.
         return {"records": self.round, "central": self.barrier.closed, "times": self.round}
-
-    def take_records(self) -> bytes:
-        return self._learner.take_records()
 
     def take_central_records(self) -> bytes:
         """The rows of its own central steps since the last call, as records.central_dtype."""
@@ -402,16 +390,12 @@ class Peer(PeerMembership):
         syncs = self.neighborhood.syncs[task]
         expected = syncs.at(t) and (contribution.last or self.neighborhood.uses(task, t))
         if not expected or (neighbor.last is not None and t > neighbor.last):
-            self._events.append(
-                Refused(self.session.names[task], f"a push for round {t}, in which it has nothing to say")
-            )
+            self._refuse(task, f"a push for round {t}, in which it has nothing to say")
             return
         if len(neighbor.contributions) >= KEPT_AHEAD and self.barrier.missing.get(task) != t:
             if self._policy.may_miss:
                 return  # we are far behind, and will ask for it when we get there
-            self._events.append(
-                Refused(self.session.names[task], f"a push for round {t}; we are at round {self.round}")
-            )
+            self._refuse(task, f"a push for round {t}; we are at round {self.round}")
             return
         vectors = contribution.vectors
         if vectors and (wrong := other_than(self._push_layout, vectors, self.session.identity.dim)):
@@ -446,7 +430,7 @@ class Peer(PeerMembership):
             self.barrier.leave_out(task)
         self._close_round_if_complete()
 
-    def _go_on_without(self, tasks: list[int]) -> None:
+    def _go_on_without(self, tasks: Sequence[int]) -> None:
         """Policy proceed: these are waited for no more, until they are back."""
         for task in tasks:
             neighbor = self.session.members[task]
@@ -471,9 +455,9 @@ class Peer(PeerMembership):
             for task in missing:
                 self.barrier.leave_out(task)
         contributions, absent = self.barrier.close(self.history.own(t))
-        if absent and self.durability.active:
+        if absent:
             self.durability.hold(self.round)
-            self._holds = True
+            self._holds = self._must_hold()
         replies = self._centre.reduce(t, contributions, self.neighborhood.members(t), absent)
         self._end_round(replies[self._task])
 

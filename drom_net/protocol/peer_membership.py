@@ -8,10 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from drom_net.algorithms.base import Contribution, SyncRounds
-from drom_net.algorithms.features import Features, Vector
 from drom_net.core.errors import RejectedError
 from drom_net.graph.neighborhood import Neighborhood
-from drom_net.learning.metrics import Totals
 from drom_net.learning.task import TaskLearner, TaskResult
 from drom_net.protocol.barrier import KEPT_AHEAD, Barrier
 from drom_net.protocol.handshake import Identity
@@ -30,6 +28,7 @@ from drom_net.protocol.node import (
     ConnectionChanged,
     Envelope,
     Joined,
+    Learns,
     Snapshot,
     Warned,
     named,
@@ -69,7 +68,7 @@ class Neighbor(Member):
     """It has all of our contributions that it needs."""
 
 
-class PeerMembership(Hub[Neighbor]):
+class PeerMembership(Learns, Hub[Neighbor]):
     """A peer, but for its rounds."""
 
     state: PeerState
@@ -125,20 +124,6 @@ class PeerMembership(Hub[Neighbor]):
     @property
     def finished(self) -> bool:
         return self.state is PeerState.FINISHED
-
-    @property
-    def totals(self) -> Totals:
-        """The counts over all rounds closed so far."""
-        return self._learner.totals
-
-    @property
-    def mixing(self) -> tuple[Vector, Vector] | None:
-        """As TaskLearner.mixing."""
-        return self._learner.mixing
-
-    def predict(self, x: Features) -> float:
-        """The score of x by the model as it is now."""
-        return self._learner.predict(x)
 
     @property
     def num_connected(self) -> int:
@@ -364,7 +349,7 @@ class PeerMembership(Hub[Neighbor]):
     def _give_up(self) -> None:
         if self.session.cannot_go_on:
             self._end_run(self.session.cannot_go_on)
-        if self.state is PeerState.JOINING and self._policy.proceeds and not self.session.cannot_go_on:
+        if self.state is PeerState.JOINING and self._policy.proceeds:
             self._go_on_without(self._not_joined())
             self._begin_if_all_are_here()
             return
@@ -429,9 +414,6 @@ class PeerMembership(Hub[Neighbor]):
         raise NotImplementedError
 
     def _close_round_if_complete(self) -> None:
-        raise NotImplementedError
-
-    def _go_on_without(self, tasks: list[int]) -> None:
         raise NotImplementedError
 
     def _send_last_contribution(self) -> None:

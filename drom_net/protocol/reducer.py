@@ -144,13 +144,7 @@ class Reducer(StarMembership):
                 self._end_run(f"{missing} did not join within {self._timeouts.join_s:g} s (timeouts.join_s)")
             self._all_are_here()
             self._go_on_without(absent)
-        for task in self.session.take_lost(now):
-            if not self._policy.proceeds:
-                self._end_run(
-                    f"lost {self.session.names[task]} in round {self._round.number}: "
-                    f"disconnected for {self._timeouts.lost_s:g} s (timeouts.lost_s)"
-                )
-            self._go_on_without([task])
+        self._give_up_lost(now)
         if now >= self._deadline:
             self._events.append(Late(self._round.number, named(self.session.names, sorted(self._round.awaited))))
             self._close_round()

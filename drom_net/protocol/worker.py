@@ -12,9 +12,8 @@ import math
 import numpy.typing as npt
 
 from drom_net.algorithms.base import KEEP, NO_REPLY, Contribution, ContributionKind, Reply
-from drom_net.algorithms.features import Features, Vector, other_than
+from drom_net.algorithms.features import other_than
 from drom_net.core.errors import ClusterError, RejectedError
-from drom_net.learning.metrics import Totals
 from drom_net.learning.records import TASK_DTYPE
 from drom_net.learning.task import TaskLearner, TaskResult
 from drom_net.protocol.arrivals import Arrivals
@@ -39,6 +38,7 @@ from drom_net.protocol.node import (
     ConnectionChanged,
     Envelope,
     Joined,
+    Learns,
     NodeBase,
     Pace,
     Refused,
@@ -54,7 +54,7 @@ from drom_net.protocol.timers import Wait
 _NO_LONGER_KEPT = Contribution(ContributionKind.NO_LONGER_KEPT)
 
 
-class Worker(NodeBase):
+class Worker(Learns, NodeBase):
     """One task as a node of a star."""
 
     def __init__(
@@ -119,20 +119,6 @@ class Worker(NodeBase):
     @property
     def max_vectors(self) -> int:
         return sum(self._pull_layout)
-
-    @property
-    def totals(self) -> Totals:
-        """The counts over all rounds closed so far."""
-        return self._learner.totals
-
-    @property
-    def mixing(self) -> tuple[Vector, Vector] | None:
-        """As TaskLearner.mixing."""
-        return self._learner.mixing
-
-    def predict(self, x: Features) -> float:
-        """The score of x by the model as it is now."""
-        return self._learner.predict(x)
 
     @property
     def num_connected(self) -> int:
@@ -277,9 +263,6 @@ class Worker(NodeBase):
     def _introduction(self) -> Hello:
         kept_from = self.history.forgotten + 1 if self.round else 0
         return dataclasses.replace(self._hello, run_id=self.run_id, round=self.round, kept_from=kept_from)
-
-    def take_records(self) -> bytes:
-        return self._learner.take_records()
 
     @property
     def row_types(self) -> dict[str, npt.DTypeLike]:

@@ -279,27 +279,33 @@ def test_who_does_not_say_who_it_is_is_closed_and_who_has_said_it_stays(
     quiet.close()
 
 
+class _Short:
+    """A listener that fails so many times."""
+
+    def __init__(self, listener: socket.socket, error: int, times: float = math.inf) -> None:
+        self.times = times
+        self._listener, self._error = listener, error
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._listener, name)
+
+    def accept(self) -> Any:
+        if not self.times:
+            return self._listener.accept()
+        self.times -= 1
+        raise OSError(self._error, "")
+
+
 @pytest.mark.parametrize(("short", "closed"), [(errno.EMFILE, 1), (errno.ECONNABORTED, 0)])
 def test_only_who_is_short_of_descriptors_closes_a_connection(
     site: Site, short: int, closed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = _raw(site)
     site.serve_until(lambda: [one.stage for one in site.port._connections.values()] == ["open"])
-    accept, failed = site.port._listener, []
-
-    class Short:
-        def __getattr__(self, name: str) -> Any:
-            return getattr(accept, name)
-
-        def accept(self) -> Any:
-            if failed:
-                return accept.accept()
-            failed.append(short)
-            raise OSError(short, "")
-
-    monkeypatch.setattr(site.port, "_listener", Short())
+    listener = _Short(site.port._listener, short, times=1)
+    monkeypatch.setattr(site.port, "_listener", listener)
     late = _raw(site)
-    site.serve_until(lambda: len(site.port._connections) == 2 - closed and failed)
+    site.serve_until(lambda: len(site.port._connections) == 2 - closed and not listener.times)
     assert site.port.closed == closed
     for connection in (kept, late):
         connection.close()
@@ -307,17 +313,8 @@ def test_only_who_is_short_of_descriptors_closes_a_connection(
 
 def test_short_of_descriptors_and_without_connections_it_waits(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its listener would be readable all the time."""
-    accept = site.port._listener
-
-    class Short:
-        def __getattr__(self, name: str) -> Any:
-            return getattr(accept, name)
-
-        def accept(self) -> Any:
-            raise OSError(errno.EMFILE, "")
-
     with monkeypatch.context() as patched:
-        patched.setattr(site.port, "_listener", Short())
+        patched.setattr(site.port, "_listener", _Short(site.port._listener, errno.EMFILE))
         late = _connected(site)
         site.serve_until(lambda: not site.port._accepts)
         assert site.port._epoll.poll(0) == []
