@@ -36,9 +36,7 @@ def main() -> None:
             with tempfile.TemporaryDirectory(prefix="drom-learners-") as name:
                 of_star = (make_examples(Path(name), num_tasks, dim, many), num_tasks, dim)
                 runs = {label: functools.partial(run_product, *of_star, **what) for label, what in CONTESTANTS.items()}
-                results += contest(
-                    runs, num_tasks=num_tasks, dim=dim, many=many, passes=options.passes, compared_with="drom"
-                )
+                results += contest(runs, options, num_tasks=num_tasks, dim=dim, many=many, compared_with="drom")
     show(results, options)
 
 

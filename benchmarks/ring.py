@@ -77,7 +77,7 @@ def rounds(options: argparse.Namespace) -> list[dict[str, object]]:
                     "learner": functools.partial(run_bare, *of_ring, "learner"),
                     "idle": functools.partial(run_bare, *of_ring, "idle"),
                 }
-                rows = contest(contestants, num_tasks=num_tasks, dim=dim, many=many, passes=options.passes)
+                rows = contest(contestants, options, num_tasks=num_tasks, dim=dim, many=many)
                 results += [row | {"tau": options.tau} for row in rows]
     return results
 

@@ -45,7 +45,7 @@ def main() -> None:
                 contestants = {
                     kind: functools.partial(run_product, *of_star, **settings) for kind, settings in CONTESTANTS.items()
                 }
-                results += contest(contestants, num_tasks=num_tasks, dim=dim, many=many, passes=options.passes)
+                results += contest(contestants, options, num_tasks=num_tasks, dim=dim, many=many)
     show(results, options)
 
 

@@ -39,14 +39,30 @@ def arguments(description: str | None, *, tasks: list[int], dims: list[int], pas
     parser.add_argument("--dims", type=int, nargs="+", default=dims)
     parser.add_argument("--passes", type=int, default=passes)
     parser.add_argument("--seconds", type=float, default=4.0, help="about how long one long run takes")
+    parser.add_argument(
+        "--only", nargs="+", metavar="NAME", help="these contestants, and the one that all are compared with"
+    )
+    parser.add_argument("--at-most", type=float, metavar="RATIO", help="fail where one takes more CPU, in the median")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("rest", nargs="*", help=argparse.SUPPRESS)
     return parser
 
 
-def show(results: object, options: argparse.Namespace) -> None:
+def show(results: list[dict[str, Any]], options: argparse.Namespace) -> None:
+    """Print the rows as JSON where that is asked for.
+
+    Raises:
+        SystemExit: The median ratio of one is above --at-most.
+    """
     if options.json:
         print(json.dumps(results, indent=2))
+    for row in results:
+        ratio = row.get("cpu_over_bare", 0.0)
+        if options.at_most is not None and ratio > options.at_most:
+            raise SystemExit(
+                f"error: {row['contestant']} with m = {row['m']}, d = {row['d']}: expected at most {options.at_most:g} "
+                f"times the CPU in the median of {row['passes']} passes, got {ratio:.2f}"
+            )
 
 
 def print_head(compared_with: str = BARE) -> None:
@@ -63,19 +79,23 @@ def many_rounds(num_tasks: int, dim: int, seconds: float) -> int:
 
 def contest(
     contestants: dict[str, Callable[[int], float]],
+    options: argparse.Namespace,
     *,
     num_tasks: int,
     dim: int,
     many: int,
-    passes: int,
     compared_with: str = BARE,
 ) -> list[dict[str, Any]]:
-    """Run the contestants in turn, print a row for each and return the rows.
+    """Run the contestants that the options name in turn, print a row for each and return the rows.
 
     A contestant runs so many rounds as it is given and returns the wall seconds they took. It runs twice in a
     pass, for few and for many rounds; the difference of the two is free of start and end. CPU is that of the
     whole process tree. Ratios, named `.._over_bare`, are to the one that all are compared with.
     """
+    names, passes = options.only or list(contestants), options.passes
+    if unknown := set(names) - set(contestants):
+        raise SystemExit(f"error: --only: expected some of {', '.join(contestants)}, got {', '.join(sorted(unknown))}")
+    contestants = {name: run for name, run in contestants.items() if name == compared_with or name in names}
     measured: dict[str, list[tuple[float, float]]] = {name: [] for name in contestants}
     for number in range(passes):
         order = list(contestants)

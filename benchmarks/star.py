@@ -80,7 +80,7 @@ def rounds(options: argparse.Namespace) -> list[dict[str, object]]:
                 }
                 if shutil.which("mpirun") and _has_mpi4py():
                     contestants["mpi"] = functools.partial(run_mpi, *of_star)
-                results += contest(contestants, num_tasks=num_tasks, dim=dim, many=many, passes=options.passes)
+                results += contest(contestants, options, num_tasks=num_tasks, dim=dim, many=many)
     return results
 
 

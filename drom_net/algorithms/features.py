@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -37,16 +37,17 @@ Block = Vector | SparseVectors
 """One or several vectors, as they travel: shape (d,), shape (r, d), or sparse."""
 
 
-def other_than(layout: Sequence[int], blocks: Iterable[Block], dim: int) -> str:
+def other_than(layout: Sequence[int], blocks: Sequence[Block], dim: int) -> str:
     """What these are where they are not so many vectors of shape (d,) in each block; empty where they are.
 
     Where each block is one vector, it has to be a plain one.
     """
-    blocks = list(blocks)
-    if all(count == 1 for count in layout):
-        for block in blocks:
-            if isinstance(block, SparseVectors) or block.ndim != 1:
-                return "blocks; expected plain vectors"
+    plain = [isinstance(block, np.ndarray) and block.shape == (dim,) for block in blocks]
+    if sum(layout) == len(layout):  # each is one vector
+        if plain == [True] * len(layout):
+            return ""
+        if any(isinstance(block, SparseVectors) or block.ndim != 1 for block in blocks):
+            return "blocks; expected plain vectors"
     found = [
         len(block.values) * (block.length // dim) if isinstance(block, SparseVectors) else block.size // dim
         for block in blocks

@@ -266,8 +266,11 @@ def _layout(blocks: Sequence[Block]) -> tuple[int | list[int], list[bytes | memo
     Of vectors it says how many; else of each block how many vectors it has, and how long they are where it is sparse,
     or 0.
     """
-    if all(isinstance(block, np.ndarray) and block.ndim == 1 for block in blocks):
-        return len(blocks), [block.data for block in blocks if isinstance(block, np.ndarray)]
+    plain: list[bytes | memoryview] = [
+        block.data for block in blocks if isinstance(block, np.ndarray) and block.ndim == 1
+    ]
+    if len(plain) == len(blocks):
+        return len(plain), plain
     layout: list[int] = []
     frames: list[bytes | memoryview] = []
     for block in blocks:
@@ -286,7 +289,7 @@ def _index_type(length: int) -> np.dtype[Any]:
 
 def _vectors(frames: Frames, layout: object, dim: int, max_vectors: int) -> tuple[Block, ...]:
     if type(layout) is int and layout == len(frames):
-        return tuple([_dense(frame, (dim,)) for frame in frames])  # a list: half the cost of a generator
+        return tuple([_dense(frame, dim) for frame in frames])  # a list: half the cost of a generator
     if type(layout) is not list or not 0 < len(frames) <= _BLOCKS_LIMIT or len(layout) != 2 * len(frames):
         raise RemoteError(f"a message that announces other than its {len(frames)} vectors")
     blocks: list[Block] = []
@@ -300,18 +303,17 @@ def _vectors(frames: Frames, layout: object, dim: int, max_vectors: int) -> tupl
         count += rows * max(1, length // dim)
         if count > max_vectors:
             raise RemoteError(f"{count} vectors; at most {max_vectors} are allowed")
-        blocks.append(_sparse(frame, rows, length) if length else _dense(frame, (rows, dim)))
+        blocks.append(_sparse(frame, rows, length) if length else _dense(frame, rows * dim).reshape(rows, dim))
     return tuple(blocks)
 
 
-def _dense(frame: bytes | memoryview, shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
+def _dense(frame: bytes | memoryview, expected: int) -> npt.NDArray[np.float64]:
     frame, size = _sized(frame)
-    expected = math.prod(shape)
     if size != 8 * expected:
         raise RemoteError(f"a vector of {size} bytes; expected {8 * expected} ({expected} float64)")
     vector = np.frombuffer(frame, _FLOAT64)
     _check_finite(vector)
-    return vector if len(shape) == 1 else vector.reshape(shape)
+    return vector
 
 
 def _sparse(frame: bytes | memoryview, rows: int, length: int) -> SparseVectors:

@@ -143,15 +143,11 @@ class Worker(Learns, NodeBase):
     def receive(self, sender: str, message: Message, now: float) -> None:
         self._now = now
         match message:
-            case Pull(reply=Reply(vectors=vectors)) if vectors and (
-                wrong := other_than(self._pull_layout, vectors, self._hello.dim)
-            ):
-                self._events.append(Refused(sender, f"a pull of {wrong}"))
-            case Pull(reply=Reply(vectors=vectors, place=place)) if vectors and place >= max(self._pull_layout):
-                what = f"a pull for place {place}; expected one below {max(self._pull_layout)}"
-                self._events.append(Refused(sender, what))
-            case Pull() if self.state is WorkerState.WAITING and message.round == self.round:
-                self._on_pull(message, now)
+            case Pull(reply=reply):
+                if wrong := self._wrong_with(reply):
+                    self._events.append(Refused(sender, f"a pull {wrong}"))
+                elif self.state is WorkerState.WAITING and message.round == self.round:
+                    self._on_pull(message, now)  # else an answer to a question that was asked twice
             case RequestHello(question=question) if self.state is not WorkerState.FINISHED:
                 # The reducer was started anew, or somebody else says that it is this task.
                 answer = dataclasses.replace(self._introduction, answers=question)
@@ -169,10 +165,19 @@ class Worker(Learns, NodeBase):
                 self._finish()
             case Reject(reason=reason):
                 self._rejected(reason)
-            case Pull() | Welcome() | RequestHello() | GoodbyeAck():
+            case Welcome() | RequestHello() | GoodbyeAck():
                 pass  # an answer to a question that was asked twice
             case _:
                 self._events.append(Refused(sender, f"a {type(message).__name__} is nothing a reducer says"))
+
+    def _wrong_with(self, reply: Reply) -> str:
+        """Why it cannot be one to this task; empty where it can."""
+        if not reply.vectors:
+            return ""
+        if wrong := other_than(self._pull_layout, reply.vectors, self._hello.dim):
+            return f"of {wrong}"
+        most = max(self._pull_layout)
+        return f"for place {reply.place}; expected one below {most}" if reply.place >= most else ""
 
     def _on_welcome(self, run_id: str, t: int, now: float) -> None:
         """The reducer has let it in, and is in round t."""
