@@ -130,11 +130,10 @@ def auc(scores: npt.NDArray[np.float64], labels: npt.NDArray[np.float64]) -> flo
     Args:
         labels: -1.0 or +1.0, as many as scores.
     """
-    positive = labels > 0.0
-    num_positive = int(positive.sum())
-    if num_positive in (0, len(labels)):
+    is_positive = labels > 0.0
+    positive, negative = np.sort(scores[is_positive]), np.sort(scores[~is_positive])
+    pairs = len(positive) * len(negative)
+    if not pairs:
         return None
-    _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(counts) - (counts - 1) / 2.0)[place]  # the mean rank of those that are equal
-    above = float(ranks[positive].sum()) - num_positive * (num_positive + 1) / 2.0
-    return above / (num_positive * (len(labels) - num_positive))
+    below, up_to = (int(np.searchsorted(negative, positive, side).sum()) for side in ("left", "right"))
+    return (below + up_to) / (2 * pairs)
