@@ -1,4 +1,4 @@
-"""A live node's intake without the node: the model is a fixed vector, and rounds are what a test says."""
+"""A live node's live_input without the node: the model is a fixed vector, and rounds are what a test says."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from drom_net.algorithms.features import Features, SparseVector, dot
 from drom_net.data.incoming import RowReader
 from drom_net.data.preprocessing import Preprocessing
 from drom_net.data.settings import SourceSettings
-from drom_net.node.live.intake import Intake
+from drom_net.node.live.live_input import LiveInput
 from drom_net.node.live.sources import open_source
 from drom_net.node.spec import NodeSpec
 from drom_net.protocol.node import Snapshot
@@ -71,16 +71,16 @@ def node_spec(folder: Path, rows: RowReader = PLAIN, **settings: Any) -> NodeSpe
     )
 
 
-def intake_of(
+def live_input_of(
     spec: NodeSpec, *, snapshot: Snapshot | None = None, incarnation: int = 1, said: Said | None = None
-) -> Intake:
-    return Intake(spec, snapshot, incarnation, said or Said())  # type: ignore[arg-type]
+) -> LiveInput:
+    return LiveInput(spec, snapshot, incarnation, said or Said())  # type: ignore[arg-type]
 
 
-def learned(intake: Intake) -> list[tuple[list[float], float]]:
+def learned(live_input: LiveInput) -> list[tuple[list[float], float]]:
     """The examples that wait, taken one by one: their features, dense, and labels."""
     found = []
-    stream = intake.stream
+    stream = live_input.stream
     t = stream._begun
     while stream.backlog:
         t += 1
@@ -105,13 +105,13 @@ def served(spec: NodeSpec, model: FixedModel | None = None, *, incarnation: int 
 
     def serve() -> None:
         try:
-            intake = intake_of(spec, incarnation=incarnation)
-            open_source(intake, model or FixedModel())
+            live_input = live_input_of(spec, incarnation=incarnation)
+            open_source(live_input, model or FixedModel())
             ready.set()
             while not stop.is_set():
-                zmq.zmq_poll([(intake.waits_for, zmq.POLLIN)], 10)
-                intake.serve()
-            intake.close()
+                zmq.zmq_poll([(live_input.waits_for, zmq.POLLIN)], 10)
+                live_input.serve()
+            live_input.close()
         except BaseException as error:
             failed.append(error)
             ready.set()

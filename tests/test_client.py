@@ -11,7 +11,7 @@ import msgpack
 import numpy as np
 import pytest
 import zmq
-from live_site import FixedModel, intake_of, learned, node_spec, served
+from live_site import FixedModel, learned, live_input_of, node_spec, served
 from zmq.utils.monitor import recv_monitor_message
 
 from drom_net import client as module
@@ -51,11 +51,11 @@ def spec(tmp_path: Path) -> NodeSpec:
 
 def accepted(spec: NodeSpec) -> list[tuple[list[float], float]]:
     """What the node has on disk."""
-    intake = intake_of(spec)
+    live_input = live_input_of(spec)
     try:
-        return learned(intake)
+        return learned(live_input)
     finally:
-        intake.close()
+        live_input.close()
 
 
 def test_predict_then_label(spec: NodeSpec) -> None:

@@ -16,7 +16,7 @@ from drom_net.cluster.prepare import Prepared
 from drom_net.cluster.progress import Progress
 from drom_net.learning.metrics import Totals
 from drom_net.learning.records import TASK_DTYPE, central_dtype
-from drom_net.node.build import Life, build_peer, build_reducer, build_worker
+from drom_net.node.build import StartContext, build_peer, build_reducer, build_worker
 from drom_net.protocol.node import REDUCER, TIMES_DTYPE, Node, Pace
 from drom_net.results.outcomes import CentralOutcome, TaskOutcome
 from drom_net.results.run_directory import summary_of
@@ -118,10 +118,10 @@ def build_simulator(prepared: Prepared, conditions: Conditions) -> Simulator:
         wiring = peers_wiring(prepared.graph.union.neighbors)
 
     def make(index: int, incarnation: int, snapshot: Any) -> Node:
-        life = Life(1 + incarnation, "", None if index == len(names) else paces[index], keeps, snapshot)
+        context = StartContext(1 + incarnation, "", None if index == len(names) else paces[index], keeps, snapshot)
         if index == len(names):
-            return build_reducer(reducer, run_id, life)
-        return (build_worker if prepared.graph is None else build_peer)(specs[index], streams[index], life)
+            return build_reducer(reducer, run_id, context)
+        return (build_worker if prepared.graph is None else build_peer)(specs[index], streams[index], context)
 
     return Simulator(
         make,

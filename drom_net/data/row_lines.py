@@ -11,12 +11,12 @@ from drom_net.data.formats import line_formats
 from drom_net.data.formats.jsonl import once
 from drom_net.data.incoming import RowError, RowReader
 
-__all__ = ["Lines", "once", "read_rows"]
+__all__ = ["LineParser", "once", "read_rows"]
 
 SHOWN = "standard input"
 
 
-class Lines:
+class LineParser:
     """Lines of one format to examples."""
 
     def __init__(self, format: str, rows: RowReader) -> None:

@@ -21,7 +21,7 @@ from drom_net.protocol.worker import Worker
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class StartContext:
     """What differs from one start of a node to the next, and from driver to driver."""
 
     incarnation: int = 1
@@ -34,24 +34,24 @@ class Life:
     snapshot: Snapshot | None = None
 
 
-ONLY_ONE = Life()
+FIRST_START = StartContext()
 
 
-def build_worker(spec: NodeSpec, stream: TaskStream | LiveStream, life: Life = ONLY_ONE) -> Worker:
+def build_worker(spec: NodeSpec, stream: TaskStream | LiveStream, context: StartContext = FIRST_START) -> Worker:
     """The worker of a task."""
     algorithm = spec.build_algorithm()
     return Worker(
         TaskLearner(algorithm, stream, rounds=spec.rounds),
-        _hello(spec, life.run_id or spec.run_id, life),
+        _hello(spec, context.run_id or spec.run_id, context),
         timeouts=spec.build_timeouts(),
         endpoint=spec.endpoint,
         pull_layout=algorithm.reply_layout(len(spec.tasks)),
-        pace=life.pace or (lambda t: spec.pace_s),
-        **_common(spec, life),
+        pace=context.pace or (lambda t: spec.pace_s),
+        **_common(spec, context),
     )
 
 
-def build_peer(spec: NodeSpec, stream: TaskStream | LiveStream, life: Life = ONLY_ONE) -> Peer:
+def build_peer(spec: NodeSpec, stream: TaskStream | LiveStream, context: StartContext = FIRST_START) -> Peer:
     """The peer of a task."""
     hood = spec.build_neighborhood()
     algorithm = hood.learner(spec.build_algorithm())
@@ -59,7 +59,7 @@ def build_peer(spec: NodeSpec, stream: TaskStream | LiveStream, life: Life = ONL
     return Peer(
         TaskLearner(algorithm, stream, rounds=spec.rounds, everybody=hood.everybody),
         Centre(algorithm, tasks=hood.everybody, dim=spec.dim, seed=spec.seed, scales=hood.scales),
-        _hello(spec, run_id, life),
+        _hello(spec, run_id, context),
         names=spec.tasks,
         neighborhood=hood,
         identity=_identity(spec, run_id),
@@ -68,12 +68,12 @@ def build_peer(spec: NodeSpec, stream: TaskStream | LiveStream, life: Life = ONL
         rounds=spec.rounds,
         timeouts=spec.build_timeouts(),
         policy=spec.build_policy(),
-        pace=life.pace or (lambda t: spec.pace_s),
-        **_common(spec, life),
+        pace=context.pace or (lambda t: spec.pace_s),
+        **_common(spec, context),
     )
 
 
-def build_reducer(spec: NodeSpec, run_id: str, life: Life = ONLY_ONE) -> Reducer:
+def build_reducer(spec: NodeSpec, run_id: str, context: StartContext = FIRST_START) -> Reducer:
     """The reducer of all tasks."""
     algorithm = spec.build_algorithm()
     return Reducer(
@@ -85,15 +85,15 @@ def build_reducer(spec: NodeSpec, run_id: str, life: Life = ONLY_ONE) -> Reducer
         timeouts=spec.build_timeouts(),
         policy=spec.build_policy(),
         live=spec.live,
-        **_common(spec, life),
+        **_common(spec, context),
     )
 
 
-def _common(spec: NodeSpec, life: Life) -> dict[str, Any]:
-    return {"checkpoints": spec.build_checkpoints() if life.keeps_snapshots else None, "snapshot": life.snapshot}
+def _common(spec: NodeSpec, context: StartContext) -> dict[str, Any]:
+    return {"checkpoints": spec.build_checkpoints() if context.keeps_snapshots else None, "snapshot": context.snapshot}
 
 
-def _hello(spec: NodeSpec, run_id: str, life: Life) -> Hello:
+def _hello(spec: NodeSpec, run_id: str, context: StartContext) -> Hello:
     return Hello(
         version=PROTOCOL_VERSION,
         run_id=run_id,
@@ -103,7 +103,7 @@ def _hello(spec: NodeSpec, run_id: str, life: Life) -> Hello:
         feature_digest=spec.feature_digest,
         numpy=np.__version__,
         blas=blas_kernel(),
-        incarnation=life.incarnation,
+        incarnation=context.incarnation,
     )
 
 

@@ -22,7 +22,7 @@ from drom_net.transport.dealer import DealerTransport
 from drom_net.transport.router import RouterTransport
 
 if TYPE_CHECKING:
-    from drom_net.node.live.intake import Intake
+    from drom_net.node.live.live_input import LiveInput
 
 
 class ProcessHost(Host):
@@ -35,13 +35,13 @@ class ProcessHost(Host):
         transport: DealerTransport | RouterTransport,
         folder: CheckpointFolder,
         telemetry: Telemetry,
-        intake: Intake | None,
+        live_input: LiveInput | None,
     ) -> None:
         self._node = node
         self._transport = transport
         self._folder = folder
         self._telemetry = telemetry
-        self._intake = intake
+        self._live_input = live_input
         self._gate = None
         if transport.has_keys and not isinstance(node, Worker):  # a worker speaks to the reducer's key and to no other
             self._gate = key_gate(node, lambda: transport.speaker)
@@ -54,8 +54,8 @@ class ProcessHost(Host):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if self._intake is not None:
-            self._intake.close()
+        if self._live_input is not None:
+            self._live_input.close()
         try:
             self._writer.close()
         except OSError:
@@ -77,8 +77,8 @@ class ProcessHost(Host):
 
     def persist(self, now: float) -> bool:
         """Take a snapshot where it is time; wait for the disk where the node does."""
-        if self._intake is not None:
-            self._intake.keep_decided()
+        if self._live_input is not None:
+            self._live_input.keep_decided()
         told = False
         while True:
             if self._in_flight and not self._writer.busy:
@@ -94,7 +94,7 @@ class ProcessHost(Host):
             told = True
 
     def poll_input(self) -> bool:
-        return self._intake is not None and self._intake.serve()
+        return self._live_input is not None and self._live_input.serve()
 
     def authorize(self, sender: str, message: Message) -> str:
         return "" if self._gate is None else self._gate(sender, message)
@@ -106,8 +106,8 @@ class ProcessHost(Host):
         self._began = time.monotonic()
         self._folder.spent = self.spent()
         self._writer.submit(self._round, header, buffers, self._telemetry.files)
-        if self._intake is not None:
-            self._intake.snapshot_taken(snapshot)
+        if self._live_input is not None:
+            self._live_input.snapshot_taken(snapshot)
         self._in_flight = True
 
     def _settle(self, now: float) -> None:
@@ -115,5 +115,5 @@ class ProcessHost(Host):
         self._in_flight = False
         self._telemetry.checkpointed(self._round, seconds=time.monotonic() - self._began, num_bytes=self._num_bytes)
         self._node.snapshot_kept(now)
-        if self._intake is not None:
-            self._intake.snapshot_kept()
+        if self._live_input is not None:
+            self._live_input.snapshot_kept()

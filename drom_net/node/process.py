@@ -15,7 +15,7 @@ from drom_net.node.reports import reporter_of
 from drom_net.node.roles import ROLES, Ending, Role
 from drom_net.node.signals import Stop
 from drom_net.node.spec import NodeSpec
-from drom_net.node.start import life_of, rows_of
+from drom_net.node.start import rows_of, start_context
 from drom_net.node.telemetry import Telemetry
 from drom_net.protocol.reducer import Reducer
 from drom_net.results.summary import remove_folder
@@ -31,10 +31,10 @@ def run_node(spec: NodeSpec) -> int:
         with CheckpointFolder(Path(spec.out), node=spec.node, config_digest=spec.config_digest) as folder:
             incarnation, _ = folder.begin(spec.run_id)
             reporter.incarnation = incarnation
-            life = life_of(spec, folder, reporter)
-            (Path(spec.out) / "result.json").unlink(missing_ok=True)  # what an interrupted life has left
+            context = start_context(spec, folder, reporter)
+            (Path(spec.out) / "result.json").unlink(missing_ok=True)  # what an interrupted start has left
             serve_counts(spec, reporter)
-            finished = _run(ROLES[spec.role](spec, folder, reporter, life), stop)
+            finished = _run(ROLES[spec.role](spec, folder, reporter, context), stop)
     except DromNetError as error:
         reporter.fail(str(error), exit_code=error.exit_code)
         if incarnation == 1 and not folder.others_know:
@@ -55,7 +55,7 @@ def _run(role: Role, stop: Stop) -> bool:
         role.connect()
         telemetry = Telemetry(
             role.reporter,
-            rows_of(role.spec, role.node, role.life, files),
+            rows_of(role.spec, role.node, role.context, files),
             stop,
             role.figures,
             names=role.names,
@@ -75,18 +75,18 @@ def _run(role: Role, stop: Stop) -> bool:
 
 def _drive(role: Role, telemetry: Telemetry) -> Ending:
     """Drive the node to its end; what was learned is not lost with an error."""
-    node, transport, intake = role.node, role.transport, role.intake
-    telemetry.watch(node, transport, intake)
-    host = ProcessHost(node, transport, role.folder, telemetry, intake)
+    node, transport, live_input = role.node, role.transport, role.live_input
+    telemetry.watch(node, transport, live_input)
+    host = ProcessHost(node, transport, role.folder, telemetry, live_input)
     error: DromNetError | OSError | None = None
     with np.errstate(over="ignore", invalid="ignore"):  # one clear error tells of divergence, not NumPy's warnings
         try:
             with host:
-                if intake is not None and not isinstance(node, Reducer):
+                if live_input is not None and not isinstance(node, Reducer):
                     from drom_net.node.live.sources import open_source
 
-                    open_source(intake, node)
-                    transport.also_waits_for = lambda: intake.waits_for
+                    open_source(live_input, node)
+                    transport.also_waits_for = lambda: live_input.waits_for
                 finished = drive(node, transport, host)
             if finished:
                 role.folder.end()

@@ -15,7 +15,7 @@ from drom_net.learning.task import TaskResult
 from drom_net.node.build import build_peer, build_worker
 from drom_net.node.reports import reporter_of
 from drom_net.node.spec import NodeSpec
-from drom_net.node.start import life_of, rows_of, stream_of
+from drom_net.node.start import rows_of, start_context, stream_of
 from drom_net.protocol.node import Ended
 from drom_net.protocol.peer import Peer
 from drom_net.results.summary import TaskFigures, summarize, write_json
@@ -72,10 +72,10 @@ def write_result_of_lost(spec: NodeSpec) -> None:
         contextlib.ExitStack() as files,
     ):
         folder.begin(spec.run_id)
-        life = life_of(spec, folder, reporter)
-        stream, _ = stream_of(spec, life, reporter)
-        node = build_peer(spec, stream, life) if spec.role == "peer" else build_worker(spec, stream, life)
-        rows_of(spec, node, life, files)
+        context = start_context(spec, folder, reporter)
+        stream, _ = stream_of(spec, context, reporter)
+        node = build_peer(spec, stream, context) if spec.role == "peer" else build_worker(spec, stream, context)
+        rows_of(spec, node, context, files)
     node.stop()
     assert node.result is not None
     more: dict[str, object] = {"run_id": node.run_id, "lost": True}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from drom_net.core.errors import DromNetError
-from drom_net.node.build import Life, build_peer, build_reducer, build_worker
+from drom_net.node.build import StartContext, build_peer, build_reducer, build_worker
 from drom_net.node.reports import Reporter
 from drom_net.node.results import peak_memory, summarize_star, write_task_result
 from drom_net.node.spec import NodeSpec
@@ -26,7 +26,7 @@ from drom_net.transport.keys import PUBLIC_LIST, Keyring, read_keyring
 from drom_net.transport.router import RouterTransport
 
 if TYPE_CHECKING:
-    from drom_net.node.live.intake import Intake
+    from drom_net.node.live.live_input import LiveInput
 
 
 class Ending(NamedTuple):
@@ -47,14 +47,14 @@ class Role(ABC):
 
     node: Worker | Peer | Reducer
     transport: DealerTransport | RouterTransport
-    intake: Intake | None = None
+    live_input: LiveInput | None = None
     names: tuple[str, ...] = ()
     """All tasks' names, where it meets them."""
     expected = 0
     """How many are to join."""
 
-    def __init__(self, spec: NodeSpec, folder: CheckpointFolder, reporter: Reporter, life: Life) -> None:
-        self.spec, self.folder, self.reporter, self.life = spec, folder, reporter, life
+    def __init__(self, spec: NodeSpec, folder: CheckpointFolder, reporter: Reporter, context: StartContext) -> None:
+        self.spec, self.folder, self.reporter, self.context = spec, folder, reporter, context
         self.node = self.build()
         self.transport = self.open()
 
@@ -164,8 +164,8 @@ class WorkerRole(_TaskRole):
     transport: DealerTransport
 
     def build(self) -> Worker:
-        stream, self.intake = stream_of(self.spec, self.life, self.reporter)
-        return build_worker(self.spec, stream, self.life)
+        stream, self.live_input = stream_of(self.spec, self.context, self.reporter)
+        return build_worker(self.spec, stream, self.context)
 
     def open(self) -> DealerTransport:
         spec = self.spec
@@ -193,8 +193,8 @@ class PeerRole(_TaskRole):
     transport: RouterTransport
 
     def build(self) -> Peer:
-        stream, self.intake = stream_of(self.spec, self.life, self.reporter)
-        peer = build_peer(self.spec, stream, self.life)
+        stream, self.live_input = stream_of(self.spec, self.context, self.reporter)
+        peer = build_peer(self.spec, stream, self.context)
         self.folder.adopt(peer.run_id)
         self.names, self.expected = self.spec.tasks, len(peer.neighborhood.neighbors)
         return peer
@@ -233,7 +233,7 @@ class ReducerRole(Role):
     def build(self) -> Reducer:
         self.folder.adopt(self.run_id or secrets.token_hex(8))
         self.names, self.expected = self.spec.tasks, len(self.spec.tasks)
-        return build_reducer(self.spec, self.run_id, self.life)
+        return build_reducer(self.spec, self.run_id, self.context)
 
     def open(self) -> RouterTransport:
         return self._listen(self._read_keys([]), range(self.expected))

@@ -13,7 +13,7 @@ import numpy as np
 from drom_net.core.errors import naming
 from drom_net.data.live import LiveStream
 from drom_net.data.stream import TaskStream
-from drom_net.node.build import Life
+from drom_net.node.build import StartContext
 from drom_net.node.reports import Reporter
 from drom_net.node.spec import NodeSpec
 from drom_net.protocol.node import TIMES_DTYPE
@@ -25,26 +25,26 @@ from drom_net.storage.node_folder import CheckpointFolder
 from drom_net.storage.snapshot_codec import snapshot_classes
 
 if TYPE_CHECKING:
-    from drom_net.node.live.intake import Intake
+    from drom_net.node.live.live_input import LiveInput
 
 
-def life_of(spec: NodeSpec, folder: CheckpointFolder, reporter: Reporter) -> Life:
+def start_context(spec: NodeSpec, folder: CheckpointFolder, reporter: Reporter) -> StartContext:
     """What an earlier start of this node has left."""
     loaded = folder.load(snapshot_classes(spec.learner))
     if loaded is None:
         if folder.incarnation > 1:
             text = f"start {folder.incarnation}: there is no snapshot yet, beginning anew"
             reporter.say(text, "restored", level="info", round=0)
-        return Life(folder.incarnation, folder.run_id, keeps_snapshots=True)
+        return StartContext(folder.incarnation, folder.run_id, keeps_snapshots=True)
     for sentence in loaded.skipped:
         reporter.say(f"warning: {sentence}", "snapshot_damaged")
     text = f"start {folder.incarnation}: going on from the snapshot of round {loaded.round}"
     reporter.say(text, "restored", level="info", round=loaded.round)
-    return Life(folder.incarnation, folder.run_id, keeps_snapshots=True, snapshot=loaded.snapshot)
+    return StartContext(folder.incarnation, folder.run_id, keeps_snapshots=True, snapshot=loaded.snapshot)
 
 
 def rows_of(
-    spec: NodeSpec, node: Worker | Reducer | Peer, life: Life, files: contextlib.ExitStack
+    spec: NodeSpec, node: Worker | Reducer | Peer, context: StartContext, files: contextlib.ExitStack
 ) -> list[tuple[IO[bytes] | None, Callable[[], bytes]]]:
     """The node's files of rows, cut back to where it goes on, each with where its rows come from; None for rows that
     are not kept."""
@@ -58,10 +58,10 @@ def rows_of(
         return [(None, take) for take in takes.values()]
     for name, types in node.row_types.items():
         path = Path(spec.out) / f"{name}.bin"
-        if life.snapshot is not None:
+        if context.snapshot is not None:
             t = node.recorded[name]
             cut_back(path, types, t, expect_round=t if name != "times" and t else None)
-        file = path.open("wb" if life.snapshot is None else "ab")
+        file = path.open("wb" if context.snapshot is None else "ab")
         files.callback(_close, file)
         saved.append((file, takes[name]))
     return saved
@@ -73,14 +73,16 @@ def _close(file: IO[bytes]) -> None:
         file.close()
 
 
-def stream_of(spec: NodeSpec, life: Life, reporter: Reporter) -> tuple[TaskStream | LiveStream, Intake | None]:
+def stream_of(
+    spec: NodeSpec, context: StartContext, reporter: Reporter
+) -> tuple[TaskStream | LiveStream, LiveInput | None]:
     """The task's examples, and where they come from if they come while it runs."""
     if not spec.source:
         return TaskStream.load(Path(spec.examples), spread_over=spec.spread_over), None
-    from drom_net.node.live.intake import Intake  # nobody else pays for it
+    from drom_net.node.live.live_input import LiveInput  # nobody else pays for it
 
-    intake = Intake(spec, life.snapshot, life.incarnation, reporter)
-    return intake.stream, intake
+    live_input = LiveInput(spec, context.snapshot, context.incarnation, reporter)
+    return live_input.stream, live_input
 
 
 def wall(node: Worker | Peer) -> Callable[[], bytes]:

@@ -30,7 +30,7 @@ from drom_net.results.sharing import sharing_figures
 from drom_net.storage.node_folder import Spent
 
 if TYPE_CHECKING:
-    from drom_net.node.live.intake import Intake
+    from drom_net.node.live.live_input import LiveInput
 
 _REFUSALS_TOLD = 10
 _REFUSALS_TOLD_EVERY_S = 60.0
@@ -86,12 +86,12 @@ class Telemetry:
         self._checkpoint_bytes = 0
         self._next_report = self._next_counts = self._next_refusal = self._next_checkpoint = 0.0
         self._watched: tuple[Worker | Peer | Reducer, Transport] | None = None
-        self._intake: Intake | None = None
+        self._live_input: LiveInput | None = None
 
-    def watch(self, node: Worker | Peer | Reducer, transport: Transport, intake: Intake | None = None) -> None:
+    def watch(self, node: Worker | Peer | Reducer, transport: Transport, live_input: LiveInput | None = None) -> None:
         """Also count what these have counted."""
         self._watched = (node, transport)
-        self._intake = intake
+        self._live_input = live_input
 
     @property
     def files(self) -> list[IO[bytes]]:
@@ -196,7 +196,7 @@ class Telemetry:
         counts["drom_net_resends_total"] = node.resends
         counts["drom_net_connected_peers"] = node.num_connected
         counts["drom_net_overdue_peers"] = node.num_overdue
-        return counts | (self._intake.counts if self._intake is not None else {})
+        return counts | (self._live_input.counts if self._live_input is not None else {})
 
     def _fields(self, event: Event) -> dict[str, Any]:
         """The event's own fields, the round where it has none, and the name of the task that it is about."""

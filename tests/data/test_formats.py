@@ -21,7 +21,7 @@ from drom_net.data.faults import Faults
 from drom_net.data.formats import FORMATS, file_formats, format_of, line_format_of, line_formats
 from drom_net.data.incoming import RowReader
 from drom_net.data.preprocessing import Preprocessing
-from drom_net.data.row_lines import Lines
+from drom_net.data.row_lines import LineParser
 from drom_net.data.tables import Source, Wanted
 
 WITH_LTSV = """
@@ -108,7 +108,7 @@ def test_one_class_is_a_format_of_live_lines(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(formats, "FORMATS", [*FORMATS, ltsv.Ltsv()])
     schema = Schema((Column("age", "number"), Column("dose", "number")), 0)
     reader = RowReader(Preprocessing(schema.width, numbers=2, schema=schema), "ill")
-    example = Lines("ltsv", reader).read(b"dose:2.5\till:1\tage:4\n")
+    example = LineParser("ltsv", reader).read(b"dose:2.5\till:1\tage:4\n")
     assert example is not None
     assert example[1] == 1.0
     np.testing.assert_array_equal(example[0], [4.0, 2.5])

@@ -25,7 +25,7 @@ from drom_net.data.incoming import RowReader
 from drom_net.data.live import LiveStream
 from drom_net.data.prepare import make_stream
 from drom_net.data.preprocessing import Preprocessing
-from drom_net.data.row_lines import Lines
+from drom_net.data.row_lines import LineParser
 from drom_net.data.settings import FileData
 from drom_net.data.stream import SparseRows, TaskStream
 from drom_net.learning.task import TaskLearner
@@ -358,7 +358,7 @@ def test_live_json_lines_give_the_rows_of_the_file(tmp_path: Path) -> None:
             "csv": (tmp_path / "own.csv").read_text("utf-8").splitlines(),
         }
         for format, lines in texts.items():
-            source = Lines(format, reader)
+            source = LineParser(format, reader)
             live = LiveStream(made.dim, preprocessing=made, task=site)
             for line in lines:
                 if (example := source.read(line.encode())) is not None:

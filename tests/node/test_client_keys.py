@@ -36,11 +36,11 @@ def endpoint(folder: Path) -> Iterator[str]:
     listens = threading.Event()
 
     def serve() -> None:
-        intake: Any = SimpleNamespace(bad=0, commit=lambda: None, say=lambda text: None)
+        live_input: Any = SimpleNamespace(bad=0, commit=lambda: None, say=lambda text: None)
         model: Any = SimpleNamespace(round=0, predict=lambda x: float(x.sum()))
         rows = RowReader(Preprocessing(raw_dim=2))
         keys = read_keyring(folder, "north")
-        service = Service(intake, found, rows, model, unlabelled=9, incarnation=1, keys=keys)
+        service = Service(live_input, found, rows, model, unlabelled=9, incarnation=1, keys=keys)
         listens.set()
         while not ended.is_set():
             zmq.zmq_poll([(service.waits_for, zmq.POLLIN)], 20)

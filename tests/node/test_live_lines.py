@@ -15,14 +15,14 @@ from drom_net.data.columns import Column, Schema
 from drom_net.data.formats.jsonl import parse_json
 from drom_net.data.incoming import RowError, RowReader
 from drom_net.data.preprocessing import Preprocessing
-from drom_net.data.row_lines import Lines
+from drom_net.data.row_lines import LineParser
 from drom_net.node.live.lines import FollowedFile, StandardInput
 from drom_net.node.live.service import Service
 
 NAMED = RowReader(Preprocessing(raw_dim=2, schema=Schema((Column("a", "number"), Column("b", "number")), 0)), label="y")
 
 
-class Intake:
+class LiveInput:
     """Takes all that comes, and remembers where it was."""
 
     def __init__(self, position: Any = None) -> None:
@@ -55,11 +55,11 @@ class Log:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.intake = Intake()
+        self.live_input = LiveInput()
         self._open()
 
     def _open(self, follows: bool = True) -> None:
-        self.source = FollowedFile(self.intake, self.path, Lines("csv", NAMED), follows=follows)  # type: ignore[arg-type]
+        self.source = FollowedFile(self.live_input, self.path, LineParser("csv", NAMED), follows=follows)  # type: ignore[arg-type]
 
     def append(self, text: str) -> None:
         with self.path.open("a") as file:
@@ -72,8 +72,8 @@ class Log:
             self.source.serve()
 
     def crash(self, follows: bool = True) -> None:
-        rows, self.intake = self.intake.rows, Intake(self.intake.position)
-        self.intake.rows = rows
+        rows, self.live_input = self.live_input.rows, LiveInput(self.live_input.position)
+        self.live_input.rows = rows
         self.source.close()
         self._open(follows)
 
@@ -92,14 +92,14 @@ def test_column_names_that_come_again_hold_from_there(log: Log, crash: bool) -> 
     if crash:
         log.crash()
     log.append("1,x,100,1\n")
-    assert log.intake.rows == [[1, 100, sign] for sign in (1, 1, -1, 1, -1, 1)]
-    assert log.intake.texts == []
+    assert log.live_input.rows == [[1, 100, sign] for sign in (1, 1, -1, 1, -1, 1)]
+    assert log.live_input.texts == []
 
 
 def test_column_names_that_no_longer_fit_leave_their_rows_out(log: Log) -> None:
     log.append("a,b,y\n1,2,1\nb,c,y\n3,4,1\na,b,y\n5,6,1\n")
-    assert log.intake.rows == [[1, 2, 1], [5, 6, 1]]
-    assert [text.partition(",")[0] for text in log.intake.texts] == [
+    assert log.live_input.rows == [[1, 2, 1], [5, 6, 1]]
+    assert [text.partition(",")[0] for text in log.live_input.texts] == [
         '3: column names: expected one column "a"',
         "4: line: expected fitting column names above it",
     ]
@@ -112,25 +112,25 @@ def test_a_break_in_quotes_ends_no_row(log: Log, at: int) -> None:
     log.append(text[:at])
     log.crash()
     log.append(text[at:])
-    assert log.intake.rows == [[1, 2, 1], [1, 3, 1]]
+    assert log.live_input.rows == [[1, 2, 1], [1, 3, 1]]
     log.append("oops\n")
-    assert log.intake.texts[-1].startswith("5: line: expected 4 fields")
+    assert log.live_input.texts[-1].startswith("5: line: expected 4 fields")
 
 
 def test_a_quote_that_nobody_closes_costs_its_own_line(log: Log) -> None:
     log.append('a,b,y,note\n1,2,1,"open\n' + "1,3,1,x\n" * 200)
-    assert log.intake.rows == [[1, 3, 1]] * 200
-    assert log.intake.texts == ["2: line: expected separated fields, got a csv error (unexpected end of data)"]
+    assert log.live_input.rows == [[1, 3, 1]] * 200
+    assert log.live_input.texts == ["2: line: expected separated fields, got a csv error (unexpected end of data)"]
     log.append('1,2,1,5" pipe\n')
-    assert len(log.intake.rows) == 201
+    assert len(log.live_input.rows) == 201
 
 
 def test_a_quote_that_is_open_at_the_end_of_a_file_does_not_keep_it_from_its_end(log: Log) -> None:
     log.path.write_text('a,b,y,note\n1,3,1,x\n1,2,1,"open\n1,3,1,x\n')
     log.crash(follows=False)
     log.look()
-    assert log.intake.stream.has_ended
-    assert log.intake.rows == [[1, 3, 1]] * 2
+    assert log.live_input.stream.has_ended
+    assert log.live_input.rows == [[1, 3, 1]] * 2
 
 
 @pytest.mark.parametrize("crash", [False, True])
@@ -146,26 +146,26 @@ def test_a_quote_that_is_open_at_the_end_of_a_file_does_not_keep_it_from_its_end
 )
 def test_a_file_that_was_cut_keeps_its_column_names(log: Log, after: str, rows: list[list[float]], crash: bool) -> None:
     log.append("a,b,y\n1,2,1\n" + "1,2,1\n" * 10)
-    del log.intake.rows[:]
+    del log.live_input.rows[:]
     log.path.write_text("")
     log.look()
     if crash:
         log.crash()
     log.append(after)
-    assert log.intake.rows == rows
+    assert log.live_input.rows == rows
 
 
 def test_standard_input_has_breaks_in_quotes_too() -> None:
     read, write = os.pipe()
     os.write(write, b'a,b,y,note\n1,2,1,"first\n9,9,0,second"\n1,3,1,x\noops\n')
     os.close(write)
-    intake = Intake()
-    source = StandardInput(intake, Lines("csv", NAMED), fd=read)  # type: ignore[arg-type]
-    while not intake.stream.has_ended:
+    live_input = LiveInput()
+    source = StandardInput(live_input, LineParser("csv", NAMED), fd=read)  # type: ignore[arg-type]
+    while not live_input.stream.has_ended:
         source.serve()
     os.close(read)
-    assert intake.rows == [[1, 2, 1], [1, 3, 1]]
-    assert intake.texts[0].startswith("5: ")
+    assert live_input.rows == [[1, 2, 1], [1, 3, 1]]
+    assert live_input.texts[0].startswith("5: ")
 
 
 @pytest.mark.parametrize("text", ['{"a":1,"a":2}', '{"a":{"b":1,"b":1}}'])
@@ -179,11 +179,11 @@ def test_a_key_twice_is_no_object(text: str) -> None:
 
 @pytest.fixture
 def service(tmp_path: Path) -> Any:
-    intake: Any = Intake()
-    intake.has = lambda sender: False
-    intake.backlog_limit = 100
+    live_input: Any = LiveInput()
+    live_input.has = lambda sender: False
+    live_input.backlog_limit = 100
     model: Any = SimpleNamespace(round=0, predict=lambda x: float(np.sum(x)))
-    found = Service(intake, f"ipc://{tmp_path}/s", NAMED, model, unlabelled=2, incarnation=1)
+    found = Service(live_input, f"ipc://{tmp_path}/s", NAMED, model, unlabelled=2, incarnation=1)
     yield found
     found.close()
 
@@ -199,7 +199,7 @@ def test_a_prediction_has_one_label(service: Service) -> None:
     for label in (0, 1):
         again = _ask(service, do="label", tickets=tickets, labels=[label])
         assert again["why"].startswith(f"tickets: labelled already: {tickets[0]}")
-    assert service._intake.rows == [[1, 2, 1]]  # type: ignore[attr-defined]
+    assert service._live_input.rows == [[1, 2, 1]]  # type: ignore[attr-defined]
     assert service._labelled_again == 2
 
 

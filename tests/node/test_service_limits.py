@@ -44,13 +44,13 @@ class Model:
 
 
 class Site:
-    """A service whose intake only counts, stepped by hand."""
+    """A service whose live_input only counts, stepped by hand."""
 
     def __init__(self, bind: str) -> None:
         self.said: list[str] = []
-        self.intake: Any = SimpleNamespace(bad=0, commit=lambda: None, say=self.said.append)
+        self.live_input: Any = SimpleNamespace(bad=0, commit=lambda: None, say=self.said.append)
         rows = RowReader(Preprocessing(raw_dim=2))
-        self.service = Service(self.intake, bind, rows, Model(), unlabelled=100, incarnation=1)
+        self.service = Service(self.live_input, bind, rows, Model(), unlabelled=100, incarnation=1)
 
     @property
     def port(self) -> Any:

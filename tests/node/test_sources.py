@@ -12,7 +12,7 @@ import msgpack
 import numpy as np
 import pytest
 import zmq
-from live_site import FixedModel, Said, intake_of, learned, node_spec
+from live_site import FixedModel, Said, learned, live_input_of, node_spec
 
 from drom_net.algorithms.features import SparseVector
 from drom_net.core.errors import CheckpointError, ClusterError
@@ -20,11 +20,11 @@ from drom_net.data.columns import Column, Schema
 from drom_net.data.incoming import RowError, RowReader
 from drom_net.data.labels import Labels
 from drom_net.data.preprocessing import HASHED_DIM, Preprocessing
-from drom_net.data.row_lines import Lines
+from drom_net.data.row_lines import LineParser
 from drom_net.node.live import lines as lines_module
 from drom_net.node.live.application_port import ApplicationPort
-from drom_net.node.live.intake import Intake
 from drom_net.node.live.lines import FollowedFile, StandardInput
+from drom_net.node.live.live_input import LiveInput
 from drom_net.node.live.service import Service
 from drom_net.node.live.sources import open_source
 
@@ -39,9 +39,9 @@ KINDS = RowReader(Preprocessing(6, numbers=1, schema=WITH_WHO), "ill", ILL)
 TINY = RowReader(Preprocessing(3, numbers=3, scale=(1e-200, 1.0, 1.0)))
 
 
-def rows_of(intake: Intake) -> list[float]:
+def rows_of(live_input: LiveInput) -> list[float]:
     """The first number of each example that waits."""
-    return [features[0] for features, _ in learned(intake)]
+    return [features[0] for features, _ in learned(live_input)]
 
 
 def line(number: float, label: int = 1) -> str:
@@ -57,9 +57,9 @@ class Piped:
     def __init__(self, folder: Path, **settings: Any) -> None:
         self._reading, self._writing = os.pipe()
         self.said = Said()
-        self.intake = intake_of(node_spec(folder, stdin=True, **settings), said=self.said)
-        open_source(self.intake, FixedModel())
-        source = self.intake._source
+        self.live_input = live_input_of(node_spec(folder, stdin=True, **settings), said=self.said)
+        open_source(self.live_input, FixedModel())
+        source = self.live_input._source
         assert isinstance(source, StandardInput)
         source._poll.unregister(0)
         source._fd = self._reading
@@ -68,7 +68,7 @@ class Piped:
     @property
     def waits(self) -> bool:
         """Whether a line would wake the node."""
-        return self.intake.waits_for == self._reading
+        return self.live_input.waits_for == self._reading
 
     def write(self, text: str) -> None:
         os.write(self._writing, text.encode())
@@ -79,7 +79,7 @@ class Piped:
         self._writing = -1
 
     def close(self) -> None:
-        self.intake.close()
+        self.live_input.close()
         self.end()
         os.close(self._reading)
 
@@ -103,49 +103,49 @@ def wide(tmp_path: Path) -> Iterator[Piped]:
 
 def test_lines_of_standard_input_are_examples_and_its_end_is_the_end(tmp_path: Path) -> None:
     for node in piped(tmp_path / "node", rows=NAMED, format="csv"):
-        assert not node.intake.serve()
+        assert not node.live_input.serve()
         node.write("dose,ill,who,age\n2,no,x,4\n,,z,5\n3,yes")
-        assert node.intake.serve()
-        assert not node.intake.stream.has_ended
+        assert node.live_input.serve()
+        assert not node.live_input.stream.has_ended
         node.write(",y,7")
         node.end()
-        node.intake.serve()
-        node.intake.serve()
-        assert learned(node.intake) == [
+        node.live_input.serve()
+        node.live_input.serve()
+        assert learned(node.live_input) == [
             ([3.0, 2.0, 0.0, 0.0, 0.5], -1.0),
             ([4.0, 0.0, 1.0, 0.0, 0.5], 0.0),
             ([6.0, 3.0, 0.0, 0.0, 0.5], 1.0),
         ]
-        assert node.intake.stream.has_ended and not node.waits
-        assert not node.intake.serve()
+        assert node.live_input.stream.has_ended and not node.waits
+        assert not node.live_input.serve()
 
 
 def test_a_full_backlog_leaves_lines_where_they_are_until_half_of_it_is_learned(narrow: Piped) -> None:
     narrow.write("".join(line(number) for number in range(7)))
-    narrow.intake.serve()
-    assert narrow.intake.stream.backlog == 4
-    assert not narrow.intake.serve()
+    narrow.live_input.serve()
+    assert narrow.live_input.stream.backlog == 4
+    assert not narrow.live_input.serve()
     assert not narrow.waits
-    narrow.intake.stream.index_at(1)
-    assert not narrow.intake.serve()
-    narrow.intake.stream.index_at(2)
-    narrow.intake.stream.index_at(3)
-    assert narrow.intake.serve()
+    narrow.live_input.stream.index_at(1)
+    assert not narrow.live_input.serve()
+    narrow.live_input.stream.index_at(2)
+    narrow.live_input.stream.index_at(3)
+    assert narrow.live_input.serve()
     assert narrow.waits
-    assert narrow.intake.num_accepted == 7
+    assert narrow.live_input.num_accepted == 7
 
 
 def test_bad_lines_are_left_out_and_told_ten_times(wide: Piped) -> None:
     wide.write('nonsense\n{"x": [1, 2], "label": 1}\n{"x": [1, 2, NaN], "label": 1}\n' + line(5) + line(6, label=3))
-    wide.intake.serve()
-    assert rows_of(wide.intake) == [5.0]
+    wide.live_input.serve()
+    assert rows_of(wide.live_input) == [5.0]
     told = wide.said.texts
     assert [text.partition(",")[0] for text in told] == [f"left out standard input:{number}" for number in (1, 2, 3, 5)]
     assert told[1] == "left out standard input:2, row: expected 3 numbers, got 2 of them"
     assert "label: expected -1 or +1 (or 0 and 1), got 3; data.positive names" in told[3]
     wide.write("[]\n" * 30)
-    wide.intake.serve()
-    assert wide.intake.bad == 34 and len(told) == 10
+    wide.live_input.serve()
+    assert wide.live_input.bad == 34 and len(told) == 10
     assert told[-1].endswith("further ones are counted only")
 
 
@@ -196,14 +196,14 @@ def test_what_is_wrong_with_a_line_is_told_with_its_place(
     for node in piped(tmp_path / "node", rows=rows, format=format):
         for start in range(0, len(text), 50_000):
             node.write(text[start : start + 50_000])
-            node.intake.serve()
-        assert node.intake.stream.backlog == 0
+            node.live_input.serve()
+        assert node.live_input.stream.backlog == 0
         assert len(node.said.texts) == 1 and told in node.said.texts[0]
 
 
 def test_text_that_is_not_utf_8_is_left_out(wide: Piped) -> None:
     os.write(wide._writing, b'{"x": \xff}\n')
-    wide.intake.serve()
+    wide.live_input.serve()
     assert wide.said.texts == ["left out standard input:1, text: expected UTF-8, got byte 0xff"]
 
 
@@ -211,19 +211,19 @@ def test_a_line_without_an_end_fills_no_memory(wide: Piped, monkeypatch: pytest.
     monkeypatch.setattr(lines_module, "_LINE_BYTES", 1000)
     for _ in range(5):
         wide.write("7" * 1001)
-        wide.intake.serve()
-        assert isinstance(wide.intake._source, StandardInput) and wide.intake._source._splitter.size == 0
+        wide.live_input.serve()
+        assert isinstance(wide.live_input._source, StandardInput) and wide.live_input._source._splitter.size == 0
     wide.write("\n" + line(3))
-    wide.intake.serve()
-    assert rows_of(wide.intake) == [3.0] and wide.intake.bad == 5
+    wide.live_input.serve()
+    assert rows_of(wide.live_input) == [3.0] and wide.live_input.bad == 5
 
 
 def test_sparse_lines_are_folded_and_normalised_as_files_are(tmp_path: Path) -> None:
     rows = RowReader(Preprocessing(raw_dim=HASHED_DIM, hash=4, normalize=True))
     for node in piped(tmp_path / "node", rows=rows, format="svmlight"):
         node.write("-1 5:3 900:0 # a comment\n\n+1 7:2\n")
-        node.intake.serve()
-        found = learned(node.intake)
+        node.live_input.serve()
+        found = learned(node.live_input)
         assert [label for _, label in found] == [-1.0, 1.0]
         assert all(np.linalg.norm(x) == 1.0 for x, _ in found)
 
@@ -243,19 +243,19 @@ class Log:
 
     def open(self, **settings: Any) -> None:
         self._settings |= settings
-        self.intake = intake_of(node_spec(self._folder, **self._settings), said=self.said)
-        open_source(self.intake, FixedModel())
+        self.live_input = live_input_of(node_spec(self._folder, **self._settings), said=self.said)
+        open_source(self.live_input, FixedModel())
 
     def start_again(self, **settings: Any) -> None:
         """As after SIGKILL: what was learned is learned again from the spool."""
-        self.intake.close()
+        self.live_input.close()
         self.open(**settings)
 
     def look(self) -> None:
         for _ in range(6):
-            assert isinstance(self.intake._source, FollowedFile)
-            self.intake._source._look_at = 0.0
-            self.intake.serve()
+            assert isinstance(self.live_input._source, FollowedFile)
+            self.live_input._source._look_at = 0.0
+            self.live_input.serve()
 
     def write(self, *found: float, mode: str = "a") -> None:
         with self.path.open(mode) as file:
@@ -266,7 +266,7 @@ class Log:
 def log(tmp_path: Path) -> Iterator[Log]:
     found = Log(tmp_path)
     yield found
-    found.intake.close()
+    found.live_input.close()
 
 
 def test_a_file_is_followed_from_before_it_is_there(log: Log) -> None:
@@ -278,10 +278,10 @@ def test_a_file_is_followed_from_before_it_is_there(log: Log) -> None:
         file.write(line(3)[:9])
         file.flush()
         log.look()
-        assert log.intake.num_accepted == 2
+        assert log.live_input.num_accepted == 2
         file.write(line(3)[9:])
     log.look()
-    assert rows_of(log.intake) == [1.0, 2.0, 3.0]
+    assert rows_of(log.live_input) == [1.0, 2.0, 3.0]
 
 
 def test_after_a_crash_no_line_is_lost_or_taken_twice(log: Log) -> None:
@@ -293,7 +293,7 @@ def test_after_a_crash_no_line_is_lost_or_taken_twice(log: Log) -> None:
     log.start_again()
     log.write(4)
     log.look()
-    assert rows_of(log.intake) == [1.0, 2.0, 3.0, 4.0]
+    assert rows_of(log.live_input) == [1.0, 2.0, 3.0, 4.0]
 
 
 @pytest.mark.parametrize("crash", [False, True])
@@ -306,7 +306,7 @@ def test_a_file_that_was_moved_away_is_read_to_its_end_first(log: Log, crash: bo
         log.start_again()
     log.write(3, 4)
     log.look()
-    assert rows_of(log.intake) == [1.0, 2.0, 3.0, 4.0]
+    assert rows_of(log.live_input) == [1.0, 2.0, 3.0, 4.0]
 
 
 def test_a_file_that_was_moved_away_is_left_only_once_there_is_something_in_the_new_one(log: Log) -> None:
@@ -321,7 +321,7 @@ def test_a_file_that_was_moved_away_is_left_only_once_there_is_something_in_the_
     log.look()
     log.write(3)
     log.look()
-    assert rows_of(log.intake) == [1.0, 2.0, 3.0]
+    assert rows_of(log.live_input) == [1.0, 2.0, 3.0]
 
 
 @pytest.mark.parametrize("crash", [False, True])
@@ -334,7 +334,7 @@ def test_a_file_that_was_written_anew_is_read_from_its_start(log: Log, crash: bo
     if crash:
         log.start_again()
     log.look()
-    assert rows_of(log.intake) == [1.0, 2.0, *found]
+    assert rows_of(log.live_input) == [1.0, 2.0, *found]
     assert log.said.texts[-1] == f"{log.path} was written anew: reading it from its start"
 
 
@@ -353,8 +353,8 @@ def test_a_line_without_an_end_that_was_written_over_is_read_again(log: Log, aft
             file.write(line(2)[len(after) :])
         log.look()
     expected = {line(33): [33.0], line(33) + line(4): [33.0, 4.0]}.get(after, [2.0])
-    assert rows_of(log.intake) == [1.0, *expected]
-    assert log.intake.bad == 0 and not any("anew" in text for text in log.said.texts)
+    assert rows_of(log.live_input) == [1.0, *expected]
+    assert log.live_input.bad == 0 and not any("anew" in text for text in log.said.texts)
 
 
 def turn(log: Log, at_s: int) -> None:
@@ -382,7 +382,7 @@ def test_a_file_that_came_and_went_while_nobody_looked_is_told(log: Log, crash: 
     if crash:
         log.start_again()
     log.look()
-    assert rows_of(log.intake) == [0.0, 1.0, 2.0, 4.0]
+    assert rows_of(log.live_input) == [0.0, 1.0, 2.0, 4.0]
     [told] = [text for text in log.said.texts if "waiting" not in text]
     assert told == f"between the file that was read last and {log.path} there was events.jsonl.1: not read"
 
@@ -390,12 +390,12 @@ def test_a_file_that_came_and_went_while_nobody_looked_is_told(log: Log, crash: 
 def test_a_file_that_was_moved_away_and_is_gone_after_a_crash_is_told(log: Log) -> None:
     log.write(1)
     log.look()
-    log.intake.close()
+    log.live_input.close()
     log.path.rename(log.path.with_name("elsewhere"))
     log.write(2)
     log.open()
     log.look()
-    assert rows_of(log.intake) == [1.0, 2.0]
+    assert rows_of(log.live_input) == [1.0, 2.0]
     assert f"{log.path} is another file than the one that was read last, which is gone" in log.said.texts[-1]
 
 
@@ -403,11 +403,11 @@ def test_a_file_that_does_not_grow_ends_the_stream_and_its_last_line_needs_no_en
     log.start_again(follow=False)
     log.path.write_text(line(1) + line(2).rstrip())
     log.look()
-    assert rows_of(log.intake) == [1.0, 2.0]
-    assert log.intake.stream.has_ended
+    assert rows_of(log.live_input) == [1.0, 2.0]
+    assert log.live_input.stream.has_ended
     log.start_again()
     log.look()
-    assert log.intake.stream.has_ended and log.intake.num_accepted == 2
+    assert log.live_input.stream.has_ended and log.live_input.num_accepted == 2
 
 
 def test_the_column_names_of_a_file_are_known_after_a_crash(tmp_path: Path) -> None:
@@ -415,13 +415,13 @@ def test_the_column_names_of_a_file_are_known_after_a_crash(tmp_path: Path) -> N
     path.write_text("dose,age,ill\n1,2,no\n")
     spec = node_spec(tmp_path / "node", NAMED, file=str(path), format="csv")
     for text in ("3,4,yes\n", "5,6,no\n", ""):
-        intake = intake_of(spec)
-        open_source(intake, FixedModel())
-        intake.serve()
+        live_input = live_input_of(spec)
+        open_source(live_input, FixedModel())
+        live_input.serve()
         with path.open("a") as file:
             file.write(text)
-        intake.close()
-    assert learned(intake) == [
+        live_input.close()
+    assert learned(live_input) == [
         ([1.0, 1.0, 0.0, 0.0, 0.5], -1.0),
         ([3.0, 3.0, 0.0, 0.0, 0.5], 1.0),
         ([5.0, 5.0, 0.0, 0.0, 0.5], -1.0),
@@ -444,17 +444,17 @@ class Asker:
         self.bind = f"ipc://{folder}/live.sock"
         self.model = FixedModel()
         self._spec = node_spec(folder / "node", bind=self.bind, **settings)
-        self.intake = intake_of(self._spec)
-        open_source(self.intake, self.model)
+        self.live_input = live_input_of(self._spec)
+        open_source(self.live_input, self.model)
         self._context = zmq.Context()
         self._socket = self._context.socket(zmq.DEALER)
         self._socket.connect(self.bind)
         self._asked = 0
 
     def start_again(self) -> None:
-        self.intake.close()
-        self.intake = intake_of(self._spec, incarnation=2)
-        open_source(self.intake, self.model)
+        self.live_input.close()
+        self.live_input = live_input_of(self._spec, incarnation=2)
+        open_source(self.live_input, self.model)
 
     def ask(self, do: str, **more: Any) -> dict[str, Any]:
         self._asked += 1
@@ -472,14 +472,14 @@ class Asker:
 
     def receive(self) -> dict[str, Any]:
         for _ in range(100):
-            zmq.zmq_poll([(self.intake.waits_for, zmq.POLLIN)], 20)
-            self.intake.serve()
+            zmq.zmq_poll([(self.live_input.waits_for, zmq.POLLIN)], 20)
+            self.live_input.serve()
             if self._socket.poll(20):
                 return dict(msgpack.unpackb(self._socket.recv()))
         raise AssertionError("no answer")
 
     def close(self) -> None:
-        self.intake.close()
+        self.live_input.close()
         self._socket.close(linger=0)
         self._context.term()
 
@@ -503,10 +503,10 @@ def test_rows_are_predicted_and_learned_when_their_labels_come(asker: Asker) -> 
     answer = asker.ask("predict", rows=block(1, 2))
     assert (answer["is"], answer["scores"], answer["round"]) == ("ok", [1.0, 2.0], 7)
     assert asker.ask("predict", rows=[[0, 1, 0], {"indices": [2], "values": [3.0]}])["scores"] == [10.0, 300.0]
-    assert asker.intake.stream.backlog == 0
+    assert asker.live_input.stream.backlog == 0
     labelled = asker.ask("label", tickets=answer["tickets"][1:], labels=[-1], number=1, **ME)
     assert (labelled["is"], labelled["accepted"]) == ("ok", 1)
-    assert learned(asker.intake) == [([2.0, 0.0, 0.0], -1.0)]
+    assert learned(asker.live_input) == [([2.0, 0.0, 0.0], -1.0)]
     status = asker.ask("status")
     assert (status["task"], status["accepted"], status["learned"], status["predicted"]) == ("north", 1, 1, 4)
     assert (status["unlabelled"], status["forgotten"], status["ended"]) == (2, 1, False)
@@ -517,9 +517,9 @@ def test_the_oldest_row_without_a_label_is_forgotten_and_that_is_said(asker: Ask
     answer = asker.ask("label", tickets=tickets[:2], labels=[1, 1], number=1, **ME)
     assert answer["is"] == "unknown" and answer["tickets"] == tickets[:1]
     assert answer["why"] == "label for an example that is no longer remembered: send it with learn"
-    assert asker.intake.num_accepted == 0, "all of a request, or nothing"
+    assert asker.live_input.num_accepted == 0, "all of a request, or nothing"
     assert asker.ask("learn", rows=block(0, 1), labels=[1, 1], number=1, **ME)["is"] == "ok"
-    assert asker.intake.num_accepted == 2
+    assert asker.live_input.num_accepted == 2
 
 
 def test_what_is_asked_twice_is_learned_once_also_after_a_crash(asker: Asker) -> None:
@@ -533,12 +533,12 @@ def test_what_is_asked_twice_is_learned_once_also_after_a_crash(asker: Asker) ->
     assert asker.ask("label", **request)["is"] == "ok", "though its ticket is not known any more"
     assert asker.ask("learn", rows=block(6), labels=[1], number=2, **ME)["is"] == "ok"
     assert asker.ask("learn", rows=block(7), labels=[1], number=3, **ME)["is"] == "ok"
-    assert rows_of(asker.intake) == [5.0, 6.0, 7.0]
+    assert rows_of(asker.live_input) == [5.0, 6.0, 7.0]
 
 
 def test_a_row_that_is_remembered_keeps_no_others_and_is_never_changed(asker: Asker) -> None:
     asker.ask("predict", rows=block(*range(500)))
-    service = asker.intake._source
+    service = asker.live_input._source
     assert isinstance(service, Service)
     rows = list(service._unlabelled.values())
     assert len(rows) == 3
@@ -551,7 +551,7 @@ def test_a_row_that_is_remembered_keeps_no_others_and_is_never_changed(asker: As
 def test_large_numbers_that_are_normalised_are_learned(tmp_path: Path) -> None:
     node = Asker(tmp_path, rows=RowReader(Preprocessing(3, normalize=True)))
     assert node.ask("learn", rows=[[1e200, 0, 0], [0, -1e-200, 0]], labels=[1, 1], number=1, **ME)["is"] == "ok"
-    assert learned(node.intake) == [([1.0, 0.0, 0.0], 1.0), ([0.0, -1.0, 0.0], 1.0)]
+    assert learned(node.live_input) == [([1.0, 0.0, 0.0], 1.0), ([0.0, -1.0, 0.0], 1.0)]
     node.close()
 
 
@@ -559,7 +559,7 @@ def test_large_numbers_that_are_normalised_are_learned(tmp_path: Path) -> None:
 def test_a_row_without_a_label_is_kept_to_be_predicted(asker: Asker, label: object) -> None:
     """ "NA-like or empty: the row is predicted and not learned, and counted .. Live: the same rules"."""
     assert asker.ask("learn", rows=block(1, 2), labels=[label, 1], number=1, **ME)["is"] == "ok"
-    assert [sign for _, sign in learned(asker.intake)] == [0.0, 1.0]
+    assert [sign for _, sign in learned(asker.live_input)] == [0.0, 1.0]
 
 
 def test_a_ticket_of_an_earlier_life_is_none_of_this_one(asker: Asker) -> None:
@@ -575,9 +575,9 @@ def test_a_full_backlog_makes_applications_wait_but_predicts(asker: Asker) -> No
     answer = asker.ask("learn", **more)
     assert answer["is"] == "full" and answer["again_s"] > 0
     assert asker.ask("predict", rows=block(9))["is"] == "ok"
-    asker.intake.stream.index_at(1)
+    asker.live_input.stream.index_at(1)
     assert asker.ask("learn", **more)["is"] == "ok"
-    assert rows_of(asker.intake) == [2.0, 3.0, 4.0, 5.0]
+    assert rows_of(asker.live_input) == [2.0, 3.0, 4.0, 5.0]
     refused = asker.ask("learn", rows=block(*range(5)), labels=[1] * 5, number=3, **ME)
     assert refused["why"] == "rows: expected at most 4 at a time (source.backlog)"
 
@@ -586,13 +586,13 @@ def test_an_example_is_on_the_disk_before_it_is_said_to_be_accepted(
     asker: Asker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order: list[str] = []
-    add, send, fdatasync = asker.intake.stream.add, ApplicationPort.send, os.fdatasync
+    add, send, fdatasync = asker.live_input.stream.add, ApplicationPort.send, os.fdatasync
 
     def noting(what: str, call: Any) -> Any:
         return lambda *its, **more: (order.append(what), call(*its, **more))[1]
 
     monkeypatch.setattr(os, "fdatasync", noting("on disk", fdatasync))
-    monkeypatch.setattr(asker.intake.stream, "add", noting("to be learned", add))
+    monkeypatch.setattr(asker.live_input.stream, "add", noting("to be learned", add))
     monkeypatch.setattr(ApplicationPort, "send", noting("said", send))
     asker.ask("learn", rows=block(1), labels=[1], number=1, **ME)
     assert order == ["on disk", "to be learned", "said"]
@@ -602,9 +602,9 @@ def test_finish_ends_the_stream_for_good(asker: Asker) -> None:
     asker.ask("learn", rows=block(1), labels=[1], number=1, **ME)
     assert asker.ask("finish")["is"] == "ok" and asker.ask("finish")["is"] == "ok"
     assert asker.ask("status")["ended"]
-    last = asker.intake.stream.last_round()
+    last = asker.live_input.stream.last_round()
     asker.start_again()
-    assert asker.intake.stream.last_round() == last
+    assert asker.live_input.stream.last_round() == last
     assert "has ended" in asker.ask("learn", rows=block(2), labels=[1], number=2, **ME)["why"]
     assert asker.ask("learn", rows=block(1), labels=[1], number=1, **ME)["is"] == "ok"
 
@@ -646,7 +646,7 @@ def test_what_cannot_be_done_is_refused_with_the_reason(asker: Asker, request_: 
     request = {"version": 1, "id": 1} | request_ if isinstance(request_, dict) else request_
     [answer] = asker.ask_together([request])
     assert answer["is"] == "refused" and why in answer["why"]
-    assert asker.intake.num_accepted == 0
+    assert asker.live_input.num_accepted == 0
     assert asker.ask("status")["is"] == "ok"
 
 
@@ -658,7 +658,7 @@ def test_no_bytes_harm_a_node(asker: Asker, frames: list[bytes]) -> None:
 
 
 def test_two_nodes_cannot_have_one_socket(asker: Asker, tmp_path: Path) -> None:
-    other = intake_of(node_spec(tmp_path / "other", bind=asker.bind))
+    other = live_input_of(node_spec(tmp_path / "other", bind=asker.bind))
     with pytest.raises(ClusterError, match=r"cannot listen for applications on ipc://.*another process listens there"):
         open_source(other, FixedModel())
 
@@ -675,37 +675,37 @@ def test_what_the_older_of_two_snapshots_needs_no_more_is_let_go_of(
 ) -> None:
     monkeypatch.setattr("drom_net.storage.journal._SEGMENT_BYTES", 1)
     spec = node_spec(tmp_path / "node", stdin=True)
-    intake = intake_of(spec)
+    live_input = live_input_of(spec)
     for t in range(1, 7):
         if t != 3:
-            intake.add([(np.array([t, 0.0, 0.0]), 1.0)])
-            intake.commit()
-        intake.stream.index_at(t)
-        intake.keep_decided()
-        intake.snapshot_taken(snapshot(intake.stream.next_index, t))
+            live_input.add([(np.array([t, 0.0, 0.0]), 1.0)])
+            live_input.commit()
+        live_input.stream.index_at(t)
+        live_input.keep_decided()
+        live_input.snapshot_taken(snapshot(live_input.stream.next_index, t))
         if t < 6:
-            intake.snapshot_kept()
-    intake.close()
+            live_input.snapshot_kept()
+    live_input.close()
     # Those of rounds 4 and 5 are kept; that of round 6 was being written.
     for taken, t, expected in ((3, 4, [5.0, 6.0]), (4, 5, [6.0])):
-        again = intake_of(spec, snapshot=snapshot(taken, t))
+        again = live_input_of(spec, snapshot=snapshot(taken, t))
         again.stream.seek(taken, t)
         assert rows_of(again) == expected
     assert len(list((tmp_path / "node" / "spool").iterdir())) < 6
     with pytest.raises(CheckpointError, match="has the examples from 3 to 5"):
-        intake_of(spec)
+        live_input_of(spec)
 
 
 def test_rounds_without_an_example_are_the_same_ones_after_a_crash(tmp_path: Path) -> None:
     spec = node_spec(tmp_path / "node", stdin=True)
-    intake = intake_of(spec)
-    assert intake.stream.index_at(1) is None
-    intake.keep_decided()
-    intake.add([(np.ones(3), 1.0)])
-    intake.commit()
-    assert intake.stream.index_at(2) == 0
-    intake.close()
-    again = intake_of(spec)
+    live_input = live_input_of(spec)
+    assert live_input.stream.index_at(1) is None
+    live_input.keep_decided()
+    live_input.add([(np.ones(3), 1.0)])
+    live_input.commit()
+    assert live_input.stream.index_at(2) == 0
+    live_input.close()
+    again = live_input_of(spec)
     assert [again.stream.index_at(1), again.stream.index_at(2)] == [None, 0]
 
 
@@ -724,8 +724,8 @@ def test_a_number_beside_labels_that_are_words_is_no_label(label: object) -> Non
 
 
 def test_a_line_may_have_the_non_zeros_alone_also_where_features_have_names() -> None:
-    features, sign = Lines("jsonl", NAMED).read(b'{"indices": [1], "values": [2.5], "ill": "yes"}')  # type: ignore[misc]
+    features, sign = LineParser("jsonl", NAMED).read(b'{"indices": [1], "values": [2.5], "ill": "yes"}')  # type: ignore[misc]
     assert not isinstance(features, SparseVector)
     assert (features.tolist(), sign) == ([0.0, 2.5, 0.0, 0.0], 1.0)
     with pytest.raises(RowError, match="increasing whole numbers from 0 to 1, got 2"):
-        Lines("jsonl", NAMED).read(b'{"indices": [2], "values": [2.5], "ill": "yes"}')
+        LineParser("jsonl", NAMED).read(b'{"indices": [2], "values": [2.5], "ill": "yes"}')

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from drom_net.data.incoming import RowError
-from drom_net.data.row_lines import Lines
-from drom_net.node.live.intake import Intake
+from drom_net.data.row_lines import LineParser
+from drom_net.node.live.live_input import LiveInput
 
 _LINE_BYTES = 4 << 20
 """The longest line."""
@@ -30,15 +30,15 @@ _TAIL_BYTES = 64
 class StandardInput:
     """Lines as they come, until there are no more."""
 
-    def __init__(self, intake: Intake, lines: Lines, fd: int = 0) -> None:
-        self._intake = intake
+    def __init__(self, live_input: LiveInput, lines: LineParser, fd: int = 0) -> None:
+        self._live_input = live_input
         self._lines = lines
         self._fd = fd
         self._poll = select.poll()
         self._poll.register(fd, select.POLLIN)
         self._splitter = _Splitter(lines.is_open)
         self._line = 0
-        self._at_end = intake.stream.has_ended
+        self._at_end = live_input.stream.has_ended
         self._pauses = False
 
     def close(self) -> None:
@@ -49,9 +49,9 @@ class StandardInput:
         return None if self._at_end or self._pauses else self._fd
 
     def serve(self) -> bool:
-        if self._intake.stream.has_ended:
+        if self._live_input.stream.has_ended:
             return False
-        self._pauses = _pauses(self._intake, self._pauses)
+        self._pauses = _pauses(self._live_input, self._pauses)
         if self._pauses:
             return False
         if not self._splitter.has_lines and not self._at_end:
@@ -63,16 +63,16 @@ class StandardInput:
                 self._at_end = True
                 self._splitter.flush()
         examples = []
-        for line in self._splitter.lines(self._intake.room):
+        for line in self._splitter.lines(self._live_input.room):
             first, self._line = self._line + 1, self._line + max(1, line.count(b"\n"))
-            with _telling(self._intake, f"standard input:{first}"):
+            with _telling(self._live_input, f"standard input:{first}"):
                 if (example := self._lines.read(line)) is not None:
                     examples.append(example)
         if examples:
-            self._intake.add(examples)
-            self._intake.commit()
+            self._live_input.add(examples)
+            self._live_input.commit()
         if self._at_end and not self._splitter.has_lines:
-            self._intake.end()
+            self._live_input.end()
         return True
 
 
@@ -97,12 +97,12 @@ class FollowedFile:
     Files that came and went meanwhile are told of, and not read.
     """
 
-    def __init__(self, intake: Intake, path: Path, lines: Lines, *, follows: bool) -> None:
+    def __init__(self, live_input: LiveInput, path: Path, lines: LineParser, *, follows: bool) -> None:
         """
         Args:
             follows: Whether it may still grow.
         """
-        self._intake = intake
+        self._live_input = live_input
         self._path = path
         self._lines = lines
         self._follows = follows
@@ -113,8 +113,8 @@ class FollowedFile:
         self._pauses = self._waits = False
         self._left_ns: int | None = None
         """When something was written last to a file that was read to its end and moved away."""
-        if intake.position is not None:
-            self._at = _At(*intake.position)
+        if live_input.position is not None:
+            self._at = _At(*live_input.position)
             self._open(self._find(self._at.inode))
 
     def close(self) -> None:
@@ -127,9 +127,9 @@ class FollowedFile:
         return None
 
     def serve(self) -> bool:
-        if self._intake.stream.has_ended:
+        if self._live_input.stream.has_ended:
             return False
-        self._pauses = _pauses(self._intake, self._pauses)
+        self._pauses = _pauses(self._live_input, self._pauses)
         if self._pauses or (not self._splitter.has_lines and time.monotonic() < self._look_at):
             return False
         if not self._splitter.has_lines and not self._read():
@@ -141,18 +141,18 @@ class FollowedFile:
     def _take_lines(self) -> None:
         examples = []
         at = self._at
-        for line in self._splitter.lines(self._intake.room):
+        for line in self._splitter.lines(self._live_input.room):
             tail = (at.tail + line)[-_TAIL_BYTES:]
             where = f"{self._path}:{at.line + 1}"
             at = _At(at.inode, at.offset + len(line), at.line + max(1, line.count(b"\n")), tail)
-            with _telling(self._intake, where):
+            with _telling(self._live_input, where):
                 if (example := self._lines.read(line)) is not None:
                     examples.append(example)
             at = at._replace(header=self._lines.header)
         if at != self._at:
             self._at = at
-            self._intake.add(examples, position=list(at))
-            self._intake.commit()
+            self._live_input.add(examples, position=list(at))
+            self._live_input.commit()
 
     def _read(self) -> bool:
         """Read on; whether there are whole lines now."""
@@ -163,7 +163,7 @@ class FollowedFile:
         tail, rest = self._at.tail, self._splitter.unread
         found = os.pread(self._fd, len(tail) + len(rest), self._at.offset - len(tail))
         if found[: len(tail)] != tail:
-            self._intake.say(f"{self._path} was written anew: reading it from its start")
+            self._live_input.say(f"{self._path} was written anew: reading it from its start")
             self._begin()
             return False
         if found[len(tail) :] != rest:  # its last line was not whole, and is another one now
@@ -183,7 +183,7 @@ class FollowedFile:
             self._left_ns = os.fstat(self._fd).st_mtime_ns
             self.close()
         else:
-            self._intake.end()
+            self._live_input.end()
         return False
 
     def _find(self, inode: int) -> Path:
@@ -203,7 +203,7 @@ class FollowedFile:
         except OSError as error:
             if not self._waits:  # it may come, or be put right
                 why = "" if isinstance(error, FileNotFoundError) else f" ({error.strerror})"
-                self._intake.say(f"waiting for {path} to be there{why}")
+                self._live_input.say(f"waiting for {path} to be there{why}")
             self._waits = True
             return
         self._waits = False
@@ -221,7 +221,7 @@ class FollowedFile:
         """Files between the one that was read last and the open one: as far as their times of writing tell."""
         left_ns, self._left_ns = self._left_ns, None
         if left_ns is None:
-            self._intake.say(
+            self._live_input.say(
                 f"{self._path} is another file than the one that was read last, which is gone: what came to that since "
                 "then is not read, nor what was between the two"
             )
@@ -236,7 +236,7 @@ class FollowedFile:
                 if not known and found.st_size and found.st_mtime_ns > left_ns:
                     between.append(entry.name)
         if between:
-            self._intake.say(
+            self._live_input.say(
                 f"between the file that was read last and {self._path} there was {', '.join(sorted(between))}: not read"
             )
 
@@ -317,14 +317,14 @@ class _Splitter:
             yield line
 
 
-def _pauses(intake: Intake, paused: bool) -> bool:
+def _pauses(live_input: LiveInput, paused: bool) -> bool:
     """Whether lines wait: from a full backlog until half of it is learned, so that many are taken at a time."""
-    return intake.room <= (intake.backlog_limit // 2 if paused else 0)
+    return live_input.room <= (live_input.backlog_limit // 2 if paused else 0)
 
 
 @contextlib.contextmanager
-def _telling(intake: Intake, where: str) -> Iterator[None]:
+def _telling(live_input: LiveInput, where: str) -> Iterator[None]:
     try:
         yield
     except RowError as error:
-        intake.tell_bad(where, error)
+        live_input.tell_bad(where, error)

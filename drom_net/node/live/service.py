@@ -15,7 +15,7 @@ from drom_net.client import REQUEST_BYTES, WIRE_VERSION
 from drom_net.data.formats.jsonl import once
 from drom_net.data.incoming import RowError, RowReader
 from drom_net.node.live.application_port import ApplicationPort, listen_failed
-from drom_net.node.live.intake import Intake
+from drom_net.node.live.live_input import LiveInput
 from drom_net.protocol.settings import Timeouts
 from drom_net.storage.journal import Sender
 from drom_net.transport.keys import Keyring, client_of
@@ -88,7 +88,7 @@ class Service:
 
     def __init__(
         self,
-        intake: Intake,
+        live_input: LiveInput,
         bind: str,
         rows: RowReader,
         model: Model,
@@ -105,7 +105,7 @@ class Service:
         Raises:
             ClusterError: It cannot listen there.
         """
-        self._intake = intake
+        self._live_input = live_input
         self._rows = rows
         self._model = model
         self._limit = unlabelled
@@ -135,10 +135,10 @@ class Service:
             if time.monotonic() >= until:
                 break
         for text in self._port.take_warnings():
-            self._intake.say(text)
+            self._live_input.say(text)
         if not answers:
             return False
-        self._intake.commit()
+        self._live_input.commit()
         for sender, answer in answers:
             self._port.send(sender, [msgpack.packb(answer)])  # who has gone, or reads nothing, will ask again
         return True
@@ -162,7 +162,7 @@ class Service:
             why = str(refusal)
         except RowError as error:
             why = str(error)
-        self._intake.bad += 1
+        self._live_input.bad += 1
         return {"id": number, "is": "refused", "why": why}
 
     def _predict(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -182,7 +182,7 @@ class Service:
         if not isinstance(tickets, list) or not all(type(ticket) is int for ticket in tickets):
             raise _Refusal("tickets: expected a list of whole numbers")
         sender = _sender(request)
-        if self._intake.has(sender):
+        if self._live_input.has(sender):
             return _accepted(len(tickets))
         if len(set(tickets)) < len(tickets):
             raise _Refusal("tickets: expected different ones")
@@ -207,20 +207,20 @@ class Service:
     def _learn(self, request: Mapping[str, Any]) -> dict[str, Any]:
         sender = _sender(request)
         rows = self._read_rows(request)
-        return _accepted(len(rows)) if self._intake.has(sender) else self._accept(rows, request, sender)
+        return _accepted(len(rows)) if self._live_input.has(sender) else self._accept(rows, request, sender)
 
     def _accept(self, rows: list[Features], request: Mapping[str, Any], sender: Sender) -> dict[str, Any]:
         labels = request.get("labels")
         if not isinstance(labels, list) or len(labels) != len(rows):
             raise _Refusal(f"labels: expected {len(rows)}, one for each row")
         signs = [self._rows.sign(label) for label in labels]
-        if self._intake.stream.has_ended:
+        if self._live_input.stream.has_ended:
             raise _Refusal("the stream has ended (finish): no more is learned")
-        if len(rows) > self._intake.backlog_limit:
-            raise _Refusal(f"rows: expected at most {self._intake.backlog_limit} at a time (source.backlog)")
-        if len(rows) > self._intake.room:
+        if len(rows) > self._live_input.backlog_limit:
+            raise _Refusal(f"rows: expected at most {self._live_input.backlog_limit} at a time (source.backlog)")
+        if len(rows) > self._live_input.room:
             return {"is": "full", "again_s": _AGAIN_S}
-        self._intake.add(list(zip(rows, signs, strict=True)), sender=sender)
+        self._live_input.add(list(zip(rows, signs, strict=True)), sender=sender)
         return _accepted(len(rows))
 
     def _read_rows(self, request: Mapping[str, Any]) -> list[Features]:
@@ -236,24 +236,24 @@ class Service:
         return found
 
     def _status(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        stream = self._intake.stream
+        stream = self._live_input.stream
         return {
             "is": "ok",
-            "task": self._intake.task,
+            "task": self._live_input.task,
             "round": self._model.round,
-            "accepted": self._intake.num_accepted,
+            "accepted": self._live_input.num_accepted,
             "learned": stream.next_index,
             "backlog": stream.backlog,
             "predicted": self._predicted,
             "unlabelled": len(self._unlabelled),
             "forgotten": self._forgotten,
             "labelled_again": self._labelled_again,
-            "bad": self._intake.bad,
+            "bad": self._live_input.bad,
             "ended": stream.has_ended,
         }
 
     def _finish(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        self._intake.end()
+        self._live_input.end()
         return {"is": "ok"}
 
 

@@ -4,44 +4,44 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from drom_net.data.row_lines import Lines
-from drom_net.node.live.intake import Intake
+from drom_net.data.row_lines import LineParser
 from drom_net.node.live.lines import FollowedFile, StandardInput
+from drom_net.node.live.live_input import LiveInput
 from drom_net.node.live.service import Model, Service
 from drom_net.node.spec import NodeSpec
 from drom_net.transport.keys import Keyring, client_of, read_keyring
 
 
-def open_source(intake: Intake, model: Model) -> None:
-    """Let the intake take examples from where the settings say.
+def open_source(live_input: LiveInput, model: Model) -> None:
+    """Let the live_input take examples from where the settings say.
 
     Raises:
         ClusterError: It cannot listen.
         ConfigError: A file of keys is missing or wrong.
         OSError: The file cannot be read.
     """
-    settings = intake.spec.source
+    settings = live_input.spec.source
     if bind := settings["bind"]:
-        keys = None if bind.startswith("ipc://") else _client_keys(intake.spec)
-        intake.take_from(
+        keys = None if bind.startswith("ipc://") else _client_keys(live_input.spec)
+        live_input.take_from(
             Service(
-                intake,
+                live_input,
                 bind,
-                intake.rows,
+                live_input.rows,
                 model,
                 unlabelled=settings["unlabelled"],
-                incarnation=intake.incarnation,
+                incarnation=live_input.incarnation,
                 keys=keys,
             )
         )
         how = "" if keys is None else f", with the key of {client_of(keys.name)}"
-        intake.note(f"applications are served at {bind}{how}", "serving", endpoint=bind)
+        live_input.note(f"applications are served at {bind}{how}", "serving", endpoint=bind)
         return
-    lines = Lines(settings["format"], intake.rows)
+    lines = LineParser(settings["format"], live_input.rows)
     if settings["stdin"]:
-        intake.take_from(StandardInput(intake, lines))
+        live_input.take_from(StandardInput(live_input, lines))
     else:
-        intake.take_from(FollowedFile(intake, Path(settings["file"]), lines, follows=settings["follow"]))
+        live_input.take_from(FollowedFile(live_input, Path(settings["file"]), lines, follows=settings["follow"]))
 
 
 def _client_keys(spec: NodeSpec) -> Keyring | None:

@@ -21,7 +21,7 @@ _BAD_TOLD = 10
 
 
 class Source(Protocol):
-    """What `Intake` asks of each kind."""
+    """What `LiveInput` asks of each kind."""
 
     @property
     def waits_for(self) -> zmq.Socket[bytes] | int | None:
@@ -33,7 +33,7 @@ class Source(Protocol):
     def close(self) -> None: ...
 
 
-class Intake:
+class LiveInput:
     """A node's live stream with its spool, and where it comes from."""
 
     def __init__(self, spec: NodeSpec, snapshot: Snapshot | None, incarnation: int, reporter: Reporter) -> None:
