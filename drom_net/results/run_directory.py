@@ -33,6 +33,7 @@ from drom_net import __version__
 from drom_net.core.errors import UsageError
 from drom_net.learning.metrics import auc
 from drom_net.learning.records import (
+    LEARNED,
     peers_chain,
     run_digest,
 )
@@ -130,13 +131,15 @@ def summary_of(
 
 
 def aucs(rows: Sequence[Rows], examples: Sequence[int]) -> tuple[float | None, list[float | None]]:
-    """The AUC over all predictions, and that of each task; None where some of them have no row.
+    """The AUC over all predictions of labelled examples, and that of each task; None where some of them have no row.
 
     Args:
-        examples: How many each task has predicted.
+        examples: How many of them each task has made.
     """
     scored = [
-        (its["score"][active], its["clean_label"][active]) for its in rows for active in [np.flatnonzero(its["active"])]
+        (its["score"][labelled], its["clean_label"][labelled])
+        for its in rows
+        for labelled in [np.flatnonzero(its["active"] == LEARNED)]
     ]
     whole = [len(scores) == count for (scores, _), count in zip(scored, examples, strict=True)]
     of_tasks = [auc(*its) if is_whole else None for its, is_whole in zip(scored, whole, strict=True)]

@@ -69,7 +69,7 @@ def wrong_figures(run_dir: Path, summary: dict[str, Any]) -> list[str]:
         *zip(names, summary["tasks"], counts, auc_of_tasks, strict=True),
         ("all", summary, total(counts), auc_overall),
     ]:
-        for key in _CHECKED + tuple(key for key in _CHECKED_LATER if key in said):
+        for key in _CHECKED + tuple(key for key in _CHECKED_LATER if said.get(key) is not None):
             found = its_auc if key == "auc" else getattr(totals, key)
             if not _is_same(said.get(key), found):
                 wrong.append(f"{name}: {key} {said.get(key)}, records say {found}")

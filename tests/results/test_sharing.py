@@ -15,6 +15,7 @@ from drom_net.learning.metrics import Totals
 from drom_net.learning.records import TASK_DTYPE
 from drom_net.learning.reference import run_reference
 from drom_net.plots.sharing import draw_sharing
+from drom_net.results.run_directory import aucs
 from drom_net.results.sharing import Figures, sharing_figures
 from drom_net.results.summary import TaskFigures, summarize
 from drom_net.results.verdict import sharing_verdict, verdict
@@ -242,3 +243,13 @@ def test_of_many_tasks_those_are_drawn_that_gained_or_lost_most(tmp_path: Path) 
     assert "many: 40 of 100 tasks, those that gained or lost most" in text
     shown = [task for task in range(100) if f"<!-- site-{task} -->" in text]
     assert shown == [*range(20), *range(80, 100)]
+
+
+def test_the_auc_is_of_the_labelled_predictions() -> None:
+    """A row without a label is predicted, and says nothing of the ranking; it does not take the AUC of all away."""
+    rows = np.zeros(5, TASK_DTYPE)
+    rows["active"] = [1, 1, 2, 0, 1]
+    rows["score"] = [-1.0, 2.0, 9.0, 0.0, 1.0]
+    rows["clean_label"] = [-1.0, 1.0, 0.0, 0.0, -1.0]
+    assert aucs([rows, rows[:3]], [3, 2]) == (1.0, [1.0, 1.0])
+    assert aucs([rows, rows[1:]], [3, 3]) == (None, [1.0, None]), "rows are missing"
