@@ -127,7 +127,7 @@ class ContributionHistory:
             kept_for_each: How many a neighbor may be behind.
         """
         self.contributions: dict[int, Outgoing] = {}
-        self.forgotten = 0
+        self.latest_forgotten = 0
         """The latest that is not kept any more."""
         self.last: int | None = None
         """The sync round of the last one, once that is known; it is for all neighbors."""
@@ -141,7 +141,7 @@ class ContributionHistory:
     def restore(self, contributions: Mapping[int, Outgoing], t: int) -> None:
         """As a snapshot of round t has it."""
         self.contributions = dict(contributions)
-        self.forgotten = min(self.contributions, default=t + 1) - 1
+        self.latest_forgotten = min(self.contributions, default=t + 1) - 1
 
     def is_for(self, task: int, t: int) -> bool:
         """Whether a neighbor uses the contribution of sync round t."""
@@ -206,6 +206,6 @@ class ContributionHistory:
             gone.append(old)
         for old in gone:
             del self.contributions[old]
-            self.forgotten = max(self.forgotten, old)
+            self.latest_forgotten = max(self.latest_forgotten, old)
         if look_at_all:
             self._look_at = 2 * max(self._few, len(self.contributions))

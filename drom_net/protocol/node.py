@@ -1,4 +1,4 @@
-"""What a driver sees of a worker or a reducer: calls in, messages and events out. A node performs no I/O."""
+"""What a driver sees of a node: calls in, messages and events out. A node performs no I/O."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from drom_net.algorithms.base import SyncRounds
 from drom_net.algorithms.features import Features, Vector
 from drom_net.learning.metrics import Totals
 from drom_net.learning.task import TaskLearner
@@ -32,7 +33,7 @@ class Envelope(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A worker is in the cluster (told by both sides)."""
+    """A task is in the cluster; both sides tell."""
 
     task: int
 
@@ -56,7 +57,7 @@ class ConnectionChanged:
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """The run goes on without this task, with its last column."""
+    """The run goes on without this task, with its last vectors."""
 
     task: int
     name: str
@@ -116,7 +117,7 @@ class Ended(NamedTuple):
 
 
 class Node(Protocol):
-    """A worker or a reducer as a state machine.
+    """A worker, a reducer or a peer as a state machine.
 
     `now` is seconds on any monotonic clock; a node only compares and adds. After each call the driver takes
     the outbox and the events. Calls raise RejectedError or ClusterError when the node cannot go on.
@@ -194,8 +195,13 @@ def no_delay(t: int) -> float:
     return 0.0
 
 
-REJOIN_WINDOW = 3
-"""A task that comes back after an absence is awaited again once it is so few sync rounds behind."""
+_REJOIN_WINDOW = 3
+
+
+def is_close(sync: SyncRounds, t: int, open_round: int) -> bool:
+    """Whether a task that comes back after an absence, and is in round t, is awaited again: once it is at most three
+    sync rounds behind the open one."""
+    return sync.count(open_round) - sync.count(t) <= _REJOIN_WINDOW
 
 
 class NodeBase:

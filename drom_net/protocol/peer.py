@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 import numpy.typing as npt
 
-from drom_net.algorithms.base import IDLE, NO_REPLY, Contribution, ContributionKind, Reply
+from drom_net.algorithms.base import IDLE, NO_LONGER_KEPT, NO_REPLY, ContributionKind, Reply
 from drom_net.algorithms.features import other_than
 from drom_net.graph.neighborhood import Neighborhood
 from drom_net.learning.records import TASK_DTYPE, central_dtype
@@ -39,7 +39,6 @@ from drom_net.protocol.messages import (
     Welcome,
 )
 from drom_net.protocol.node import (
-    REJOIN_WINDOW,
     TIMES_DTYPE,
     Absent,
     Late,
@@ -47,14 +46,13 @@ from drom_net.protocol.node import (
     Returned,
     Snapshot,
     Stalled,
+    is_close,
     named,
     no_delay,
 )
 from drom_net.protocol.peer_membership import PeerMembership
 from drom_net.protocol.settings import WAIT, Checkpoints, Policy, Timeouts
 from drom_net.protocol.states import PeerState
-
-_NO_LONGER_KEPT = Contribution(ContributionKind.NO_LONGER_KEPT)
 
 
 class Peer(PeerMembership):
@@ -363,8 +361,8 @@ class Peer(PeerMembership):
             return
         if t in self.history.contributions:
             self._send(task, self.history.push(task, t, self.durability.durable))
-        elif self._policy.may_miss and t <= self.history.forgotten:
-            self._send(task, Push(t, _NO_LONGER_KEPT, self.durability.durable))
+        elif self._policy.may_miss and t <= self.history.latest_forgotten:
+            self._send(task, Push(t, NO_LONGER_KEPT, self.durability.durable))
 
     def _askers(self) -> list[Asker]:
         delayed = self._exchange == "delayed"
@@ -382,7 +380,7 @@ class Peer(PeerMembership):
                 self._pass_over([task])
             return
         neighbor.round = max(neighbor.round, t)
-        if neighbor.absent and t + REJOIN_WINDOW * self.neighborhood.syncs[task].tau >= self.round:
+        if neighbor.absent and is_close(self.neighborhood.syncs[task], t, self.round):
             neighbor.absent = False
             self._events.append(Returned(task, self.session.names[task], self.round))
         if t <= neighbor.used or t in neighbor.contributions:

@@ -27,11 +27,11 @@ from drom_net.protocol.messages import (
     RoundOpened,
 )
 from drom_net.protocol.node import (
-    REJOIN_WINDOW,
     Envelope,
     Late,
     Snapshot,
     Stalled,
+    is_close,
     named,
 )
 from drom_net.protocol.settings import WAIT, Checkpoints, Policy, Timeouts
@@ -335,7 +335,7 @@ class Reducer(StarMembership):
         following = self._sync.next(t + 1)
         if self._policy.may_miss:  # the next in which it took part, or may still
             following = self.history.next_with(task, t) or self._round.number
-            if following == self._round.number and task in self._absent and following - t <= REJOIN_WINDOW:
+            if following == self._round.number and task in self._absent and is_close(self._sync, t, following):
                 self._take_back(task)
         address = self.session.members[task].address
         self._outbox.append(Envelope(address, Pull(t, reply or KEEP, self.durability.durable, following)))

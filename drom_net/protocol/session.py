@@ -139,10 +139,13 @@ class Session(Generic[M]):
     def admit(self, sender: str, hello: Hello) -> None:
         """It speaks from here now."""
         member = self.members[hello.task]
-        if member.address not in ("", sender):
+        member.incarnation = hello.incarnation
+        if member.address == sender:
+            return  # a Hello that was said twice: its connection may be lost since
+        if member.address:
             del self.task_at[member.address]
             self.lost_until.pop(hello.task, None)
-        member.address, member.incarnation, member.down = sender, hello.incarnation, False
+        member.address, member.down = sender, False
         self.task_at[sender] = hello.task
 
     @property

@@ -41,7 +41,7 @@ class Timeouts:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoints:
-    """When a node keeps what it would go on from after a crash: at the end of a sync round, whichever comes first."""
+    """When a node keeps what it would go on from after a crash: at the end of a round, whichever comes first."""
 
     every_rounds: int | None = option(Integer(1), None, doc="After so many rounds; by default every_s alone decides.")
     every_s: float = option(POSITIVE, 1.0, doc="After so many seconds.")
@@ -61,12 +61,12 @@ class Policy:
         Choice(("wait", "proceed")),
         "wait",
         doc="A task that has not come within timeouts.join_s, or is lost for timeouts.lost_s: wait ends the run with "
-        "an error, proceed goes on with its last column. It may come (back) later.",
+        "an error, proceed goes on with its last vectors. It may come (back) later.",
     )
     deadline_s: float = option(
         OPTIONAL_SECONDS,
         math.inf,
-        doc="How long a sync round waits for stragglers before it is closed with their last columns.",
+        doc="How long a sync round waits for stragglers before it is closed with their last vectors.",
     )
 
     @property

@@ -148,12 +148,12 @@ class StarMembership(Hub[StarMember]):
         member.round = hello.round
         self._catch_up.redo(hello.round)
         member.durable.lower_to(hello.round)  # below it, it has nothing of what it had
-        if member.address == sender:
-            member.incarnation = hello.incarnation
-            return  # a Hello that was said twice: its connection may be lost since
-        if member.address:
-            self._former[member.address] = hello.task
+        before = member.address
         self.session.admit(sender, hello)
+        if before == sender:
+            return
+        if before:
+            self._former[before] = hello.task
         self._known = hello.feature_digest
         self._events.append(Joined(hello.task))
         difference = self.session.identity.difference(hello, self.session.names[hello.task], me=ME)

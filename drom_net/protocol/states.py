@@ -73,7 +73,7 @@ REDUCER_STEPS = (
     Step(
         ReducerState.COLLECTING,
         ReducerState.COLLECTING,
-        "the last Push of round t / central step, a Pull to each, round t + 1",
+        "the last Push that round t waits for, or its deadline / central step, a Pull to each, round t + 1",
     ),
     Step(ReducerState.COLLECTING, ReducerState.COLLECTING, "Goodbye / GoodbyeAck"),
     Step(ReducerState.COLLECTING, ReducerState.FINISHED, "Goodbye of the last task / GoodbyeAck"),
@@ -88,7 +88,7 @@ PEER_STEPS = (
     Step(PeerState.STEPPING, PeerState.WAITING, "round t, a sync round / Push to each neighbor that will use it"),
     Step(PeerState.STEPPING, PeerState.FINISHING, "no round is left / last contribution where it is due, Goodbye"),
     Step(PeerState.STEPPING, None, "Reject, or a neighbor disconnected for lost_s / Reject to all others (exit 4)"),
-    Step(PeerState.WAITING, PeerState.STEPPING, "no contribution of the wanted sync round is missing"),
+    Step(PeerState.WAITING, PeerState.STEPPING, "no contribution of the wanted sync round is missing, or its deadline"),
     Step(PeerState.WAITING, None, "Reject, or a neighbor disconnected for lost_s / Reject to all others (exit 4)"),
     Step(PeerState.FINISHING, PeerState.FINISHED, "all neighbors have confirmed, or linger_s over"),
 )

@@ -11,7 +11,7 @@ import math
 
 import numpy.typing as npt
 
-from drom_net.algorithms.base import KEEP, NO_REPLY, Contribution, ContributionKind, Reply
+from drom_net.algorithms.base import KEEP, NO_LONGER_KEPT, NO_REPLY, Reply
 from drom_net.algorithms.features import other_than
 from drom_net.core.errors import ClusterError, RejectedError
 from drom_net.learning.records import TASK_DTYPE
@@ -50,8 +50,6 @@ from drom_net.protocol.node import (
 from drom_net.protocol.settings import Checkpoints, Timeouts
 from drom_net.protocol.states import WorkerState
 from drom_net.protocol.timers import Wait
-
-_NO_LONGER_KEPT = Contribution(ContributionKind.NO_LONGER_KEPT)
 
 
 class Worker(Learns, NodeBase):
@@ -196,7 +194,7 @@ class Worker(Learns, NodeBase):
     def _on_resend(self, t: int, now: float) -> None:
         push = self.history.pushes.get(t)
         if push is None and self.history.forgotten < t <= self.round and self._is_sync(t):
-            push = Push(t, _NO_LONGER_KEPT, self.durability.durable)  # the round was closed without it
+            push = Push(t, NO_LONGER_KEPT, self.durability.durable)  # the round was closed without it
         if push is None:
             return  # the reducer has it by now
         self._outbox.append(Envelope(REDUCER, push))

@@ -11,7 +11,7 @@ from peers_harness import incoming, make_peer
 from star_harness import DIM, EVERY_ROUND, hello, keep_all, make_reducer, make_worker, sent
 from test_snapshots import after
 
-from drom_net.algorithms.base import KEEP, ZERO, Contribution, ContributionKind, ReplyKind
+from drom_net.algorithms.base import KEEP, NO_LONGER_KEPT, ZERO, Contribution, ContributionKind, ReplyKind, SyncRounds
 from drom_net.algorithms.drom import drom
 from drom_net.algorithms.drom_d import DromDParameters, drom_d
 from drom_net.core.errors import ClusterError
@@ -29,7 +29,6 @@ from drom_net.protocol.worker import Worker
 TIMES = Timeouts(join_s=20.0, lost_s=30.0, stall_s=1e6, linger_s=5.0)
 PROCEED = Policy(absent="proceed")
 HURRY = Policy(deadline_s=2.0)
-NO_LONGER_KEPT = Contribution(ContributionKind.NO_LONGER_KEPT)
 
 
 def vector(*numbers: float, last: bool = False) -> Contribution:
@@ -51,8 +50,9 @@ def timer(node: Reducer | Peer | Worker, now: float) -> None:
 # The reducer
 
 
-def reducer(policy: Policy, joined: int = 3, **more: Any) -> Reducer:
-    node = make_reducer(drom(), 3, timeouts=TIMES, policy=policy, checkpoints=EVERY_ROUND, **more)
+def reducer(policy: Policy, joined: int = 3, *, tau: int = 1, **more: Any) -> Reducer:
+    algorithm = drom()._replace(sync=SyncRounds(tau))
+    node = make_reducer(algorithm, 3, timeouts=TIMES, policy=policy, checkpoints=EVERY_ROUND, **more)
     node.start(0.0)
     for task in range(joined):
         node.receive(f"w{task}", hello(task), 1.0)
@@ -76,17 +76,17 @@ def absences(node: Reducer) -> dict[int, list[int]]:
     return absences_of(np.frombuffer(node.take_records(), dtype=central_dtype(3)), range(3))
 
 
-def without_task_2(policy: Policy = PROCEED) -> Reducer:
-    """Task 2 took part in round 1; rounds 2 to 9 were closed without it, and now its connection is down."""
-    node = reducer(policy)
+def without_task_2(policy: Policy = PROCEED, *, tau: int = 1) -> Reducer:
+    """Task 2 took part in sync round 1; 2 to 9 were closed without it, and now its connection is down."""
+    node = reducer(policy, tau=tau)
     for task in range(3):
-        push(node, task, 1, 2.0)
+        push(node, task, tau, 2.0)
     if policy.proceeds:
         node.on_connection("w2", False, 3.0)
         timer(node, 33.0)
     for t in range(2, 10):
         for task in range(2):
-            push(node, task, t, 34.0)
+            push(node, task, tau * t, 34.0)
         timer(node, 38.0)
     node.on_connection("w2", False, 39.0)
     node.take_outbox()
@@ -200,21 +200,24 @@ def test_who_comes_back_gets_the_replies_of_its_rounds_and_goes_through_the_othe
     assert absences(node) == {t: [2] for t in range(2, 10)}
 
 
-def test_one_that_comes_back_is_waited_for_when_it_is_near() -> None:
+@pytest.mark.parametrize("tau", [1, 20])
+def test_one_that_comes_back_is_waited_for_when_it_is_near(tau: int) -> None:
     """Before that the others would stand still until it has caught up."""
-    node = without_task_2()
+    node = without_task_2(tau=tau)
     node.receive("again", hello(2, incarnation=2), 40.0)
-    push(node, 2, 1, 40.0, address="again")
+    push(node, 2, tau, 40.0, address="again")
     for task in range(2):
-        push(node, task, 10, 40.0)
-    assert node.closed_rounds == 10
-    push(node, 2, 8, 40.0, address="again")  # its answer says: the next is 11
-    assert news(node, Returned) == [Returned(2, "site-2", 11)]
+        push(node, task, tau * 10, 40.0)
+    assert node.closed_rounds == tau * 10
+    push(node, 2, tau * 7, 40.0, address="again")
+    assert news(node, Returned) == []
+    push(node, 2, tau * 8, 40.0, address="again")  # its answer says: the next is sync round 11
+    assert news(node, Returned) == [Returned(2, "site-2", tau * 11)]
     for task in range(2):
-        push(node, task, 11, 40.0)
-    assert node.closed_rounds == 10
-    push(node, 2, 11, 40.0, address="again")
-    assert node.closed_rounds == 11
+        push(node, task, tau * 11, 40.0)
+    assert node.closed_rounds == tau * 10
+    push(node, 2, tau * 11, 40.0, address="again")
+    assert node.closed_rounds == tau * 11
 
 
 def test_one_that_goes_after_its_push_and_is_back_in_the_same_round_is_not_waited_for_again() -> None:
@@ -459,6 +462,16 @@ def test_a_peer_goes_on_without_a_neighbor_that_is_not_there_at_the_start() -> N
     say(node, BEFORE, 1, 21.0)
     assert node.state is PeerState.STEPPING
     assert rounds_without(node) == {1: [2]}
+
+
+def test_a_peer_is_not_told_by_a_hello_that_was_said_twice_that_a_connection_is_there_again() -> None:
+    node = peer(PROCEED)
+    goes_on(node, 1.0)
+    node.on_connection(BEHIND, False, 3.0)
+    node.receive(BEHIND, hello(2), 3.1)
+    assert node.num_connected == 1
+    node.on_connection(BEHIND, True, 3.2)
+    assert node.num_connected == 2
 
 
 def test_a_peer_goes_on_without_a_neighbor_that_is_lost_and_with_it_when_it_is_back() -> None:
