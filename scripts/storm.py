@@ -85,6 +85,8 @@ def draw_config(draw: Random, policy: str) -> str:
         return f"algorithm: {{name: local}}\n{data}{rounds}{timeouts}"
     if learner < 0.3:
         ended = draw.choice(("keep", "drop"))
+        if learner < 0.12:
+            return f"algorithm: {{name: adadrom, tau: {draw.choice((1, 20, 0))}}}\n{data}{rounds}{timeouts}"
         return f"algorithm: {{name: drom, {steps}, ended: {ended}}}\n{data}{rounds}{timeouts}"
     graph = draw.choice(_GRAPHS)
     tau: object = draw.choice((1, 2, 5, 20))

@@ -11,7 +11,7 @@ from helpers import graph_of, random_streams, run_loop
 
 from drom_net.algorithms import BUILTIN
 from drom_net.algorithms.base import Algorithm, Contribution
-from drom_net.algorithms.features import Block, SparseVectors, bounded, numbers
+from drom_net.algorithms.features import MOST_OF_SUM, Block, SparseVectors, bounded, numbers
 from drom_net.algorithms.losses import LOSSES
 from drom_net.learning.task import NO_REPLY, Centre, TaskLearner
 
@@ -36,6 +36,11 @@ def _made(name: str, loss: str) -> Algorithm:
 def _lie(block: Block, value: float, row: int | None, rng: np.random.Generator) -> Block:
     """The block with one row, or all of it, replaced."""
     held = np.array(numbers(block))
+    if held.dtype == np.int64:
+        value = max(-MOST_OF_SUM, min(MOST_OF_SUM, int(value)))  # as far as integers go
+        if row is None or row < len(held):
+            held[slice(None) if row is None else row] = value * rng.choice([-1, 1])
+        return block._replace(values=held) if isinstance(block, SparseVectors) else held
     if row is None or held.ndim == 1:
         held[...] = value * rng.choice([-1.0, 1.0], size=held.shape)
     elif row < len(held):

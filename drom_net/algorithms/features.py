@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,7 @@ class SparseVectors(NamedTuple):
     indices: npt.NDArray[np.intp]
     """Shape (k,), strictly increasing."""
     values: Matrix
-    """Shape (r, k)."""
+    """Shape (r, k); int64 where they are summands or sums (`sums.py`)."""
     length: int
     """Of each of the r vectors: d, or a multiple, where vectors are laid end to end."""
 
@@ -36,14 +36,23 @@ class SparseVectors(NamedTuple):
 Block = Vector | SparseVectors
 """One or several vectors, as they travel: shape (d,), shape (r, d), or sparse."""
 
+MOST_OF_SUM = 2**63 - 1
+"""No integer that travels is larger, or smaller than -`MOST_OF_SUM`."""
+MOST_OF_SUMMAND = 2**51 - 1
+"""The same of what one site adds to a sum: the sum over 2^12 sites is an int64."""
+
+
+class Integers(int):
+    """So many vectors of a block, in a layout: of int64."""
+
 
 def other_than(layout: Sequence[int], blocks: Sequence[Block], dim: int) -> str:
     """What these are where they are not so many vectors of shape (d,) in each block; empty where they are.
 
     Where each block is one vector, it has to be a plain one.
     """
-    plain = [isinstance(block, np.ndarray) and block.shape == (dim,) for block in blocks]
-    if sum(layout) == len(layout):  # each is one vector
+    plain = [isinstance(block, np.ndarray) and block.shape == (dim,) and block.dtype == np.float64 for block in blocks]
+    if layout and sum(layout) == len(layout) and type(layout[0]) is int:  # each is one vector
         if plain == [True] * len(layout):
             return ""
         if any(isinstance(block, SparseVectors) or block.ndim != 1 for block in blocks):
@@ -53,6 +62,10 @@ def other_than(layout: Sequence[int], blocks: Sequence[Block], dim: int) -> str:
         for block in blocks
     ]
     if found == list(layout):
+        for count, block in zip(layout, blocks, strict=True):
+            wanted = np.dtype(np.int64 if isinstance(count, Integers) else np.float64)
+            if numbers(block).dtype != wanted:
+                return f"vectors of {numbers(block).dtype}; expected {wanted}"
         return ""
     if sum(found) != sum(layout):
         return f"{sum(found)} vectors; expected {sum(layout)}"
@@ -65,12 +78,24 @@ def numbers(block: Block) -> Vector:
 
 
 def bounded(block: Block, most: float) -> Block:
-    """The block with every number brought to within -most and most; itself where none is beyond."""
-    held = numbers(block)
-    if np.vdot(held, held) <= most * most:
+    """The block with every number brought to within -most and most; itself where none is beyond.
+
+    Integers are summands: they are brought to within `MOST_OF_SUMMAND`.
+    """
+    held: Any = numbers(block)
+    if held.dtype == np.int64:
+        if within(held, MOST_OF_SUMMAND):
+            return block
+        most = MOST_OF_SUMMAND
+    elif np.vdot(held, held) <= most * most:
         return block
     cut = np.clip(held, -most, most)
     return block._replace(values=cut) if isinstance(block, SparseVectors) else cut
+
+
+def within(integers: npt.NDArray[np.int64], most: int) -> bool:
+    """Whether all are from -most to most."""
+    return not integers.size or bool(-most <= integers.min() and integers.max() <= most)
 
 
 def put_columns(target: Matrix, block: Block) -> None:
@@ -84,12 +109,17 @@ def put_columns(target: Matrix, block: Block) -> None:
         target[at, row * (block.length // dim) + ends] = values
 
 
-def put(target: Matrix, block: Block) -> None:
+def put(target: npt.NDArray[Any], block: Block) -> None:
     """Write as many vectors into those of shape (r, d), which keep what it does not hold."""
     if isinstance(block, SparseVectors):
         target.reshape(-1, block.length)[:, block.indices] = block.values
     else:
         target[:] = block
+
+
+def places(x: Features) -> tuple[Any, Vector]:
+    """(where x may be other than zero, as an index; x there)."""
+    return (x.indices, x.values) if isinstance(x, SparseVector) else (slice(None), x)
 
 
 def dot(w: Vector, x: Features) -> float:

@@ -1,9 +1,9 @@
 """Messages as frames and back: the only module that knows the byte layout.
 
 A message is one msgpack array, ``[kind, field, ..]``, followed by one raw frame for each block of vectors: their
-numbers as little-endian float64, and behind them, where they are sparse, their indices. Decoding trusts nothing:
-kinds, lengths, types and ranges are checked before a value is made, and whatever is wrong is a `RemoteError`. Decoded
-vectors are read-only views of memory that nobody else writes.
+numbers as little-endian float64 or int64, and behind them, where they are sparse, their indices. Decoding trusts
+nothing: kinds, lengths, types and ranges are checked before a value is made, and whatever is wrong is a `RemoteError`.
+Decoded vectors are read-only views of memory that nobody else writes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from drom_net.algorithms.base import Contribution, ContributionKind, Reply, ReplyKind
-from drom_net.algorithms.features import Block, SparseVectors
+from drom_net.algorithms.features import MOST_OF_SUM, MOST_OF_SUMMAND, Block, SparseVectors, Vector, numbers, within
 from drom_net.core.errors import RemoteError
 from drom_net.learning.metrics import Totals
 from drom_net.protocol.messages import (
@@ -39,7 +39,9 @@ HEADER_LIMIT_BYTES = 4096
 _ARRAY_LIMIT = 16  # the longest array is a Hello's; msgpack makes room for what an array says before it is there
 _TEXT_LIMIT = 1024
 _ROUND_LIMIT = 2**53
-_FLOAT64 = np.dtype("<f8")
+_FLOAT64, _INT64 = np.dtype("<f8"), np.dtype("<i8")
+_OF_INTEGERS = "i8"
+"""What a layout begins with where the numbers of all blocks are int64."""
 _SHORT, _LONG = np.dtype("<u2"), np.dtype("<u4")
 """Of indices: which one follows from how long the vectors are."""
 _BLOCKS_LIMIT = 8
@@ -121,7 +123,7 @@ def _decode_push(fields: list[Any], frames: Frames, dim: int, max_vectors: int) 
     t, kind, last, durable, layout = _exactly(fields, 5, "push")
     if type(last) is not bool:
         raise RemoteError("a push whose mark for the last round is not a boolean")
-    vectors = _vectors(frames, layout, dim, max_vectors)
+    vectors = _vectors(frames, layout, dim, max_vectors, MOST_OF_SUMMAND)
     contribution_kind = _CONTRIBUTION_KINDS.get(kind) if type(kind) is int else None
     if contribution_kind is None:
         raise RemoteError("a push of unknown kind")
@@ -132,7 +134,7 @@ def _decode_push(fields: list[Any], frames: Frames, dim: int, max_vectors: int) 
 
 def _decode_pull(fields: list[Any], frames: Frames, dim: int, max_vectors: int) -> Pull:
     t, kind, durable, following, place, layout = _exactly(fields, 6, "pull")
-    vectors = _vectors(frames, layout, dim, max_vectors)
+    vectors = _vectors(frames, layout, dim, max_vectors, MOST_OF_SUM)
     reply_kind = _REPLY_KINDS.get(kind) if type(kind) is int else None
     if reply_kind is None:
         raise RemoteError("a pull of unknown kind")
@@ -260,18 +262,24 @@ def _no_vectors(frames: Frames) -> None:
         raise RemoteError("vectors behind a message that has none")
 
 
-def _layout(blocks: Sequence[Block]) -> tuple[int | list[int], list[bytes | memoryview]]:
+def _layout(blocks: Sequence[Block]) -> tuple[int | list[int | str], list[bytes | memoryview]]:
     """(what the header says of the frames, the frames).
 
     Of vectors it says how many; else of each block how many vectors it has, and how long they are where it is sparse,
-    or 0.
+    or 0; before that whether they are integers.
+
+    Raises:
+        ValueError: Some blocks are of integers, and others not.
     """
     plain: list[bytes | memoryview] = [
-        block.data for block in blocks if isinstance(block, np.ndarray) and block.ndim == 1
+        block.data for block in blocks if isinstance(block, np.ndarray) and block.ndim == 1 and block.dtype == _FLOAT64
     ]
     if len(plain) == len(blocks):
         return len(plain), plain
-    layout: list[int] = []
+    dtypes = {numbers(block).dtype for block in blocks}
+    if _INT64 in dtypes and len(dtypes) > 1:
+        raise ValueError("blocks of integers beside others in one message")
+    layout: list[int | str] = [_OF_INTEGERS] if _INT64 in dtypes else []
     frames: list[bytes | memoryview] = []
     for block in blocks:
         if isinstance(block, SparseVectors):
@@ -287,9 +295,16 @@ def _index_type(length: int) -> np.dtype[Any]:
     return _SHORT if length <= 2**16 else _LONG
 
 
-def _vectors(frames: Frames, layout: object, dim: int, max_vectors: int) -> tuple[Block, ...]:
+def _vectors(frames: Frames, layout: object, dim: int, max_vectors: int, most: int) -> tuple[Block, ...]:
+    """
+    Args:
+        most: How large an integer may be.
+    """
     if type(layout) is int and layout == len(frames):
-        return tuple([_dense(frame, dim) for frame in frames])  # a list: half the cost of a generator
+        return tuple([_dense(frame, dim, None) for frame in frames])  # a list: half the cost of a generator
+    limit = None
+    if type(layout) is list and layout and layout[0] == _OF_INTEGERS:
+        layout, limit = layout[1:], most
     if type(layout) is not list or not 0 < len(frames) <= _BLOCKS_LIMIT or len(layout) != 2 * len(frames):
         raise RemoteError(f"a message that announces other than its {len(frames)} vectors")
     blocks: list[Block] = []
@@ -303,30 +318,39 @@ def _vectors(frames: Frames, layout: object, dim: int, max_vectors: int) -> tupl
         count += rows * max(1, length // dim)
         if count > max_vectors:
             raise RemoteError(f"{count} vectors; at most {max_vectors} are allowed")
-        blocks.append(_sparse(frame, rows, length) if length else _dense(frame, rows * dim).reshape(rows, dim))
+        if length:
+            blocks.append(_sparse(frame, rows, length, limit))
+        else:
+            blocks.append(_dense(frame, rows * dim, limit).reshape(rows, dim))
     return tuple(blocks)
 
 
-def _dense(frame: bytes | memoryview, expected: int) -> npt.NDArray[np.float64]:
+def _dense(frame: bytes | memoryview, expected: int, limit: int | None) -> Vector:
+    """So many numbers.
+
+    Args:
+        limit: None for float64; else how large an int64 may be.
+    """
     frame, size = _sized(frame)
     if size != 8 * expected:
-        raise RemoteError(f"a vector of {size} bytes; expected {8 * expected} ({expected} float64)")
-    vector = np.frombuffer(frame, _FLOAT64)
-    _check_finite(vector)
+        name = "float64" if limit is None else "int64"
+        raise RemoteError(f"a vector of {size} bytes; expected {8 * expected} ({expected} {name})")
+    vector: Vector = np.frombuffer(frame, _FLOAT64 if limit is None else _INT64)
+    _check(vector, limit)
     return vector
 
 
-def _sparse(frame: bytes | memoryview, rows: int, length: int) -> SparseVectors:
+def _sparse(frame: bytes | memoryview, rows: int, length: int, limit: int | None) -> SparseVectors:
     frame, size = _sized(frame)
     dtype = _index_type(length)
     count, rest = divmod(size, 8 * rows + dtype.itemsize)
     if rest or count > length:
         raise RemoteError(f"{rows} sparse vectors of length {length} in {size} bytes")
-    values = np.frombuffer(frame, _FLOAT64, count=rows * count)
+    values: Any = np.frombuffer(frame, _FLOAT64 if limit is None else _INT64, count=rows * count)
     indices = np.frombuffer(frame, dtype, offset=values.nbytes).astype(np.intp)
     if count and (indices[-1] >= length or not (indices[1:] > indices[:-1]).all()):
         raise RemoteError(f"sparse vectors whose indices do not increase, or are not below {length}")
-    _check_finite(values)
+    _check(values, limit)
     return SparseVectors(indices, values.reshape(rows, count), length)
 
 
@@ -338,7 +362,11 @@ def _sized(frame: bytes | memoryview) -> tuple[bytes | memoryview, int]:
     return view, view.nbytes  # len() counts items, whatever they are
 
 
-def _check_finite(vector: npt.NDArray[np.float64]) -> None:
+def _check(vector: npt.NDArray[Any], limit: int | None) -> None:
+    if limit is not None:
+        if not within(vector, limit):
+            raise RemoteError(f"a vector with integers beyond {limit}")
+        return
     # A sum of squares is finite exactly when no entry is NaN, infinite or about to overflow; vdot does not warn.
     if not math.isfinite(np.vdot(vector, vector)):
         raise RemoteError("a vector with NaN, infinity or numbers too large to be squared")

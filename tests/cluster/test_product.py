@@ -17,7 +17,7 @@ from drom_net.core.errors import NodeFailedError
 
 SELECTION = [
     # 1 + 1, 1 + m - 1, 2 + 1 vectors, blocks
-    *(Combination("star", learner=name) for name in ("drom", "osmtl", "d-admm", "ldr", "fed-avg")),
+    *(Combination("star", learner=name) for name in ("drom", "osmtl", "d-admm", "ldr", "adadrom", "fed-avg")),
     *(Combination("ring", 5, learner=name) for name in ("ldr-d", "fed-avg-d")),
     *(Combination(*chosen) for chosen in pairwise(GRAPHS, TAUS, EXCHANGES)),
 ]
@@ -53,7 +53,7 @@ def test_all_drivers_give_one_digest(combination: Combination, sites: Path) -> N
 
 
 def test_the_selection_has_every_pair() -> None:
-    assert 14 <= len(SELECTION) <= 17
+    assert 14 <= len(SELECTION) <= 18
     assert set(SELECTION) <= set(combinations())
     for one in (each for each in combinations() if each.learner == "drom-d"):
         for left, right in (("graph", "tau"), ("graph", "exchange"), ("tau", "exchange")):

@@ -190,6 +190,64 @@ def test_blocks_come_back_as_they_were(blocks: list[Block]) -> None:
             np.testing.assert_array_equal(again.reshape(block.shape), block)
 
 
+integers = st.integers(-(2**51 - 1), 2**51 - 1)
+
+
+@given(
+    st.lists(integers, min_size=2 * DIM, max_size=2 * DIM),
+    st.dictionaries(st.integers(0, 2 * DIM - 1), integers, max_size=5),
+)
+def test_blocks_of_integers_come_back_as_they_were(dense: list[int], sparse: dict[int, int]) -> None:
+    at = np.array(sorted(sparse), dtype=np.intp)
+    laid_out = SparseVectors(at, np.array([[sparse[place] for place in at]], dtype=np.int64), 2 * DIM)
+    blocks = (np.array(dense, dtype=np.int64).reshape(2, DIM), laid_out)
+    frames = encode(Push(1, Contribution(ContributionKind.VECTORS, blocks)))
+    message = read(frames, max_vectors=4)
+    assert isinstance(message, Push)
+    rows, again = message.contribution.vectors
+    assert rows.dtype == again.values.dtype == np.int64
+    assert rows.tolist() == blocks[0].tolist()
+    assert (again.indices.tolist(), again.values.tolist(), again.length) == (at.tolist(), laid_out.values.tolist(), 6)
+    assert np.shares_memory(rows, blocks[0]) and not rows.flags.writeable
+
+
+def test_the_layout_of_integers_is_this() -> None:
+    block = np.array([[1, -2, 3]])
+    frames = wire(Push(7, Contribution(ContributionKind.VECTORS, (block,))))
+    assert frames == [b"\x96\x03\x07\x01\xc2\x00\x93\xa2i8\x01\x00", np.array([1, -2, 3], dtype="<i8").tobytes()]
+
+
+def test_a_single_vector_of_integers_is_marked_too() -> None:
+    message = read(wire(Push(7, Contribution(ContributionKind.VECTORS, (np.array([1, 2, 3]),)))))
+    assert vectors_of(message)[0].tolist() == [[1, 2, 3]]
+    assert vectors_of(message)[0].dtype == np.int64
+    mixed = Contribution(ContributionKind.VECTORS, (np.array([1, 2, 3]), np.array([1.0, 2.0, 3.0])))
+    with pytest.raises(ValueError, match="integers beside others"):
+        encode(Push(7, mixed))
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_an_integer_with_which_a_sum_could_wrap_is_refused(sign: int, sparse: bool) -> None:
+    """A summand has less room than a total, and nothing is -2^63, which has no opposite."""
+
+    def frames(kind: int, value: int) -> list[bytes]:
+        numbers = [value] if sparse else [0, value, 0]
+        frame = np.array(numbers, dtype="<i8").tobytes() + (np.array([1], dtype="<u2").tobytes() if sparse else b"")
+        layout = ["i8", 1, DIM if sparse else 0]
+        fields = (PUSH, 1, 1, False, 0, layout) if kind == PUSH else (PULL, 1, 3, 0, 2, 0, layout)
+        return [header(*fields), frame]
+
+    for kind, most in ((PUSH, 2**51 - 1), (PULL, 2**63 - 1)):
+        assert np.abs(sum(map(np.sum, map(values_of, vectors_of(read(frames(kind, sign * most))))))) == most
+        if sign < 0 or kind == PUSH:
+            refused(*frames(kind, sign * (most + 1)), match=f"integers beyond {most}")
+
+
+def values_of(block: Block) -> np.ndarray:
+    return block.values if isinstance(block, SparseVectors) else block
+
+
 def is_long(block: Block) -> bool:
     return isinstance(block, SparseVectors) and block.length % DIM != 0
 
@@ -220,6 +278,13 @@ def sparse_frame(values: list[float], indices: list[int]) -> bytes:
         ([1], sparse_frame([1.0], [0]), "announces other than its 1 vectors"),
         ([1, 3, 1, 3], sparse_frame([1.0], [0]), "announces other than its 1 vectors"),
         ({}, sparse_frame([1.0], [0]), "announces other than its 1 vectors"),
+        (["i8"], sparse_frame([1.0], [0]), "announces other than its 1 vectors"),
+        (["i8", "i8", 1], sparse_frame([1.0], [0]), "not a whole number"),
+        (["i4", 1, 0], bytes(24), "announces other than its 1 vectors"),
+        (["i8", 1, 0], bytes(16), r"a vector of 16 bytes; expected 24 \(3 int64\)"),
+        (["i8", 1, 3], bytes(9), "1 sparse vectors of length 3 in 9 bytes"),
+        (["i8", 3, 0], bytes(72), "3 vectors; at most 2 are allowed"),
+        ("i8", bytes(24), "announces other than its 1 vectors"),
     ],
 )
 def test_blocks_that_are_none_are_refused(layout: object, frame: bytes, match: str) -> None:

@@ -1,0 +1,138 @@
+"""Sums over sites that are exact: numbers are rounded to integers before they are added.
+
+So a sum has the same bits in any order of its summands, and by any tree of partial sums. A summand is what a site has
+come to in all, and takes the place of the one that it said before: nothing counts twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from drom_net.algorithms.base import KEEP, CentralInfo, Contribution, ContributionKind, Reply, ReplyKind
+from drom_net.algorithms.features import MOST_OF_SUM, MOST_OF_SUMMAND, Block, Matrix, SparseVectors
+from drom_net.core.errors import LearnerError
+
+Whole = npt.NDArray[np.int64]
+MOST_SITES = (MOST_OF_SUM + 1) // (MOST_OF_SUMMAND + 1)
+"""The sum over so many sites cannot wrap."""
+
+
+def to_integers(values: npt.NDArray[np.float64], bits: Any) -> tuple[Whole, int]:
+    """(values times 2^bits, rounded to int64; how many were NaN or beyond `MOST_OF_SUMMAND`, and were clipped).
+
+    Args:
+        bits: An int, or an array of ints that goes with the values.
+    """
+    with np.errstate(over="ignore"):
+        scaled = np.rint(np.ldexp(values, bits))
+    kept = np.clip(np.nan_to_num(scaled), -MOST_OF_SUMMAND, MOST_OF_SUMMAND)
+    return kept.astype(np.int64), int(np.count_nonzero(kept != scaled))
+
+
+def to_floats(integers: Whole, bits: Any) -> Matrix:
+    """The values that they stand for.
+
+    Args:
+        bits: As for `to_integers`.
+    """
+    result: Matrix = np.ldexp(integers.astype(np.float64), -bits)
+    return result
+
+
+def some_or_all(there: npt.NDArray[np.bool_], rows: int) -> Any:
+    """Where it is true, as an index of so many vectors; all where that takes fewer bytes to send."""
+    at = np.flatnonzero(there)
+    return at if len(at) * (8 * rows + 4) < 8 * rows * len(there) else slice(None)
+
+
+def block_of(at: Any, values: Whole, length: int) -> Block:
+    """Vectors of this length that hold these values at these places, as `some_or_all` gives them; values (r, k)."""
+    found: Any = values
+    return found if isinstance(at, slice) else SparseVectors(at, found, length)
+
+
+@dataclass(slots=True)
+class SumsCentral:
+    """What a centre knows that adds. Of each block of a contribution:"""
+
+    row_of: dict[int, int]
+    said: tuple[Whole, ...]
+    """The summand of each task, shape (m, r, d)."""
+    totals: tuple[Whole, ...]
+    """Their sum, shape (r, d)."""
+    behind: set[int]
+    """Rows of tasks that have missed a reply: the next one has all."""
+
+
+def init_sums(layout: Sequence[int]) -> Callable[[tuple[int, ...], int, np.random.Generator], SumsCentral]:
+    """`Algorithm.init_central` of one whose contributions are summands in blocks of so many vectors."""
+
+    def init_central(tasks: tuple[int, ...], dim: int, rng: np.random.Generator) -> SumsCentral:
+        if len(tasks) > MOST_SITES:
+            raise LearnerError(f"sums over sites: expected at most {MOST_SITES} sites, got {len(tasks)}")
+        return SumsCentral(
+            {task: row for row, task in enumerate(tasks)},
+            tuple([np.zeros((len(tasks), rows, dim), dtype=np.int64) for rows in layout]),
+            tuple([np.zeros((rows, dim), dtype=np.int64) for rows in layout]),
+            set(),
+        )
+
+    return init_central
+
+
+def add_up(
+    state: SumsCentral, contributions: Mapping[int, Contribution], members: Sequence[int] | None = None
+) -> tuple[SumsCentral, dict[int, Reply], CentralInfo]:
+    """`Algorithm.central_step` that answers with the totals, where they have changed."""
+    news = {
+        state.row_of[task]: contribution.vectors
+        for task, contribution in contributions.items()
+        if contribution.kind is ContributionKind.VECTORS
+    }
+    for row, blocks in news.items():
+        for said, total, block in zip(state.said, state.totals, blocks, strict=True):
+            _put(said[row], total, block)
+    changed = _changed(state.totals, list(news.values()))
+    rows, replies, whole = {state.row_of[task] for task in contributions}, {}, changed
+    if state.behind & rows:
+        whole = tuple([block_of(slice(None), total.copy(), 0) for total in state.totals])
+    for task in sorted(contributions):
+        blocks = whole if state.row_of[task] in state.behind else changed
+        replies[task] = Reply(ReplyKind.VECTORS, blocks) if blocks else KEEP
+    state.behind = set(range(len(state.row_of))) - rows if news else state.behind - rows
+    return state, replies, CentralInfo()
+
+
+def _put(said: Whole, total: Whole, block: Any) -> None:
+    """Let a summand take the place of the one before, in the total as well."""
+    if not isinstance(block, SparseVectors):
+        block = block.reshape(said.shape)
+        total += block - said
+        said[:] = block
+        return
+    said, total = said.reshape(-1, block.length), total.reshape(-1, block.length)
+    values: Any = block.values
+    total[:, block.indices] += values - said[:, block.indices]
+    said[:, block.indices] = values
+
+
+def _changed(totals: Sequence[Whole], news: Sequence[Sequence[Block]]) -> tuple[Block, ...]:
+    """Of each total what is not as it was before these contributions; nothing without any."""
+    found: list[Block] = []
+    for total, blocks in zip(totals, zip(*news, strict=True), strict=bool(news)):
+        sparse = [block for block in blocks if isinstance(block, SparseVectors)]
+        lengths = {block.length for block in sparse}
+        length, at = max(lengths, default=0), slice(None)
+        if len(sparse) == len(blocks) and len(lengths) == 1:
+            there = np.zeros(length, dtype=np.bool_)
+            for block in sparse:
+                there[block.indices] = True
+            at = some_or_all(there, total.size // length)
+        whole: Any = total.copy()
+        found.append(whole if isinstance(at, slice) else block_of(at, total.reshape(-1, length)[:, at], length))
+    return tuple(found)

@@ -1,0 +1,299 @@
+"""AdaDROM against a plain transcription of its equations, and what it promises."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import random_streams, sparse_stream, spread
+
+from drom_net.algorithms.adadrom.exchange import BITS, LAYOUT, omega
+from drom_net.algorithms.adadrom.learner import AdaDROMParameters, adadrom
+from drom_net.algorithms.adadrom.mixing import even_mixture, prior_of
+from drom_net.algorithms.adadrom.state import DELTA, KEPT, AdaState
+from drom_net.algorithms.base import Contribution, ContributionKind, Example, Reply, ReplyKind, SyncRounds
+from drom_net.algorithms.features import SparseVector, SparseVectors, numbers, other_than
+from drom_net.algorithms.ldr import EVIDENCE
+from drom_net.algorithms.sums import MOST_SITES
+from drom_net.data.stream import TaskStream
+from drom_net.learning.records import TASK_DTYPE
+from drom_net.learning.reference import run_reference
+from drom_net.protocol.codec import encode
+from drom_net.protocol.messages import Push
+
+D = 7
+
+
+def s(z: float) -> float:
+    return 1.0 / (1.0 + math.exp(-z))
+
+
+def pi(z: float) -> float:
+    return 0.1 + 0.8 * s(z)
+
+
+def slope(z: float, y: float) -> float:
+    return -y * 0.8 * s(y * z) * (1.0 - s(y * z)) / pi(y * z)
+
+
+def rounded(values: np.ndarray, bits: int) -> np.ndarray:
+    return np.rint(values * 2.0**bits) / 2.0**bits
+
+
+class Plain:
+    """One task, as the equations are written: dense vectors, every fit from all examples, no sharing of code."""
+
+    def __init__(self) -> None:
+        self.kappa = 1.0
+        self.W, self.V, self.P, self.q, self.own_P, self.own_q, self.G, self.Q = (np.zeros(D) for _ in range(8))
+        self.GW, self.GV = np.full(D, 1e-8), np.full(D, 1e-8)
+        self.U = np.zeros((D, D))
+        self.w, self.prior, self.alone = np.full(7, 1 / 7), np.full(7, 1 / 7), np.full(2, 0.5)
+        self.both = np.full(2, 0.5)
+        self.rows: list[np.ndarray] = []
+        self.labels: list[float] = []
+        self.left: list[float] = []
+        self.loss_alone = 0.0
+
+    def fit(self, targets: list[float], turn: np.ndarray) -> np.ndarray:
+        """Ridge regression over all examples so far, in these coordinates."""
+        X = np.array(self.rows).reshape(-1, D) @ turn
+        return turn @ np.linalg.inv(0.1 * np.eye(turn.shape[1]) + X.T @ X) @ X.T @ np.array(targets)
+
+    def step(self, x: np.ndarray, y: float) -> float:
+        """The score of x, after which it is learned."""
+        eta = min(0.5, 5.0 / np.abs(x).sum())
+        d = -eta * x @ ((self.G + self.kappa * self.P) / np.sqrt(self.Q + self.kappa * self.q + 1e-8))
+        e = float(np.clip(d / 4, -1, 1))
+        z = [self.W @ x, d, d + self.V @ x]
+        z += [4 * self.fit(self.labels, self.U) @ x, 4 * (e + self.fit(self.left, self.U) @ x)]
+        z += [4 * self.fit(self.labels, np.eye(D)) @ x, 4 * (e + self.fit(self.left, np.eye(D)) @ x)]
+        self.rows.append(x)
+        self.labels.append(y)
+        self.left.append(y - e)
+        p = np.array([pi(one) for one in z])
+        joint = self.w * self.prior / (self.w @ self.prior)
+        answer = float(self.both[0] * self.w @ p + self.both[1] * joint @ p)
+        c = [slope(one, y) for one in z]
+        for w, G, gradient in ((self.W, self.GW, c[0] * x), (self.V, self.GV, c[2] * x)):
+            G += gradient**2
+            w -= eta * gradient / np.sqrt(G)
+        self.P += c[1] * x
+        self.q += (c[1] * x) ** 2
+        given = np.array([pi(y * one) for one in z])
+        self.both *= self.w @ given, joint @ given
+        self.both /= self.both.sum()
+        self.w = 0.99 * self.w * given / (self.w @ given) + 0.01 / 7
+        of_alone = self.alone * given[[0, 5]]
+        self.loss_alone -= math.log(of_alone.sum())
+        self.alone = 0.99 * of_alone / of_alone.sum() + 0.01 / 2
+        return answer - 0.5
+
+
+def exchange(tasks: list[Plain]) -> None:
+    """What they say, added, and what each makes of it."""
+    m, Y = len(tasks), np.zeros((D, D))
+    G, Q, weights = np.zeros(D), np.zeros(D), np.zeros(7)
+    for task in tasks:
+        task.own_P, task.own_q = task.own_P + task.P, task.own_q + task.q
+        task.P, task.q = np.zeros(D), np.zeros(D)
+        G, Q = G + rounded(task.own_P, 28), Q + rounded(task.own_q, 34)
+        f = task.fit(task.labels, np.eye(D))
+        f *= math.sqrt(len(task.rows)) / np.linalg.norm(f)
+        Y += rounded(np.outer(f, f @ omega(D)[:, :D]), 28)
+        weights += task.w
+    u, singular, _ = np.linalg.svd(Y)
+    for task in tasks:
+        task.G, task.Q, task.U, task.kappa = G, Q, u * singular / singular[0], math.sqrt(m)
+        if m > 1:
+            task.prior = 0.9 * (weights - task.w) / (m - 1) + 0.1 / 7
+
+
+def plain_scores(streams: list[TaskStream], tau: int) -> tuple[list[list[float]], list[Plain]]:
+    tasks, scores = [Plain() for _ in streams], [[] for _ in streams]  # type: ignore[var-annotated]
+    sync = SyncRounds(tau, growing=True)
+    for t in range(1, streams[0].num_examples + 1):
+        for task, stream, found in zip(tasks, streams, scores, strict=True):
+            x = stream.features(t - 1)
+            assert isinstance(x, np.ndarray)
+            found.append(task.step(x, stream.label(t - 1)))
+        if sync.at(t):
+            exchange(tasks)
+    return scores, tasks
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+@pytest.mark.parametrize(("tau", "plain_tau"), [(1, 1), (4, 4), (0, 2**62)])
+@pytest.mark.parametrize("m", [1, 4])
+def test_it_is_what_its_equations_say(kind: str, tau: int, plain_tau: int, m: int) -> None:
+    streams = random_streams([60] * m, flip=0.1, density=0.6)
+    wanted, plain = plain_scores(streams, plain_tau)
+    given = [sparse_stream(stream) for stream in streams] if kind == "sparse" else streams
+    result = run_reference(adadrom(AdaDROMParameters(tau=tau)), given, seed=0)
+    for task, rows, scores, one in zip(result.tasks, result.task_records, wanted, plain, strict=True):
+        np.testing.assert_allclose(np.frombuffer(rows, TASK_DTYPE)["score"], scores, atol=1e-6)
+        counts = dict(zip(EVIDENCE, task.model["evidence"], strict=True))
+        assert counts["loss_alone"] == pytest.approx(one.loss_alone, abs=1e-9)
+        assert task.model["mixture"].sum() == pytest.approx(1.0)
+
+
+def test_what_others_send_costs_a_task_little() -> None:
+    """sum -log p <= the loss of any expert that learns alone + ln 7 + ln 2 + about 0.0086 n, whatever comes."""
+    (stream,) = random_streams([300], flip=0.1)
+    garbage = random_streams([300] * 3, flip=0.5, seed=9)
+    result = run_reference(adadrom(AdaDROMParameters(tau=1)), [stream, *garbage], seed=0)
+    mixture = float(np.sum(np.frombuffer(result.task_records[0], TASK_DTYPE)["loss"]))
+    local, ridge, plain = 0.0, 0.0, Plain()
+    for t in range(300):
+        x, y = stream.features(t), stream.label(t)
+        assert isinstance(x, np.ndarray)
+        local -= math.log(pi(y * float(plain.W @ x)))
+        ridge -= math.log(pi(y * 4 * float(plain.fit(plain.labels, np.eye(D)) @ x)))
+        plain.step(x, y)
+    assert mixture <= min(local, ridge) + math.log(7) + math.log(2) + 300 * -math.log(1 - 0.01 + 0.01 / 7) + 1e-6
+
+
+@pytest.mark.parametrize("dim", [1, 2, 6, 11, 12, 13, 600, 2100])
+@pytest.mark.parametrize("m", [1, 2])
+def test_any_number_of_features_and_sites_runs(dim: int, m: int) -> None:
+    streams = random_streams([12] * m, dim=dim, flip=0.1)
+    dense = run_reference(adadrom(), streams, seed=0)
+    sparse = run_reference(adadrom(), [sparse_stream(stream) for stream in streams], seed=0)
+    for one, other in zip(dense.tasks, sparse.tasks, strict=True):
+        assert one.totals.examples == 12
+        assert len(one.model["mixture"]) == (7 if dim <= 2048 else 5)
+        np.testing.assert_allclose(one.model["mixture"], other.model["mixture"], atol=1e-6)
+
+
+def test_omega_is_orthonormal_and_stays() -> None:
+    for dim in (1, 5, 12, 40):
+        k = min(dim, 12)
+        np.testing.assert_allclose(omega(dim).T @ omega(dim), np.diag([1.0] * k + [0.0] * (13 - k)), atol=1e-12)
+    first = omega(40).tobytes()
+    omega.cache_clear()
+    assert omega(40).tobytes() == first
+
+
+def said_by(state: AdaState, stream: TaskStream, rounds: range) -> tuple[AdaState, Contribution]:
+    """The state after these examples, and what it then says."""
+    algorithm = adadrom(AdaDROMParameters(tau=1))
+    assert algorithm.send is not None
+    for t in rounds:
+        state, _ = algorithm.primal_step(state, Example(stream.features(t), stream.label(t)), t)
+    return algorithm.send(state, rounds.stop)
+
+
+def test_a_summand_is_all_that_a_site_has_come_to() -> None:
+    """Whether or not something was said, and lost, before."""
+    (stream,) = random_streams([20], density=0.6)
+    algorithm = adadrom()
+    for given in (stream, sparse_stream(stream)):
+        _, all_at_once = said_by(algorithm.init_local(D), given, range(20))
+        state, _ = said_by(algorithm.init_local(D), given, range(8))
+        again, then = said_by(state, given, range(8, 20))
+        for one, other in zip(all_at_once.vectors, then.vectors, strict=True):
+            assert numbers(one).tobytes() == numbers(other).tobytes()
+        assert algorithm.send is not None and algorithm.receive is not None
+        again = algorithm.receive(again, Reply(ReplyKind.VECTORS, then.vectors), 20)
+        assert algorithm.send(again, 21)[1].kind is ContributionKind.IDLE
+
+
+def test_what_is_said_is_sparse_where_that_is_shorter() -> None:
+    (stream,) = [sparse_stream(one) for one in random_streams([9], dim=200, density=0.05)]
+    algorithm = adadrom(AdaDROMParameters(tau=1))
+    assert algorithm.receive is not None
+    state, first = said_by(algorithm.init_local(200), stream, range(8))
+    assert all(isinstance(block, SparseVectors) for block in first.vectors)
+    assert other_than(LAYOUT, first.vectors, 200) == ""
+    state = algorithm.receive(state, Reply(ReplyKind.VECTORS, first.vectors), 8)
+    state, second = said_by(state, stream, range(8, 9))
+    x = stream.features(8)
+    assert isinstance(x, SparseVector)
+    sums, sketch = second.vectors
+    assert sums.indices.tolist() == x.indices.tolist()  # sums are as they were elsewhere
+    assert set(x.indices) < set(sketch.indices)
+    assert sketch.values[-1].sum() == pytest.approx(2**30, abs=7)
+    size = sum(len(frame) for frame in map(bytes, encode(Push(9, second))))
+    assert size < 15 * 8 * 200 / 2
+
+
+def test_who_missed_a_reply_gets_all() -> None:
+    """With sparse rows: of the others it hears what has changed since the last round alone."""
+    streams = spread([sparse_stream(one) for one in random_streams([40, 13, 25], dim=60, density=0.1)])
+    algorithm = adadrom(AdaDROMParameters(tau=1))
+    assert algorithm.send is not None and algorithm.receive is not None
+    states = [algorithm.init_local(60) for _ in streams]
+    central = algorithm.init_central((0, 1, 2), 60, np.random.default_rng(0))
+    for t in range(1, 41):
+        said = {}
+        for task, stream in enumerate(streams):
+            if (index := stream.index_at(t)) is not None:
+                example = Example(stream.features(index), stream.label(index))
+                states[task], _ = algorithm.primal_step(states[task], example, t)
+            states[task], said[task] = algorithm.send(states[task], t)
+        if t % 3 == 0:
+            del said[t % 2]  # it is not there, and knows that
+        central, replies, _ = algorithm.central_step(central, said)
+        for task, reply in replies.items():
+            states[task] = algorithm.receive(states[task], reply, t)
+        for task in said:
+            for ours, total in zip(states[task].totals, central.totals, strict=True):
+                assert ours.tobytes() == total.tobytes()
+            assert not states[task].touched.any()
+
+
+def test_equal_sites_double_the_totals() -> None:
+    streams = random_streams([30], flip=0.1) * 2
+    result: dict[int, Any] = {}
+    for m in (1, 2):
+        algorithm, states = adadrom(AdaDROMParameters(tau=1)), []
+        assert algorithm.receive is not None
+        central = algorithm.init_central(tuple(range(m)), D, np.random.default_rng(0))
+        said = {task: said_by(algorithm.init_local(D), streams[task], range(30)) for task in range(m)}
+        central, replies, _ = algorithm.central_step(central, {task: one[1] for task, one in said.items()})
+        states = [algorithm.receive(said[task][0], replies[task], 30) for task in range(m)]
+        result[m] = central.totals, states[0]
+    for one, two in zip(result[1][0], result[2][0], strict=True):
+        assert (2 * one).tobytes() == two.tobytes()
+    assert (result[1][1].kappa, result[2][1].kappa) == (1.0, math.sqrt(2.0))
+    np.testing.assert_allclose(np.abs(result[1][1].heard[:, 2:]), np.abs(result[2][1].heard[:, 2:]), atol=1e-9)
+
+
+def test_the_prior_is_that_of_the_others() -> None:
+    assert prior_of(np.zeros(5)).tolist() == pytest.approx([0.2] * 5)
+    assert prior_of(np.array([3.0, 1.0])).tolist() == pytest.approx([0.9 * 0.75 + 0.05, 0.9 * 0.25 + 0.05])
+    assert prior_of(np.array([-1e9, 1.0])).tolist() == pytest.approx([0.05, 0.95])
+    mixture = even_mixture(7)
+    mixture.prior = np.array([0.4, *[0.1] * 6])
+    assert mixture.effective()[0] == pytest.approx(0.5 / 7 + 0.5 * 0.4)
+
+
+def test_a_number_beyond_the_range_is_clipped_and_counted() -> None:
+    """Rows of norm 10^5 fill Q, whose room ends at 2^17."""
+    (stream,) = random_streams([8], flip=0.5)
+    state, algorithm = adadrom().init_local(D), adadrom()
+    for t in range(8):
+        x = 1e5 * np.asarray(stream.features(t))
+        state, _ = algorithm.primal_step(state, Example(x, stream.label(t)), t)
+    assert algorithm.send is not None
+    state, contribution = algorithm.send(state, 8)
+    assert state.clipped > 0
+    assert 2.0 ** (51 - BITS[1, 0]) == 2.0**17
+    assert contribution.vectors[0].max() == 2**51 - 1
+
+
+def test_the_last_600_examples_are_kept() -> None:
+    (stream,) = random_streams([KEPT + 5])
+    algorithm = adadrom()
+    state = algorithm.init_local(D)
+    for t in range(KEPT + 5):
+        state, _ = algorithm.primal_step(state, Example(stream.features(t), stream.label(t)), t)
+    assert len(state.past) == KEPT
+    assert state.past[0][0] is stream.features(5) or (state.past[0][0] == stream.features(5)).all()
+
+
+def test_the_resolution_of_squares_is_far_below_what_they_begin_with() -> None:
+    assert 2.0 ** -int(BITS[1, 0]) < DELTA / 100
+    assert MOST_SITES == 4096

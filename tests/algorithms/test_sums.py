@@ -1,0 +1,128 @@
+"""Sums of integers: the same bits in any order and by any tree; nothing wraps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drom_net.algorithms.base import IDLE, Contribution, ContributionKind, ReplyKind
+from drom_net.algorithms.features import (
+    MOST_OF_SUM,
+    MOST_OF_SUMMAND,
+    Block,
+    Integers,
+    SparseVectors,
+    bounded,
+    other_than,
+)
+from drom_net.algorithms.sums import MOST_SITES, SumsCentral, add_up, block_of, init_sums, to_floats, to_integers
+from drom_net.core.errors import LearnerError
+
+LAYOUT = (Integers(2), Integers(3))
+DIM = 4
+summands = st.lists(st.integers(-MOST_OF_SUMMAND, MOST_OF_SUMMAND), min_size=DIM, max_size=DIM)
+
+
+def made(m: int) -> SumsCentral:
+    return init_sums(LAYOUT)(tuple(range(m)), DIM, np.random.default_rng(0))
+
+
+def said(*blocks: Block) -> Contribution:
+    return Contribution(ContributionKind.VECTORS, blocks)
+
+
+def some(seed: int) -> Contribution:
+    rng = np.random.default_rng(seed)
+    return said(*(rng.integers(-MOST_OF_SUMMAND, MOST_OF_SUMMAND, (rows, DIM)) for rows in LAYOUT))
+
+
+@given(st.lists(summands, min_size=2, max_size=12), st.randoms())
+def test_any_order_and_any_tree_gives_the_same_bits(rows: list[list[int]], draw: object) -> None:
+    left = [np.array(row, dtype=np.int64) for row in rows]
+    straight = sum(left[1:], start=left[0]).tobytes()
+    while len(left) > 1:
+        draw.shuffle(left)  # type: ignore[attr-defined]
+        left.append(left.pop() + left.pop())
+    assert left[0].tobytes() == straight
+
+
+@given(st.permutations(range(6)))
+def test_the_order_in_which_summands_arrive_changes_no_bit(order: list[int]) -> None:
+    together, one_by_one = made(6), made(6)
+    together, _, _ = add_up(together, {task: some(task) for task in range(6)})
+    for task in order:
+        one_by_one, _, _ = add_up(one_by_one, {task: some(100 + task)})
+    for task in reversed(order):
+        one_by_one, _, _ = add_up(one_by_one, {task: some(task)})
+    for ours, theirs in zip(together.totals, one_by_one.totals, strict=True):
+        assert ours.tobytes() == theirs.tobytes()
+
+
+def test_a_summand_takes_the_place_of_the_one_before_sparse_or_not() -> None:
+    state = made(2)
+    first = np.arange(8).reshape(2, 4), np.ones((3, 4), dtype=np.int64)
+    news = block_of(np.array([1, 3]), np.array([[10, 30], [50, 70]]), DIM)
+    laid_out = block_of(np.array([0, 11]), np.array([[5, 6]]), 3 * DIM)
+    state, replies, _ = add_up(state, {0: said(*first), 1: IDLE})
+    assert [block.tolist() for block in replies[1].vectors] == [block.tolist() for block in first]
+    state, replies, _ = add_up(state, {0: said(news, laid_out), 1: IDLE})
+    assert state.totals[0].tolist() == [[0, 10, 2, 30], [4, 50, 6, 70]]
+    assert state.totals[1].tolist() == [[5, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 6]]
+    sums, laid = replies[1].vectors
+    assert isinstance(laid, SparseVectors) and (laid.indices.tolist(), laid.values.tolist()) == ([0, 11], [[5, 6]])
+    assert sums.indices.tolist() == [1, 3] and sums.values.tolist() == [[10, 30], [50, 70]]
+    state, replies, _ = add_up(state, {0: IDLE, 1: IDLE})
+    assert [reply.kind for reply in replies.values()] == [ReplyKind.KEEP] * 2
+
+
+@pytest.mark.parametrize("length", [DIM, 2 * DIM])
+def test_blocks_of_other_shapes_and_the_same_size_are_added_alike(length: int) -> None:
+    """A site chooses how it lays its vectors out; others must be able to read the totals."""
+    state = made(1)
+    rows = 2 * DIM // length
+    odd = SparseVectors(np.array([1]), np.full((rows, 1), 7), length)
+    state, replies, _ = add_up(state, {0: said(odd, np.zeros((3, DIM), dtype=np.int64))})
+    assert state.totals[0].sum() == 7 * rows
+    assert other_than(LAYOUT, replies[0].vectors, DIM) == ""
+
+
+def test_the_most_sites_with_the_most_cannot_wrap() -> None:
+    assert MOST_SITES * MOST_OF_SUMMAND <= MOST_OF_SUM
+    full = np.full((MOST_SITES, 1), MOST_OF_SUMMAND)
+    assert int(full.sum()) == MOST_SITES * MOST_OF_SUMMAND
+    with pytest.raises(LearnerError, match="expected at most 4096 sites, got 4097"):
+        init_sums(LAYOUT)(tuple(range(MOST_SITES + 1)), 1, np.random.default_rng(0))
+
+
+def test_a_value_beyond_the_range_is_clipped_and_counted() -> None:
+    values = np.array([1.5, -0.25, 1e300, -1e300, np.inf, np.nan, 2.0**23])
+    integers, clipped = to_integers(values, 28)
+    assert clipped == 5
+    assert integers[:2].tolist() == [3 * 2**27, -(2**26)]
+    assert integers[2:].tolist() == [MOST_OF_SUMMAND, -MOST_OF_SUMMAND, MOST_OF_SUMMAND, 0, MOST_OF_SUMMAND]
+    assert to_floats(integers[:2], 28).tolist() == [1.5, -0.25]
+
+
+@given(st.lists(st.floats(-(2.0**17), 2.0**17), min_size=1, max_size=20))
+def test_integers_stand_for_their_values(values: list[float]) -> None:
+    found, clipped = to_integers(np.array(values), 33)
+    assert clipped == 0
+    np.testing.assert_allclose(to_floats(found, 33), values, rtol=0.0, atol=2.0**-34)
+
+
+def test_a_summand_that_lies_is_brought_within_the_range() -> None:
+    """Of a driver without a codec."""
+    held = np.array([[MOST_OF_SUM, -MOST_OF_SUM, 5]])
+    assert bounded(held, 1e30).tolist() == [[MOST_OF_SUMMAND, -MOST_OF_SUMMAND, 5]]
+    assert bounded(held[:, 2:], 1e30).tolist() == [[5]]
+    lowest = np.array([[np.iinfo(np.int64).min]])
+    assert bounded(SparseVectors(np.array([0]), lowest, 1), 1e30).values.tolist() == [[-MOST_OF_SUMMAND]]
+
+
+def test_integers_and_floats_are_told_apart() -> None:
+    ints, floats = np.zeros((2, DIM), dtype=np.int64), np.zeros((2, DIM))
+    assert other_than((Integers(2),), [ints], DIM) == other_than((2,), [floats], DIM) == ""
+    assert other_than((Integers(2),), [floats], DIM) == "vectors of float64; expected int64"
+    assert other_than((2,), [ints], DIM) == "vectors of int64; expected float64"
