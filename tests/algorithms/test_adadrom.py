@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers import random_streams, sparse_stream, spread
+from test_ldr import pi, slope
 
 from drom_net.algorithms.adadrom.exchange import BITS, LAYOUT, omega
 from drom_net.algorithms.adadrom.learner import AdaDROMParameters, adadrom
@@ -24,18 +25,6 @@ from drom_net.protocol.codec import encode
 from drom_net.protocol.messages import Push
 
 D = 7
-
-
-def s(z: float) -> float:
-    return 1.0 / (1.0 + math.exp(-z))
-
-
-def pi(z: float) -> float:
-    return 0.1 + 0.8 * s(z)
-
-
-def slope(z: float, y: float) -> float:
-    return -y * 0.8 * s(y * z) * (1.0 - s(y * z)) / pi(y * z)
 
 
 def rounded(values: np.ndarray, bits: int) -> np.ndarray:
