@@ -368,7 +368,7 @@ class Watched:
     pid: int
     at_s: list[float] = field(default_factory=list)
     own_kib: list[int] = field(default_factory=list)
-    """Memory that no other process shares."""
+    """Memory that is of no file: a task maps its examples, and has more of them in memory the more it has learned."""
     descriptors: int = 0
 
     def look(self) -> bool:
@@ -378,7 +378,7 @@ class Watched:
             descriptors = len(os.listdir(f"/proc/{self.pid}/fd"))
         except OSError:
             return False
-        self.own_kib.append(sum(int(line.split()[1]) for line in rollup if line.startswith("Private_")))
+        self.own_kib.append(sum(int(line.split()[1]) for line in rollup if line.startswith("Anonymous:")))
         self.at_s.append(time.monotonic())
         self.descriptors = descriptors
         return True

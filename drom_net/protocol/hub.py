@@ -76,7 +76,11 @@ class Hub(NodeBase, Generic[M]):
 
     def _let_rivals_in(self) -> None:
         for sender, hello in self.session.replaced(self._now):
+            first = self.session.members[hello.task]
+            was_down, first.down = first.down, True
             self._on_hello(sender, hello)
+            if first.address != sender:  # it was refused
+                first.down = was_down
 
     def _reject(self, sender: str, reason: str) -> None:
         self._outbox.append(Envelope(sender, Reject(reason)))

@@ -130,11 +130,10 @@ class Session(Generic[M]):
         return rival.address, f"{self.names[task]} is already here"
 
     def replaced(self, now: float) -> list[tuple[str, Hello]]:
-        """Who is let in, as the first has not answered in time, or its connection is lost."""
-        due = self.probe.take_due(now, lambda task: self.members[task].down)
-        for rival in due:
-            self.members[rival.hello.task].down = True
-        return [(rival.address, rival.hello) for rival in due]
+        """Who takes the place of the first, which has not answered in time, or whose connection is lost."""
+        return [
+            (rival.address, rival.hello) for rival in self.probe.take_due(now, lambda task: self.members[task].down)
+        ]
 
     def admit(self, sender: str, hello: Hello) -> None:
         """It speaks from here now."""
