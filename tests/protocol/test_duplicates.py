@@ -90,6 +90,15 @@ def test_accident_27_who_does_not_answer_is_replaced(make: Any) -> None:
     assert node.take_outbox() == [Envelope(OLD, RequestHello())]
 
 
+def test_one_whose_rival_is_refused_in_the_end_is_still_connected() -> None:
+    """The rival is of another run of it: it is in a round that nobody was in, and has nothing of what it had said."""
+    node = a_reducer()
+    node.receive("new", hello(2, incarnation=3, round=9), 2.0)
+    node.on_timer(3.5)
+    assert any(isinstance(message, Reject) for to, message in node.take_outbox() if to == "new")
+    assert (node.task_at(OLD), node.num_connected) == (2, 3)
+
+
 @BOTH
 def test_what_was_on_its_way_before_is_no_sign_of_life(make: Any) -> None:
     """A killed process's last messages may be read after the Hello of the one that takes its place."""

@@ -55,5 +55,5 @@ ADADROM = Learner(
     parameters=AdaDROMParameters,
     build=adadrom,
     reveals="The reducer gets each site's sums, from whose differences rows can be computed, and its model up to the "
-    "sign; every site gets the totals, and from two that follow each other the rows of a site that alone had something new.",
+    "sign; every site gets the totals, and from two in turn the rows of a site that alone had something new.",
 )
