@@ -38,6 +38,7 @@ import click
 import msgpack
 import numpy as np
 from siege import EDGES, RAW, Drawn, Frames, another_life, damaged
+from soak import look_at
 
 from drom_net.client import WIRE_VERSION, Site
 from drom_net.cluster.prepare import Prepared, prepare
@@ -373,14 +374,12 @@ class Watched:
 
     def look(self) -> bool:
         """Whether it is still there."""
-        try:
-            rollup = Path(f"/proc/{self.pid}/smaps_rollup").read_text().splitlines()
-            descriptors = len(os.listdir(f"/proc/{self.pid}/fd"))
-        except OSError:
+        sample = look_at(self.pid, time.monotonic())
+        if sample is None:
             return False
-        self.own_kib.append(sum(int(line.split()[1]) for line in rollup if line.startswith("Anonymous:")))
-        self.at_s.append(time.monotonic())
-        self.descriptors = descriptors
+        self.own_kib.append(sample.anonymous // 1024)
+        self.at_s.append(sample.seconds)
+        self.descriptors = sample.descriptors
         return True
 
 

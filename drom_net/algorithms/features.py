@@ -51,8 +51,8 @@ def other_than(layout: Sequence[int], blocks: Sequence[Block], dim: int) -> str:
 
     Where each block is one vector, it has to be a plain one.
     """
-    plain = [isinstance(block, np.ndarray) and block.shape == (dim,) and block.dtype == np.float64 for block in blocks]
     if layout and sum(layout) == len(layout) and type(layout[0]) is int:  # each is one vector
+        plain = [isinstance(one, np.ndarray) and one.shape == (dim,) and one.dtype == np.float64 for one in blocks]
         if plain == [True] * len(layout):
             return ""
         if any(isinstance(block, SparseVectors) or block.ndim != 1 for block in blocks):

@@ -20,6 +20,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from drom_net.algorithms.adadrom.experts import CERTAIN, expected, step_of
+from drom_net.algorithms.adadrom.learner import AdaDROMParameters, sync_of
+from drom_net.algorithms.adadrom.mixing import ALONE, SCALE, SHARE
+from drom_net.algorithms.adadrom.state import DELTA
 from drom_net.algorithms.base import (
     IDLE,
     KEEP,
@@ -31,36 +35,30 @@ from drom_net.algorithms.base import (
     Prediction,
     Reply,
     ReplyKind,
-    SyncRounds,
 )
-from drom_net.algorithms.features import Block, Features, Matrix, SparseVector, SparseVectors, Vector, put, put_columns
+from drom_net.algorithms.features import (
+    Block,
+    Features,
+    Matrix,
+    SparseVector,
+    SparseVectors,
+    Vector,
+    places,
+    put,
+    put_columns,
+)
 from drom_net.algorithms.learner import Learner
 from drom_net.algorithms.ridge import ExactRidge, Ridge, ridge
-from drom_net.core.fields import Flag, Integer, option
+from drom_net.core.fields import Flag, option
 
-STEP = 0.5
-"""AdaGrad's, of all models."""
-MOST_MOVED = 5.0
-"""One example's first step moves its own score by at most this: long rows of many non-zeros take smaller steps."""
-FLOOR = 0.1
-"""No expert gives a label less probability: a confident wrong label costs at most log 10, and its gradient fades."""
-SHARE = 0.01
-"""What of the weights goes to all experts alike after each example, so that a better one is found again."""
-DELTA = 1e-8
-"""What sums of squares begin with."""
 COEFFICIENT_STEP = 0.1
 COEFFICIENT_START = 0.01
-
-CERTAIN = 4.0
-"""The score that ridge regression's answer 1 stands for."""
 
 EXPERTS = (
     *("local", "shared", "shared with offset", "relation", "relation with offset"),
     *("local ridge", "shared with ridge"),
 )
 """The last two are there up to 2,048 features only."""
-ALONE = (0, 5)
-"""Those that use nothing of others."""
 EVIDENCE = ("examples", "errors", "errors_alone", "loss", "loss_alone", "weight_of_sharing", "sure", "sure_errors")
 """What a task counts, by the labels that it sees: errors and log loss (nats) of the mixture, and of one of the experts
 alone that use nothing of others, the sum of the weight of those that do, and how sure it was, of all and of what came
@@ -73,25 +71,17 @@ MOST_SAID = 1e100
 """No entry of a vector of the result is larger, whatever others have sent."""
 MANY_TOUCHED = 64
 """Sync rounds may be far apart: of more sets of indices only their union is kept."""
-UNBOUNDED = 2**62
 NOTHING = np.zeros(0)
 _MODELS, _SQUARES, _UNSENT = slice(0, 3), slice(4, 8), slice(3, 8, 4)
 """Columns of `LDRState.own`."""
-_SCALE = 0.5 - FLOOR
 _Rows = npt.NDArray[np.float64]
 """Of three axes; the last is that of the features."""
 
 
 @dataclass(frozen=True, slots=True)
-class LDRParameters:
+class LDRParameters(AdaDROMParameters):
     """LDR has nothing to tune; these say how much travels, and whom to trust."""
 
-    tau: int = option(
-        Integer(0),
-        20,
-        doc="The most rounds between two sync rounds, of which there are many at first: 1, 2, .. 8, 10, 12, 15, ..; 1 "
-        "is every round, and 0 has no bound, which gives about 4.5 ln T in all.",
-    )
     robust: bool = option(
         Flag(),
         True,
@@ -201,7 +191,6 @@ def _learner(
         told: Which of them are told sums, and not its model alone; with it sums reach each task once only.
         whole: Whether all is told each time and not what has changed, as a listener may miss a word.
     """
-    sync = SyncRounds(parameters.tau or UNBOUNDED, growing=True)
 
     def init_local(dim: int) -> LDRState:
         own_ridge = ridge(dim, 2)
@@ -231,7 +220,7 @@ def _learner(
         return math.sqrt(len(state.coefficients)) if told is None else 1.0
 
     def look(state: LDRState, x: Features) -> _Look:
-        at, values = (x.indices, x.values) if isinstance(x, SparseVector) else (slice(None), x)
+        at, values = places(x)
         step = step_of(values)
         own = state.own[at]
         alone, offset, relation_offset = (values @ own[:, _MODELS]).tolist()
@@ -364,7 +353,7 @@ def _learner(
         dual_step=lambda state, reply, t: (state, IDLE),
         init_central=init_central,
         central_step=central_step,
-        sync=sync,
+        sync=sync_of(parameters),
         predict=predict,
         model=model,
         push_vectors=3,
@@ -401,24 +390,14 @@ class _Look(NamedTuple):
     """What D expects of the label."""
 
 
-def expected(z: float) -> float:
-    """What a score says of the label, as a number from -1 to 1."""
-    return min(1.0, max(-1.0, z / CERTAIN))
-
-
-def step_of(values: Vector) -> float:
-    """AdaGrad's step for an example with these non-zeros."""
-    return min(STEP, MOST_MOVED / max(float(np.abs(values).sum()), DELTA))
-
-
 def tilts_of(z: Sequence[float]) -> list[float]:
     """By how much experts of these scores find the label +1 more probable than 1/2: pi(z) - 1/2."""
-    return [_SCALE * math.tanh(0.5 * one) for one in z]  # s(z) - 1/2 = tanh(z/2) / 2
+    return [SCALE * math.tanh(0.5 * one) for one in z]  # s(z) - 1/2 = tanh(z/2) / 2
 
 
 def slopes_of(tilts: Sequence[float], given: Sequence[float], y: float) -> list[float]:
     """The derivatives by z of the losses -log pi(y z)."""
-    half, square = y / (2.0 * _SCALE), _SCALE * _SCALE
+    half, square = y / (2.0 * SCALE), SCALE * SCALE
     return [half * (tilt * tilt - square) / one for tilt, one in zip(tilts, given, strict=True)]
 
 
@@ -434,7 +413,7 @@ def _weigh(state: LDRState, tilts: Sequence[float], given: Sequence[float], y: f
     sharing = 1.0 - sum([state.weights[expert] for expert in alone])
     loss, loss_alone = -math.log(0.5 + y * score), -math.log(0.5 + y * score_alone)
     wrong, wrong_alone = (score >= 0.0) != (y > 0.0), (score_alone >= 0.0) != (y > 0.0)
-    sure = (score / _SCALE) ** 4
+    sure = (score / SCALE) ** 4
     counts = (1.0, wrong, wrong_alone, loss, loss_alone, sharing, sure, sure * wrong)
     state.evidence = list(map(operator.add, state.evidence, counts))
     state.weights = _after(state.weights, given)
@@ -451,7 +430,7 @@ def _after(weights: Sequence[float], given: Sequence[float]) -> list[float]:
 
 def score_of_model(model: Mapping[str, Vector], x: Features) -> float:
     """The same as `predict` by what is left of a task at its end."""
-    at, values = (x.indices, x.values) if isinstance(x, SparseVector) else (slice(None), x)
+    at, values = places(x)
     step = step_of(values)
     own, shared, offset, relation, relation_offset = (
         float(model[name][at] @ values) for name in ("w", "shared", "offset", "relation", "relation_offset")

@@ -89,9 +89,7 @@ class WindowRidge:
             return
         rows = self.columns[:, : min(self.count, len(self.inverse))]  # rows of a norm far beyond 1
         n = rows.shape[1]
-        products = rows.T @ rows
-        least = max(self.ridge, 1e-9 * float(np.trace(products)))  # so that it has an inverse
-        self.inverse[:n, :n] = np.linalg.inv(products + least * np.eye(n))
+        self.inverse[:n, :n] = inverse_of(rows.T @ rows, self.ridge)
 
     def vectors(self) -> Matrix:
         """The weights, shape (t, d)."""
@@ -100,6 +98,13 @@ class WindowRidge:
 
 
 Ridge = ExactRidge | WindowRidge
+
+
+def inverse_of(products: Any, r: float) -> Matrix:
+    """Of products + r I; r is more where there would be none, as with rows of a norm far beyond 1."""
+    least = max(r, 1e-9 * float(np.trace(products)))
+    result: Matrix = np.linalg.inv(products + least * np.eye(len(products)))
+    return result
 
 
 @functools.cache

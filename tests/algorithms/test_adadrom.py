@@ -10,10 +10,10 @@ import pytest
 from helpers import random_streams, sparse_stream, spread
 from test_ldr import pi, slope
 
-from drom_net.algorithms.adadrom.exchange import BITS, LAYOUT, omega
+from drom_net.algorithms.adadrom.exchange import BITS, omega
 from drom_net.algorithms.adadrom.learner import AdaDROMParameters, adadrom
 from drom_net.algorithms.adadrom.mixing import even_mixture, prior_of
-from drom_net.algorithms.adadrom.state import DELTA, KEPT, AdaState
+from drom_net.algorithms.adadrom.state import DELTA, KEPT, LAYOUT, AdaState
 from drom_net.algorithms.base import Contribution, ContributionKind, Example, Reply, ReplyKind, SyncRounds
 from drom_net.algorithms.features import SparseVector, SparseVectors, numbers, other_than
 from drom_net.algorithms.ldr import EVIDENCE

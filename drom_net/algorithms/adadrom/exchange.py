@@ -13,15 +13,23 @@ from typing import Any
 import numpy as np
 
 from drom_net.algorithms.adadrom.mixing import prior_of
-from drom_net.algorithms.adadrom.state import COMMON, DELTA, DIRECTIONS, EXPERTS, OF_D, SKETCHED, TOTALS, AdaState
+from drom_net.algorithms.adadrom.state import (
+    COMMON,
+    DELTA,
+    DIRECTIONS,
+    EXPERTS,
+    LAYOUT,
+    OF_D,
+    SKETCHED,
+    TOTALS,
+    AdaState,
+)
 from drom_net.algorithms.base import IDLE, Contribution, ContributionKind, Reply, ReplyKind
-from drom_net.algorithms.features import Integers, Matrix, Vector, places, put
-from drom_net.algorithms.ridge import RIDGE, ExactRidge
+from drom_net.algorithms.features import Matrix, Vector, places, put
+from drom_net.algorithms.ridge import RIDGE, ExactRidge, inverse_of
 from drom_net.algorithms.sums import MOST_SITES, block_of, some_or_all, to_floats, to_integers
 from drom_net.core.seeding import stream
 
-LAYOUT = (Integers(2), Integers(SKETCHED + 1))
-"""The last numbers of the second are the experts' weights; Y has min(k, d) vectors, so there is room with any d."""
 BITS = np.array([[28], [34]], dtype=np.int32)
 """Of G and Q: one step of Q is far below DELTA. A site has room for a G of 2^23 and a Q of 2^17."""
 BITS_OF_SKETCH, BITS_OF_WEIGHTS = 28, 30
@@ -96,8 +104,6 @@ def _turn(state: AdaState, sketch: Matrix) -> None:
     if not state.past:
         return
     rows = np.array([values @ common[at] for at, values in (places(x) for x, _, _ in state.past)])
-    products = rows.T @ rows
-    least = max(RIDGE, 1e-9 * float(np.trace(products)))  # so that there is an inverse, whatever the rows' norm
-    state.common.inverse = np.ascontiguousarray(np.linalg.inv(products + least * np.eye(DIRECTIONS)))
+    state.common.inverse = np.ascontiguousarray(inverse_of(rows.T @ rows, RIDGE))
     targets = np.array([[y, left] for _, y, left in state.past])
     state.common.weights = np.ascontiguousarray((targets.T @ rows) @ state.common.inverse.T)

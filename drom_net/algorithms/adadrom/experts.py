@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from drom_net.algorithms.adadrom.mixing import slopes_of, tilts_of, weigh
-from drom_net.algorithms.adadrom.state import COMMON, DELTA, KEPT, MODELS, OF_D, SQUARES, AdaState
+from drom_net.algorithms.adadrom.state import COMMON, DELTA, KEPT, MODELS, OF_D, SQUARES, TOTALS, AdaState
 from drom_net.algorithms.base import Example, Prediction
 from drom_net.algorithms.features import Features, Matrix, SparseVector, Vector, places
 
@@ -46,7 +46,7 @@ def look(state: AdaState, x: Features) -> _Seen:
     at, values = places(x)
     step, own, heard = step_of(values), state.own[at], state.heard[at]
     local, offset = (values @ own[:, MODELS]).tolist()
-    sums = heard[:, :2] + state.kappa * own[:, OF_D]
+    sums = heard[:, TOTALS] + state.kappa * own[:, OF_D]
     shared = -step * float(values @ (sums[:, 0] / np.sqrt(sums[:, 1] + DELTA)))
     common = values @ heard[:, COMMON]
     of_common = common, *state.common.means(slice(None), common)
@@ -102,7 +102,7 @@ def predict(state: AdaState, x: Features) -> float:
 
 def model(state: AdaState) -> dict[str, Vector]:
     """What is left of a task at its end."""
-    sums = state.heard[:, :2] + state.kappa * state.own[:, OF_D]
+    sums = state.heard[:, TOTALS] + state.kappa * state.own[:, OF_D]
     w, offset = state.own[:, MODELS].T.copy()
     shared = -sums[:, 0] / np.sqrt(sums[:, 1] + DELTA)
     common, shared_common = state.common.weights @ state.heard[:, COMMON].T

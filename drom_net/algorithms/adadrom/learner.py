@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from drom_net.algorithms.adadrom.exchange import LAYOUT, receive, send
+from drom_net.algorithms.adadrom.exchange import receive, send
 from drom_net.algorithms.adadrom.experts import model, predict, primal_step, score_of_model
-from drom_net.algorithms.adadrom.state import init_local
+from drom_net.algorithms.adadrom.state import LAYOUT, init_local
 from drom_net.algorithms.base import IDLE, Algorithm, SyncRounds
 from drom_net.algorithms.learner import Learner
 from drom_net.algorithms.sums import add_up, init_sums
@@ -25,6 +25,11 @@ class AdaDROMParameters:
     )
 
 
+def sync_of(parameters: AdaDROMParameters) -> SyncRounds:
+    """The rounds in which something travels."""
+    return SyncRounds(parameters.tau or 2**62, growing=True)
+
+
 def adadrom(parameters: AdaDROMParameters | None = None) -> Algorithm:
     """AdaDROM with a reducer, which adds what the sites say and tells all of them the totals."""
     parameters = parameters or AdaDROMParameters()
@@ -35,7 +40,7 @@ def adadrom(parameters: AdaDROMParameters | None = None) -> Algorithm:
         dual_step=lambda state, reply, t: (state, IDLE),
         init_central=init_sums(LAYOUT),
         central_step=add_up,
-        sync=SyncRounds(parameters.tau or 2**62, growing=True),
+        sync=sync_of(parameters),
         predict=predict,
         model=model,
         push_vectors=sum(LAYOUT),

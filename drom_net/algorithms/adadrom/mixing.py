@@ -42,9 +42,13 @@ class Mixture:
 
     def effective(self) -> Vector:
         """What each expert weighs in the prediction."""
-        own, joint = self.both.tolist()
-        mixed: Vector = own * self.weights + joint * self.joint()
-        return mixed
+        return self.mixed(self.joint())
+
+    def mixed(self, joint: Vector) -> Vector:
+        """The same, where `joint()` is known."""
+        own, shared = self.both.tolist()
+        found: Vector = own * self.weights + shared * joint
+        return found
 
 
 def even_mixture(num_experts: int) -> Mixture:
@@ -72,13 +76,14 @@ def slopes_of(tilts: Vector, y: float) -> Vector:
 
 def weigh(mixture: Mixture, tilts: Vector, y: float) -> tuple[float, float]:
     """Give all weights their new values, and count; returns (score, log loss) of the prediction."""
-    effective, alone, given = mixture.effective(), list(ALONE[: len(mixture.alone)]), 0.5 + y * tilts
+    joint, alone, given = mixture.joint(), list(ALONE[: len(mixture.alone)]), 0.5 + y * tilts
+    effective = mixture.mixed(joint)
     score, score_alone = float(effective @ tilts), float(mixture.alone @ tilts[alone])
     loss, loss_alone = -math.log(0.5 + y * score), -math.log(0.5 + y * score_alone)
     wrong, wrong_alone = (score >= 0.0) != (y > 0.0), (score_alone >= 0.0) != (y > 0.0)
     sharing, sure = 1.0 - float(effective[alone].sum()), (score / SCALE) ** 4
     mixture.evidence += (1.0, wrong, wrong_alone, loss, loss_alone, sharing, sure, sure * wrong)
-    both = mixture.both * (mixture.weights @ given, mixture.joint() @ given)
+    both = mixture.both * (mixture.weights @ given, joint @ given)
     mixture.both = np.clip(both / both.sum(), LEAST, 1.0 - LEAST)
     mixture.weights = _after(mixture.weights, given)
     mixture.alone = _after(mixture.alone, given[alone])

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from drom_net.algorithms.adadrom.mixing import Mixture, even_mixture
-from drom_net.algorithms.features import Features, Matrix
+from drom_net.algorithms.features import Features, Integers, Matrix
 from drom_net.algorithms.ridge import RIDGE, ExactRidge, Ridge, ridge
 from drom_net.algorithms.sums import Whole
 
@@ -16,6 +16,9 @@ DELTA = 1e-8
 """What sums of squares begin with."""
 SKETCHED, DIRECTIONS = 12, 8
 """k, the columns of the sketch Y, of which some are 0 where there are fewer features; r, those that S and DS use."""
+LAYOUT = (Integers(2), Integers(SKETCHED + 1))
+"""Of a contribution and a reply: G and Q; Y^T, with the experts' weights as its last numbers: it has min(k, d) vectors,
+so there is room with any d."""
 KEPT = 600
 """So many examples are kept, to fit S and DS again when the directions change."""
 EXPERTS = 7
@@ -66,7 +69,7 @@ def init_local(dim: int) -> AdaState:
         own=np.repeat([[0.0, 0.0, 0.0, DELTA, DELTA, 0.0]], dim, axis=0),
         sent=np.zeros((2, dim)),
         heard=np.zeros((dim, 2 + DIRECTIONS)),
-        totals=tuple([np.zeros((rows, dim), dtype=np.int64) for rows in (2, SKETCHED + 1)]),
+        totals=tuple([np.zeros((rows, dim), dtype=np.int64) for rows in LAYOUT]),
         said=np.zeros(num_experts, dtype=np.int64),
         telling=np.zeros(0, dtype=np.int64),
         touched=np.zeros(dim, dtype=np.bool_),
