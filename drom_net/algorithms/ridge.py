@@ -7,6 +7,7 @@ Up to `EXACT` features it is over all examples, by the inverse of r I + X^T X; u
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,8 @@ from drom_net.algorithms.features import Matrix, Vector
 
 EXACT, MOST, WINDOW = 512, 2048, 128
 RIDGE, RIDGE_OF_WINDOW = 0.1, 1.0
+AT_ONCE, TOGETHER = 128, 32
+"""Up to so many features the inverse is brought up to date after each example, beyond after so many."""
 _LOST = 1e-6
 """The share of a square that is left of it, below which it may be rounding."""
 
@@ -24,28 +27,55 @@ _LOST = 1e-6
 class ExactRidge:
     """Over all examples."""
 
-    inverse: Matrix
-    """Of r I + X^T X, shape (d, d)."""
-    weights: Matrix
-    """Of each target, shape (t, d)."""
+    table: Matrix
+    """The inverse of r I + X^T X and, behind it, the weights of each target as columns; shape (d, d + t)."""
+    late: Matrix
+    """Vectors v of which v v^T is not taken from the inverse yet, shape (`TOGETHER`, d); (0, d) up to `AT_ONCE`."""
+    num_late: int = 0
 
     def means(self, at: Any, values: Vector) -> tuple[Vector, Vector]:
         """(what it expects of each target, shape (t,); what `learn` wants to have of this example)."""
-        return self.weights[:, at] @ values, values @ self.inverse[at]
+        seen = values @ (self.table if isinstance(at, slice) else self.table.take(at, 0))
+        dim = len(self.table)
+        if self.num_late:
+            late = self.late[: self.num_late]
+            seen[:dim] -= (late[:, at] @ values) @ late
+        return seen[dim:], seen
 
-    def learn(self, at: Any, values: Vector, means: Vector, seen: Vector, targets: Vector) -> None:
-        """Take the example's targets, after `means` of it."""
-        spread = 1.0 + float(seen[at] @ values)
+    def learn(self, at: Any, values: Vector, seen: Vector, targets: Any) -> None:
+        """Take the example's targets, after `means` of it, whose arrays it may write to."""
+        dim = len(self.table)
+        own = seen[:dim]
+        spread = 1.0 + float(own[at] @ values)
         if not spread >= 1.0:  # lost in rounding, as rows of a norm far beyond 1 do: begin anew
-            self.inverse = np.eye(len(self.inverse)) / RIDGE
+            self.table[:, :dim], self.num_late = np.eye(dim) / RIDGE, 0
             return
-        self.weights += ((targets - means) / spread)[:, None] * seen
-        seen /= np.sqrt(spread)
-        _add_square(self.inverse, seen, -1.0)
+        seen[dim:] -= targets
+        seen /= math.sqrt(spread)
+        if not len(self.late):
+            self.table -= np.multiply.outer(own, seen)
+            return
+        self.table[:, dim:] -= np.multiply.outer(own, seen[dim:])
+        self.late[self.num_late] = own
+        self.num_late += 1
+        if self.num_late == len(self.late):
+            self.table[:, :dim] -= self.late.T @ self.late
+            self.num_late = 0
+
+    @property
+    def weights(self) -> Matrix:
+        """Of each target, shape (t, d)."""
+        return self.table[:, len(self.table) :].T
 
     def vectors(self) -> Matrix:
-        """The weights, shape (t, d)."""
-        return self.weights
+        """The weights as an array of its own."""
+        return self.weights.copy()
+
+
+def exact_ridge(dim: int, num_targets: int) -> ExactRidge:
+    """One that has seen nothing."""
+    late = np.zeros((TOGETHER if dim > AT_ONCE else 0, dim))
+    return ExactRidge(np.concatenate((np.eye(dim) / RIDGE, np.zeros((dim, num_targets))), axis=1), late)
 
 
 @dataclass(slots=True)
@@ -66,7 +96,7 @@ class WindowRidge:
         likeness = values @ self.columns[at]
         return self.targets @ (self.inverse @ likeness), likeness
 
-    def learn(self, at: Any, values: Vector, means: Vector, seen: Vector, targets: Vector) -> None:
+    def learn(self, at: Any, values: Vector, seen: Vector, targets: Any) -> None:
         """As `ExactRidge.learn`."""
         place = self.count % len(self.inverse)
         corner = float(self.inverse[place, place])
@@ -117,7 +147,7 @@ def _add_square(target: Matrix, v: Vector, sign: float) -> None:
 def ridge(dim: int, num_targets: int) -> Ridge | None:
     """One that has seen nothing; None for more than `MOST` features."""
     if dim <= EXACT:
-        return ExactRidge(np.eye(dim) / RIDGE, np.zeros((num_targets, dim)))
+        return exact_ridge(dim, num_targets)
     if dim <= MOST:
         shape = (num_targets, WINDOW)
         return WindowRidge(np.zeros((dim, WINDOW)), np.zeros(shape), np.zeros((WINDOW, WINDOW)), RIDGE_OF_WINDOW)

@@ -28,10 +28,14 @@ def to_integers(values: npt.NDArray[np.float64], bits: Any) -> tuple[Whole, int]
     Args:
         bits: An int, or an array of ints that goes with the values.
     """
-    with np.errstate(over="ignore"):
-        scaled = np.rint(np.ldexp(values, bits))
-    kept = np.clip(np.nan_to_num(scaled), -MOST_OF_SUMMAND, MOST_OF_SUMMAND)
-    return kept.astype(np.int64), int(np.count_nonzero(kept != scaled))
+    scale = np.ldexp(1.0, bits)
+    most = MOST_OF_SUMMAND / scale
+    kept = np.maximum(np.minimum(values, most), -most)
+    clipped = int(np.count_nonzero(kept != values))
+    if clipped:
+        kept = np.nan_to_num(kept)
+    kept *= scale
+    return np.rint(kept, out=kept).astype(np.int64), clipped
 
 
 def to_floats(integers: Whole, bits: Any) -> Matrix:
@@ -40,7 +44,7 @@ def to_floats(integers: Whole, bits: Any) -> Matrix:
     Args:
         bits: As for `to_integers`.
     """
-    result: Matrix = np.ldexp(integers.astype(np.float64), -bits)
+    result: Matrix = integers * np.ldexp(1.0, -bits)
     return result
 
 

@@ -10,13 +10,14 @@ import pytest
 from helpers import random_streams, sparse_stream, spread
 from test_ldr import pi, slope
 
-from drom_net.algorithms.adadrom.exchange import BITS, LAYOUT, omega
+from drom_net.algorithms.adadrom.exchange import BITS_OF_Q, LAYOUT, omega
 from drom_net.algorithms.adadrom.learner import AdaDROMParameters, adadrom
 from drom_net.algorithms.adadrom.mixing import even_mixture, prior_of
-from drom_net.algorithms.adadrom.state import DELTA, KEPT, AdaState
+from drom_net.algorithms.adadrom.state import COMMON, DELTA, KEPT, AdaState
 from drom_net.algorithms.base import Contribution, ContributionKind, Example, Reply, ReplyKind, SyncRounds
 from drom_net.algorithms.features import SparseVector, SparseVectors, numbers, other_than
 from drom_net.algorithms.ldr import EVIDENCE
+from drom_net.algorithms.ridge import AT_ONCE, RIDGE, TOGETHER, exact_ridge
 from drom_net.algorithms.sums import MOST_SITES
 from drom_net.data.stream import TaskStream
 from drom_net.learning.records import TASK_DTYPE
@@ -91,7 +92,7 @@ def exchange(tasks: list[Plain]) -> None:
         G, Q = G + rounded(task.own_P, 28), Q + rounded(task.own_q, 34)
         f = task.fit(task.labels, np.eye(D))
         f *= math.sqrt(len(task.rows)) / np.linalg.norm(f)
-        Y += rounded(np.outer(f, f @ omega(D)[:, :D]), 28)
+        Y += rounded(np.outer(f, f @ omega(D)[:D].T), 28)
         weights += task.w
     u, singular, _ = np.linalg.svd(Y)
     for task in tasks:
@@ -159,10 +160,25 @@ def test_any_number_of_features_and_sites_runs(dim: int, m: int) -> None:
 def test_omega_is_orthonormal_and_stays() -> None:
     for dim in (1, 5, 12, 40):
         k = min(dim, 12)
-        np.testing.assert_allclose(omega(dim).T @ omega(dim), np.diag([1.0] * k + [0.0] * (13 - k)), atol=1e-12)
+        np.testing.assert_allclose(omega(dim) @ omega(dim).T, np.diag([1.0] * k + [0.0] * (13 - k)), atol=1e-12)
     first = omega(40).tobytes()
     omega.cache_clear()
     assert omega(40).tobytes() == first
+
+
+def test_ridge_with_late_updates_is_that_of_all_examples() -> None:
+    """Beyond `AT_ONCE` features the inverse is brought up to date after several examples."""
+    rng, dim = np.random.default_rng(4), AT_ONCE + 9
+    X, targets = rng.standard_normal((2 * TOGETHER + 5, dim)), rng.standard_normal((2 * TOGETHER + 5, 2))
+    X[:, 5:] *= rng.random((len(X), dim - 5)) < 0.3
+    dense, sparse = exact_ridge(dim, 2), exact_ridge(dim, 2)
+    for t, (x, target) in enumerate(zip(X, targets, strict=True)):
+        weights = targets[:t].T @ X[:t] @ np.linalg.inv(RIDGE * np.eye(dim) + X[:t].T @ X[:t])
+        for ridge, at in ((dense, slice(None)), (sparse, np.flatnonzero(x))):
+            means, seen = ridge.means(at, x[at])
+            np.testing.assert_allclose(means, weights @ x, atol=1e-8)
+            np.testing.assert_allclose(ridge.vectors(), weights, atol=1e-8)
+            ridge.learn(at, x[at], seen, target)
 
 
 def said_by(state: AdaState, stream: TaskStream, rounds: range) -> tuple[AdaState, Contribution]:
@@ -247,15 +263,15 @@ def test_equal_sites_double_the_totals() -> None:
     for one, two in zip(result[1][0], result[2][0], strict=True):
         assert (2 * one).tobytes() == two.tobytes()
     assert (result[1][1].kappa, result[2][1].kappa) == (1.0, math.sqrt(2.0))
-    np.testing.assert_allclose(np.abs(result[1][1].heard[:, 2:]), np.abs(result[2][1].heard[:, 2:]), atol=1e-9)
+    np.testing.assert_allclose(np.abs(result[1][1].table[COMMON]), np.abs(result[2][1].table[COMMON]), atol=1e-9)
 
 
 def test_the_prior_is_that_of_the_others() -> None:
-    assert prior_of(np.zeros(5)).tolist() == pytest.approx([0.2] * 5)
-    assert prior_of(np.array([3.0, 1.0])).tolist() == pytest.approx([0.9 * 0.75 + 0.05, 0.9 * 0.25 + 0.05])
-    assert prior_of(np.array([-1e9, 1.0])).tolist() == pytest.approx([0.05, 0.95])
+    assert prior_of([0.0] * 5) == pytest.approx([0.2] * 5)
+    assert prior_of([3.0, 1.0]) == pytest.approx([0.9 * 0.75 + 0.05, 0.9 * 0.25 + 0.05])
+    assert prior_of([-1e9, 1.0]) == pytest.approx([0.05, 0.95])
     mixture = even_mixture(7)
-    mixture.prior = np.array([0.4, *[0.1] * 6])
+    mixture.prior = [0.4, *[0.1] * 6]
     assert mixture.effective()[0] == pytest.approx(0.5 / 7 + 0.5 * 0.4)
 
 
@@ -269,7 +285,7 @@ def test_a_number_beyond_the_range_is_clipped_and_counted() -> None:
     assert algorithm.send is not None
     state, contribution = algorithm.send(state, 8)
     assert state.clipped > 0
-    assert 2.0 ** (51 - BITS[1, 0]) == 2.0**17
+    assert 2.0 ** (51 - BITS_OF_Q) == 2.0**17
     assert contribution.vectors[0].max() == 2**51 - 1
 
 
@@ -280,9 +296,10 @@ def test_the_last_600_examples_are_kept() -> None:
     for t in range(KEPT + 5):
         state, _ = algorithm.primal_step(state, Example(stream.features(t), stream.label(t)), t)
     assert len(state.past) == KEPT
-    assert state.past[0][0] is stream.features(5) or (state.past[0][0] == stream.features(5)).all()
+    assert {bytes(x) for x in state.past} == {bytes(stream.features(t)) for t in range(5, KEPT + 5)}
+    assert sorted(state.targets[:, 0]) == sorted(stream.label(t) for t in range(5, KEPT + 5))
 
 
 def test_the_resolution_of_squares_is_far_below_what_they_begin_with() -> None:
-    assert 2.0 ** -int(BITS[1, 0]) < DELTA / 100
+    assert 2.0**-BITS_OF_Q < DELTA / 100
     assert MOST_SITES == 4096

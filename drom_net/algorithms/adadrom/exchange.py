@@ -8,33 +8,47 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from drom_net.algorithms.adadrom.mixing import prior_of
-from drom_net.algorithms.adadrom.state import COMMON, DELTA, DIRECTIONS, EXPERTS, OF_D, SKETCHED, TOTALS, AdaState
+from drom_net.algorithms.adadrom.state import (
+    COMMON,
+    DELTA,
+    DIRECTIONS,
+    EXPERTS,
+    OWN,
+    ROOT,
+    SHARED,
+    SKETCHED,
+    SUM,
+    AdaState,
+    W,
+)
 from drom_net.algorithms.base import IDLE, Contribution, ContributionKind, Reply, ReplyKind
-from drom_net.algorithms.features import Integers, Matrix, Vector, places, put
+from drom_net.algorithms.features import Features, Integers, Matrix, SparseVector, Vector, put
 from drom_net.algorithms.ridge import RIDGE, ExactRidge
-from drom_net.algorithms.sums import MOST_SITES, block_of, some_or_all, to_floats, to_integers
+from drom_net.algorithms.sums import MOST_SITES, block_of, some_or_all, to_integers
 from drom_net.core.seeding import stream
 
 LAYOUT = (Integers(2), Integers(SKETCHED + 1))
 """The last numbers of the second are the experts' weights; Y has min(k, d) vectors, so there is room with any d."""
-BITS = np.array([[28], [34]], dtype=np.int32)
+BITS_OF_G, BITS_OF_Q = 28, 34
 """Of G and Q: one step of Q is far below DELTA. A site has room for a G of 2^23 and a Q of 2^17."""
 BITS_OF_SKETCH, BITS_OF_WEIGHTS = 28, 30
+_BITS = np.array([[BITS_OF_G], [BITS_OF_Q]])
 MOST_EXAMPLES = 2**23 - 1
 """A site counts for no more examples in the sketch, which is then within the range of summands."""
 
 
 @functools.cache
 def omega(dim: int) -> Matrix:
-    """Orthonormal columns, the same at all sites and at all times; shape (d, k + 1), with 0 beyond min(k, d)."""
+    """Orthonormal rows, the same at all sites and at all times; shape (k + 1, d), with 0 beyond min(k, d)."""
     k = min(SKETCHED, dim)
-    found = np.zeros((dim, LAYOUT[1]))
-    found[:, :k] = np.linalg.qr(stream(0, "adadrom", dim).normal(size=(dim, k)))[0]
+    found = np.zeros((LAYOUT[1], dim))
+    found[:k] = np.linalg.qr(stream(0, "adadrom", dim).normal(size=(dim, k)))[0].T
     found.flags.writeable = False
     return found
 
@@ -43,12 +57,12 @@ def send(state: AdaState, t: int) -> tuple[AdaState, Contribution]:
     """All that the task has come to, where the reducer may have something else; idle without new examples."""
     if not state.touched.any():
         return state, IDLE
-    dim, ever = len(state.own), state.own[:, 3] > DELTA
+    dim, ever = len(state.touched), state.table[ROOT + 1] > DELTA
     ever[-EXPERTS:] = True
     new, old = some_or_all(state.touched, LAYOUT[0]), some_or_all(ever, LAYOUT[1])
-    sums, clipped = to_integers(state.sent[:, new] + state.own[new, OF_D].T, BITS)
+    sums, clipped = to_integers(state.table[OWN][:, new], _BITS)
     sketch, more = to_integers(_sketch(state, old), BITS_OF_SKETCH)
-    weights, _ = to_integers(state.mixture.weights, BITS_OF_WEIGHTS)
+    weights = np.array([round(weight * 2.0**BITS_OF_WEIGHTS) for weight in state.mixture.weights])
     sketch.reshape(-1)[-len(weights) :] = weights
     state.clipped, state.telling = state.clipped + clipped + more, weights
     return state, Contribution(ContributionKind.VECTORS, (block_of(new, sums, dim), block_of(old, sketch, dim)))
@@ -56,12 +70,12 @@ def send(state: AdaState, t: int) -> tuple[AdaState, Contribution]:
 
 def _sketch(state: AdaState, at: Any) -> Matrix:
     """Y_i^T there, shape (k + 1, len(at)): n (Omega^T w) w^T after n examples, w at unit norm: exact F's, or L's."""
-    w: Vector = (state.ridge.weights[0] if isinstance(state.ridge, ExactRidge) else state.own[:, 0])[at]
+    w: Vector = (state.ridge.weights[0] if isinstance(state.ridge, ExactRidge) else state.table[W])[at]
     square = float(w @ w)
     if not square > 0.0:
         return np.zeros((LAYOUT[1], len(w)))
-    n = min(float(state.mixture.evidence[0]), MOST_EXAMPLES)
-    found: Matrix = np.multiply.outer(n / square * (w @ omega(len(state.own))[at]), w)
+    n = min(state.mixture.evidence[0], MOST_EXAMPLES)
+    found: Matrix = np.multiply.outer(n / square * (omega(len(state.touched))[:, at] @ w), w)
     return found
 
 
@@ -70,34 +84,55 @@ def receive(state: AdaState, reply: Reply, t: int) -> AdaState:
     if reply.kind is not ReplyKind.VECTORS:
         return state
     if len(state.telling):  # it has come; without a reply all would be said again
-        state.sent += state.own[:, OF_D].T
-        state.own[:, OF_D] = 0.0
         state.touched[:] = False
         state.said, state.telling = state.telling, state.telling[:0]
     for total, news in zip(state.totals, reply.vectors, strict=True):
         put(total, news)
-    sums, sketch = state.totals
-    state.heard[:, TOTALS] = to_floats(sums, BITS).T
-    np.maximum(state.heard[:, 1], 0.0, out=state.heard[:, 1])  # a site may say of squares what it likes
-    of_all = to_floats(sketch.reshape(-1)[-len(state.said) :], BITS_OF_WEIGHTS)
-    state.mixture.prior = prior_of(of_all - to_floats(state.said, BITS_OF_WEIGHTS))
-    state.kappa = math.sqrt(min(max(1, round(float(of_all.sum()))), MOST_SITES))  # each site's have the sum 1
-    _turn(state, to_floats(sketch[:SKETCHED], BITS_OF_SKETCH))
+    (gradients, squares), sketch = state.totals
+    table = state.table
+    np.multiply(gradients, 0.5**BITS_OF_G, out=table[SUM])
+    np.multiply(np.maximum(squares, 0), 0.5**BITS_OF_Q, out=table[ROOT])  # a site may say of squares what it likes
+    table[ROOT] += DELTA
+    np.divide(table[SUM], np.sqrt(table[ROOT]), out=table[SHARED])
+    of_all = sketch.reshape(-1)[-len(state.said) :]
+    state.mixture.prior = prior_of((of_all - state.said).tolist())
+    num_sites = round(sum(of_all.tolist()) / 2**BITS_OF_WEIGHTS)  # each site's have the sum 1
+    state.kappa = math.sqrt(min(max(1, num_sites), MOST_SITES))
+    _turn(state, sketch[:SKETCHED].astype(np.float64))
     return state
 
 
 def _turn(state: AdaState, sketch: Matrix) -> None:
-    """Take from Y^T, shape (k, d), the leading directions u_j s_j / s_1; fit S and DS again in these coordinates."""
-    sketch[len(state.own) :] = 0.0  # where the weights may stand
-    if not sketch.any():
-        return
+    """Take from Y^T, shape (k, d) at any scale, the leading directions u_j s_j / s_1; fit S and DS again in these."""
+    sketch[len(state.touched) :] = 0.0  # where the weights may stand
     squares, vectors = np.linalg.eigh(sketch @ sketch.T)  # s^2, ascending
-    state.heard[:, COMMON] = common = sketch.T @ vectors[:, : -DIRECTIONS - 1 : -1] / math.sqrt(squares[-1])
+    if not squares[-1] > 0.0:
+        return
+    turn = vectors[:, : -DIRECTIONS - 1 : -1].T / math.sqrt(squares[-1])
+    common = np.dot(turn, sketch, out=state.table[COMMON])
     if not state.past:
         return
-    rows = np.array([values @ common[at] for at, values in (places(x) for x, _, _ in state.past)])
+    rows = _coordinates(state.past, common)
     products = rows.T @ rows
-    least = max(RIDGE, 1e-9 * float(np.trace(products)))  # so that there is an inverse, whatever the rows' norm
-    state.common.inverse = np.ascontiguousarray(np.linalg.inv(products + least * np.eye(DIRECTIONS)))
-    targets = np.array([[y, left] for _, y, left in state.past])
-    state.common.weights = np.ascontiguousarray((targets.T @ rows) @ state.common.inverse.T)
+    diagonal = products.reshape(-1)[:: DIRECTIONS + 1]
+    diagonal += max(RIDGE, 1e-9 * sum(diagonal.tolist()))  # so that there is an inverse, whatever the rows' norm
+    inverse, table = np.linalg.inv(products), state.common.table
+    table[:, :DIRECTIONS] = inverse
+    table[:, DIRECTIONS:] = inverse @ (rows.T @ state.targets[: len(rows)])
+
+
+def _coordinates(examples: Sequence[Features], common: Matrix) -> Matrix:
+    """U^T x of each example, shape (n, r); common is U^T."""
+    n, dim = len(examples), common.shape[1]
+    if not isinstance(examples[0], SparseVector):
+        some = max(1, 2**16 // dim)  # what caches hold
+        parts = [np.concatenate(examples[k : k + some]).reshape(-1, dim) @ common.T for k in range(0, n, some)]
+        return np.concatenate(parts) if len(parts) > 1 else parts[0]
+    places, values = map(np.concatenate, zip(*examples, strict=True))
+    lengths = np.array([x.values.size for x in examples if isinstance(x, SparseVector)])
+    there, found = lengths > 0, np.zeros((n, DIRECTIONS))
+    if there.any():
+        moved = np.ascontiguousarray(common.T).take(places, 0)  # by rows it is five times faster
+        moved *= values[:, None]
+        found[there] = np.add.reduceat(moved, (np.cumsum(lengths) - lengths)[there], axis=0)
+    return found

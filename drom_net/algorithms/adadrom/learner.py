@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from drom_net.algorithms.adadrom.exchange import LAYOUT, receive, send
 from drom_net.algorithms.adadrom.experts import model, predict, primal_step, score_of_model
 from drom_net.algorithms.adadrom.state import init_local
@@ -46,7 +48,7 @@ def adadrom(parameters: AdaDROMParameters | None = None) -> Algorithm:
         probability=lambda score: 0.5 + score,
         receive=receive,
         send=send,
-        mixing=lambda state: (state.mixture.effective(), state.mixture.evidence.copy()),
+        mixing=lambda state: (np.array(state.mixture.effective()), np.array(state.mixture.evidence)),
     )
 
 
