@@ -89,14 +89,17 @@ def draw_config(draw: Random, policy: str) -> str:
             return f"algorithm: {{name: adadrom, tau: {draw.choice((1, 20, 0))}}}\n{data}{rounds}{timeouts}"
         return f"algorithm: {{name: drom, {steps}, ended: {ended}}}\n{data}{rounds}{timeouts}"
     graph = draw.choice(_GRAPHS)
+    more = ", probability: 0.6" if graph == "erdos-renyi" else ""
+    topology = f"topology: {{graph: {graph}{more}}}\n"
+    if learner < 0.4 and graph != "one-peer-exponential":
+        return f"algorithm: {{name: adadrom-d, tau: {draw.choice((1, 20, 0))}}}\n{topology}{data}{rounds}{timeouts}"
     tau: object = draw.choice((1, 2, 5, 20))
     if graph != "one-peer-exponential" and draw.random() < 0.3:
         tau = [draw.randint(1, 8) for _ in range(tasks)]
-    more = ", probability: 0.6" if graph == "erdos-renyi" else ""
     return (
         f"algorithm: {{name: drom-d, {steps}, tau: {tau}, exchange: {draw.choice(('blocking', 'overlap', 'delayed'))}, "
         f"postpone_below: {draw.choice((0, 0, 0, 3))}}}\n"
-        f"topology: {{graph: {graph}{more}}}\n{data}{rounds}{timeouts}"
+        f"{topology}{data}{rounds}{timeouts}"
     )
 
 

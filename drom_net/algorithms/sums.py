@@ -6,6 +6,7 @@ come to in all, and takes the place of the one that it said before: nothing coun
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,8 +14,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from drom_net.algorithms.base import KEEP, CentralInfo, Contribution, ContributionKind, Reply, ReplyKind
-from drom_net.algorithms.features import MOST_OF_SUM, MOST_OF_SUMMAND, Block, Matrix, SparseVectors
+from drom_net.algorithms.base import KEEP, CentralInfo, CentralStep, Contribution, ContributionKind, Reply, ReplyKind
+from drom_net.algorithms.features import (
+    MOST_OF_SUM,
+    MOST_OF_SUMMAND,
+    Block,
+    Matrix,
+    SparseVectors,
+    numbers,
+    within,
+)
 from drom_net.core.errors import LearnerError
 
 Whole = npt.NDArray[np.int64]
@@ -90,9 +99,19 @@ def init_sums(layout: Sequence[int]) -> Callable[[tuple[int, ...], int, np.rando
 
 
 def add_up(
-    state: SumsCentral, contributions: Mapping[int, Contribution], members: Sequence[int] | None = None
+    state: SumsCentral,
+    contributions: Mapping[int, Contribution],
+    members: Sequence[int] | None = None,
+    *,
+    only: int | None = None,
+    most: int = MOST_OF_SUMMAND,
 ) -> tuple[SumsCentral, dict[int, Reply], CentralInfo]:
-    """`Algorithm.central_step` that answers with the totals, where they have changed."""
+    """`Algorithm.central_step` that answers with the totals, where they have changed.
+
+    Args:
+        only: The task that is answered; None is all.
+        most: What a contribution may add; what is beyond is cut, so that nothing wraps.
+    """
     news = {
         state.row_of[task]: contribution.vectors
         for task, contribution in contributions.items()
@@ -100,27 +119,61 @@ def add_up(
     }
     for row, blocks in news.items():
         for said, total, block in zip(state.said, state.totals, blocks, strict=True):
-            _put(said[row], total, block)
+            _put(said[row], total, block, most)
     changed = _changed(state.totals, list(news.values()))
-    rows, replies, whole = {state.row_of[task] for task in contributions}, {}, changed
+    told = [task for task in sorted(contributions) if only in (None, task)]
+    rows, replies, whole = {state.row_of[task] for task in told}, dict.fromkeys(sorted(contributions), KEEP), changed
     if state.behind & rows:
         whole = tuple([block_of(slice(None), total.copy(), 0) for total in state.totals])
-    for task in sorted(contributions):
+    for task in told:
         blocks = whole if state.row_of[task] in state.behind else changed
         replies[task] = Reply(ReplyKind.VECTORS, blocks) if blocks else KEEP
     state.behind = set(range(len(state.row_of))) - rows if news else state.behind - rows
     return state, replies, CentralInfo()
 
 
-def _put(said: Whole, total: Whole, block: Any) -> None:
+def on_full_graph(own: int) -> CentralStep:
+    """The central step of a peer who hears all others."""
+    return functools.partial(add_up, only=own)
+
+
+def along_tree(own: int, everybody: Sequence[int], tree: Sequence[int]) -> CentralStep:
+    """The central step of a peer to whom each neighbor along a tree tells the sum of everything behind it.
+
+    Its reply has, behind the totals, what others have said that such a neighbor does not know, by neighbor: as sums are
+    exact, the total without the neighbor's part and its own.
+
+    Args:
+        everybody: The tasks of its neighborhood, ascending.
+    """
+    most = MOST_OF_SUM // (len(tree) + 1)
+    at, others = everybody.index(own), [everybody.index(task) for task in tree]
+
+    def central_step(
+        state: SumsCentral, contributions: Mapping[int, Contribution], members: Sequence[int] | None = None
+    ) -> tuple[SumsCentral, dict[int, Reply], CentralInfo]:
+        state, replies, info = add_up(state, contributions, only=own, most=most)
+        reply = replies.get(own, KEEP)
+        if reply.kind is ReplyKind.VECTORS:
+            parts = zip(state.totals, state.said, strict=True)
+            relay: list[Any] = [(total - said[at] - said[others]).reshape(-1, total.shape[1]) for total, said in parts]
+            replies[own] = reply._replace(vectors=(*reply.vectors, *relay))
+        return state, replies, info
+
+    return central_step
+
+
+def _put(said: Whole, total: Whole, block: Any, most: int) -> None:
     """Let a summand take the place of the one before, in the total as well."""
+    values: Any = numbers(block)
+    if not within(values, most):
+        values = np.clip(values, -most, most)
     if not isinstance(block, SparseVectors):
-        block = block.reshape(said.shape)
-        total += block - said
-        said[:] = block
+        values = values.reshape(said.shape)
+        total += values - said
+        said[:] = values
         return
     said, total = said.reshape(-1, block.length), total.reshape(-1, block.length)
-    values: Any = block.values
     total[:, block.indices] += values - said[:, block.indices]
     said[:, block.indices] = values
 

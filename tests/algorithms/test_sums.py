@@ -14,10 +14,20 @@ from drom_net.algorithms.features import (
     Block,
     Integers,
     SparseVectors,
+    Sums,
     bounded,
     other_than,
 )
-from drom_net.algorithms.sums import MOST_SITES, SumsCentral, add_up, block_of, init_sums, to_floats, to_integers
+from drom_net.algorithms.sums import (
+    MOST_SITES,
+    SumsCentral,
+    add_up,
+    along_tree,
+    block_of,
+    init_sums,
+    to_floats,
+    to_integers,
+)
 from drom_net.core.errors import LearnerError
 
 LAYOUT = (Integers(2), Integers(3))
@@ -113,12 +123,59 @@ def test_integers_stand_for_their_values(values: list[float]) -> None:
 
 
 def test_a_summand_that_lies_is_brought_within_the_range() -> None:
-    """Of a driver without a codec."""
-    held = np.array([[MOST_OF_SUM, -MOST_OF_SUM, 5]])
-    assert bounded(held, 1e30).tolist() == [[MOST_OF_SUMMAND, -MOST_OF_SUMMAND, 5]]
-    assert bounded(held[:, 2:], 1e30).tolist() == [[5]]
-    lowest = np.array([[np.iinfo(np.int64).min]])
-    assert bounded(SparseVectors(np.array([0]), lowest, 1), 1e30).values.tolist() == [[-MOST_OF_SUMMAND]]
+    """Of a driver that asks nobody whether it may be."""
+    state = made(2)
+    high, low = np.array([[MOST_OF_SUM, 5]] * 2), np.array([[np.iinfo(np.int64).min]] * 3)
+    lie = SparseVectors(np.array([0, 1]), high, DIM), SparseVectors(np.array([2]), low, DIM)
+    assert bounded(lie[0], 1e30) is lie[0]
+    state, _, _ = add_up(state, {0: said(*lie)})
+    assert state.totals[0].tolist() == [[MOST_OF_SUMMAND, 5, 0, 0]] * 2
+    assert state.totals[1].tolist() == [[0, 0, -MOST_OF_SUMMAND, 0]] * 3
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_a_node_refuses_more_than_a_summand_and_a_peer_more_than_a_sum(sign: int) -> None:
+    summand, total = np.array([[sign * MOST_OF_SUMMAND]]), np.array([[sign * MOST_OF_SUM]])
+    assert other_than((Integers(1),), [summand], 1) == other_than((Sums(1),), [total], 1) == ""
+    assert other_than((Integers(1),), [summand + sign], 1) == f"vectors with integers beyond {MOST_OF_SUMMAND}"
+
+
+@given(st.lists(summands, min_size=7, max_size=7))
+def test_along_a_tree_everybody_comes_to_the_sum_of_all(rows: list[list[int]]) -> None:
+    """Also where all have the most that there may be, and whatever came before."""
+    ways = {0: (1, 2), 1: (0, 3, 4), 2: (0,), 3: (1,), 4: (1, 5, 6), 5: (4,), 6: (4,)}
+    hoods = {task: tuple(sorted((task, *others))) for task, others in ways.items()}
+    steps = {task: along_tree(task, hoods[task], ways[task]) for task in ways}
+    states = {task: init_sums(LAYOUT)(hoods[task], DIM, np.random.default_rng(0)) for task in ways}
+    mine = {task: [np.array([row] * count) for count in LAYOUT] for task, row in enumerate(rows)}
+    relays = {
+        (task, other): [np.zeros((count, DIM), dtype=np.int64) for count in LAYOUT]
+        for task in ways
+        for other in ways[task]
+    }
+    for _ in range(5):  # the longest way has four edges
+        told = {way: said(*map(np.add, mine[way[0]], relays[way])) for way in relays}
+        for task in ways:
+            heard = {other: told[other, task] for other in ways[task]} | {task: said(*mine[task])}
+            states[task], replies, _ = steps[task](states[task], heard, None)
+            for block, count, place in zip(replies[task].vectors[len(LAYOUT) :], LAYOUT, range(9), strict=False):
+                for other, part in zip(ways[task], block.reshape(-1, count, DIM), strict=True):
+                    relays[task, other][place] = part
+    for state in states.values():
+        for total, count in zip(state.totals, LAYOUT, strict=True):
+            assert total.tolist() == [np.sum(rows, axis=0).tolist()] * count
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_neighbors_that_lie_let_no_sum_wrap(n: int) -> None:
+    hood = tuple(range(n + 1))
+    state = init_sums(LAYOUT)(hood, DIM, np.random.default_rng(0))
+    lies = {task: said(*[np.full((rows, DIM), MOST_OF_SUM) for rows in LAYOUT]) for task in hood}
+    state, replies, _ = along_tree(0, hood, hood[1:])(state, lies, None)
+    for total, relay, rows in zip(state.totals, replies[0].vectors[len(LAYOUT) :], LAYOUT, strict=True):
+        assert (total > MOST_OF_SUM // 2).all()
+        assert ((relay > 0) if n > 1 else (relay == 0)).all()
+        assert (relay.reshape(n, rows, DIM) + state.said[0][0, 0, 0] > 0).all()
 
 
 def test_integers_and_floats_are_told_apart() -> None:

@@ -30,7 +30,7 @@ from drom_net.algorithms.adadrom.state import (
 from drom_net.algorithms.base import IDLE, Contribution, ContributionKind, Reply, ReplyKind
 from drom_net.algorithms.features import Features, Integers, Matrix, SparseVector, Vector, put
 from drom_net.algorithms.ridge import RIDGE, ExactRidge
-from drom_net.algorithms.sums import MOST_SITES, block_of, some_or_all, to_integers
+from drom_net.algorithms.sums import MOST_SITES, Whole, block_of, some_or_all, to_integers
 from drom_net.core.seeding import stream
 
 LAYOUT = (Integers(2), Integers(SKETCHED + 1))
@@ -53,19 +53,33 @@ def omega(dim: int) -> Matrix:
     return found
 
 
-def send(state: AdaState, t: int) -> tuple[AdaState, Contribution]:
-    """All that the task has come to, where the reducer may have something else; idle without new examples."""
+def send(state: AdaState, t: int, *, whole: bool = False) -> tuple[AdaState, Contribution]:
+    """All that the task has come to, where the reducer may have something else; idle without new examples.
+
+    Args:
+        whole: Whether everywhere, as a listener may miss a word.
+    """
     if not state.touched.any():
         return state, IDLE
-    dim, ever = len(state.touched), state.table[ROOT + 1] > DELTA
-    ever[-EXPERTS:] = True
-    new, old = some_or_all(state.touched, LAYOUT[0]), some_or_all(ever, LAYOUT[1])
+    new: Any = slice(None)
+    old: Any = slice(None)
+    if not whole:
+        ever = state.table[ROOT + 1] > DELTA
+        ever[-EXPERTS:] = True
+        new, old = some_or_all(state.touched, LAYOUT[0]), some_or_all(ever, LAYOUT[1])
+    sums, sketch = summand(state, new, old)
+    dim = len(state.touched)
+    return state, Contribution(ContributionKind.VECTORS, (block_of(new, sums, dim), block_of(old, sketch, dim)))
+
+
+def summand(state: AdaState, new: Any, old: Any) -> tuple[Whole, Whole]:
+    """What it has come to: G_i and Q_i at the first places; Y_i^T at the others, with the weights at its end."""
     sums, clipped = to_integers(state.table[OWN][:, new], _BITS)
     sketch, more = to_integers(_sketch(state, old), BITS_OF_SKETCH)
     weights = np.array([round(weight * 2.0**BITS_OF_WEIGHTS) for weight in state.mixture.weights])
     sketch.reshape(-1)[-len(weights) :] = weights
     state.clipped, state.telling = state.clipped + clipped + more, weights
-    return state, Contribution(ContributionKind.VECTORS, (block_of(new, sums, dim), block_of(old, sketch, dim)))
+    return sums, sketch
 
 
 def _sketch(state: AdaState, at: Any) -> Matrix:
@@ -97,7 +111,8 @@ def receive(state: AdaState, reply: Reply, t: int) -> AdaState:
     of_all = sketch.reshape(-1)[-len(state.said) :]
     state.mixture.prior = prior_of((of_all - state.said).tolist())
     num_sites = round(sum(of_all.tolist()) / 2**BITS_OF_WEIGHTS)  # each site's have the sum 1
-    state.kappa = math.sqrt(min(max(1, num_sites), MOST_SITES))
+    if state.tree is None:  # along a tree all is late
+        state.kappa = math.sqrt(min(max(1, num_sites), MOST_SITES))
     _turn(state, sketch[:SKETCHED].astype(np.float64))
     return state
 

@@ -33,6 +33,20 @@ ROWS = W + 8
 
 
 @dataclass(slots=True)
+class Tree:
+    """What a peer with n neighbors along a tree keeps beside, of each block of a contribution."""
+
+    mine: tuple[Whole, ...]
+    """What it has come to itself, shape (r, d)."""
+    relay: tuple[Whole, ...]
+    """What to pass on to each, shape (n, r, d)."""
+    told: tuple[Whole, ...]
+    """What each has been told, shape (n, r, d)."""
+    news: bool = False
+    """Whether there is something new to pass on."""
+
+
+@dataclass(slots=True)
 class AdaState:
     """One task."""
 
@@ -58,6 +72,8 @@ class AdaState:
     kappa: float = 1.0
     """How much of its own that the reducer does not have counts in D, as others learned as much meanwhile: the root of
     the number of sites that said something."""
+    tree: Tree | None = None
+    """Of a peer on a graph that is not full."""
     clipped: int = 0
     """So many numbers, of all that was said, were beyond the range of integers."""
 

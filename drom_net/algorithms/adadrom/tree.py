@@ -1,0 +1,75 @@
+"""A peer along a spanning tree: each edge carries the sum of everything behind it, one edge farther each sync round."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from drom_net.algorithms.adadrom.exchange import LAYOUT, receive, summand
+from drom_net.algorithms.adadrom.state import AdaState, Tree, init_local
+from drom_net.algorithms.base import IDLE, Contribution, ContributionKind, Reply, ReplyKind
+from drom_net.algorithms.features import Block
+from drom_net.algorithms.sums import Whole, block_of, some_or_all
+
+
+def init_of_tree(dim: int, listeners: int) -> AdaState:
+    """Before the first example.
+
+    Args:
+        listeners: How many neighbors it has along the tree.
+    """
+    state = init_local(dim)
+    relay, told = ([np.zeros((listeners, rows, dim), dtype=np.int64) for rows in LAYOUT] for _ in range(2))
+    mine = tuple([np.zeros((rows, dim), dtype=np.int64) for rows in LAYOUT])
+    state.tree = Tree(mine, tuple(relay), tuple(told))
+    return state
+
+
+def send_along(
+    state: AdaState, everybody: Sequence[int], own: int, tree: Sequence[int], *, whole: bool
+) -> tuple[AdaState, Contribution]:
+    """To itself what it has come to, to a neighbor along the tree that and what others behind it have; idle without
+    anything new.
+
+    Args:
+        whole: Whether all is told and not what has changed, as a neighbor may miss a word.
+    """
+    assert state.tree is not None
+    if state.touched.any():
+        state.tree.mine = summand(state, slice(None), slice(None))
+    elif not state.tree.news:
+        return state, IDLE
+    mine, dim = state.tree.mine, len(state.touched)
+    blocks: list[Block] = []
+    for task in everybody:
+        place = tree.index(task) if task in tree else -1
+        for part, relay, told in zip(mine, state.tree.relay, state.tree.told, strict=True):
+            if task == own:
+                blocks.append(block_of(slice(None), part, dim))
+            elif place < 0:
+                blocks.append(block_of(np.zeros(0, dtype=np.intp), part[:, :0], dim))
+            else:
+                blocks.append(_news(part + relay[place], told[place], whole=whole))
+    return state, Contribution(ContributionKind.VECTORS, tuple(blocks))
+
+
+def _news(values: Whole, told: Whole, *, whole: bool) -> Block:
+    """What of some vectors, shape (r, d), is new."""
+    at = slice(None) if whole else some_or_all((values != told).any(axis=0), len(values))
+    return block_of(at, values[:, at], values.shape[1])
+
+
+def receive_along(state: AdaState, reply: Reply, t: int) -> AdaState:
+    """Take the totals, and what to pass on."""
+    if reply.kind is not ReplyKind.VECTORS:
+        return state
+    tree = state.tree
+    assert tree is not None
+    for part, relay, told in zip(tree.mine, tree.relay, tree.told, strict=True):
+        np.add(relay, part, out=told)
+    totals, relays = reply.vectors[: len(LAYOUT)], reply.vectors[len(LAYOUT) :]
+    before = tree.relay
+    tree.relay = tuple([block.reshape(old.shape).copy() for block, old in zip(relays, before, strict=True)])
+    tree.news = any((new != old).any() for new, old in zip(tree.relay, before, strict=True))
+    return receive(state, Reply(ReplyKind.VECTORS, totals), t)
