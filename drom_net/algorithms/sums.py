@@ -6,7 +6,6 @@ come to in all, and takes the place of the one that it said before: nothing coun
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +28,9 @@ from drom_net.core.errors import LearnerError
 Whole = npt.NDArray[np.int64]
 MOST_SITES = (MOST_OF_SUM + 1) // (MOST_OF_SUMMAND + 1)
 """The sum over so many sites cannot wrap."""
+TRIMMED_FROM = 6
+"""Tasks. Of four, two would be left."""
+WITH_EXTREMES = 6
 
 
 def to_integers(values: npt.NDArray[np.float64], bits: Any) -> tuple[Whole, int]:
@@ -80,6 +82,8 @@ class SumsCentral:
     """Their sum, shape (r, d)."""
     behind: set[int]
     """Rows of tasks that have missed a reply: the next one has all."""
+    round: int = 0
+    """The last sync round, where somebody asks for it."""
 
 
 def init_sums(layout: Sequence[int]) -> Callable[[tuple[int, ...], int, np.random.Generator], SumsCentral]:
@@ -105,21 +109,32 @@ def add_up(
     *,
     only: int | None = None,
     most: int = MOST_OF_SUMMAND,
+    admits: Callable[[Sequence[Whole]], bool] | None = None,
 ) -> tuple[SumsCentral, dict[int, Reply], CentralInfo]:
     """`Algorithm.central_step` that answers with the totals, where they have changed.
 
     Args:
         only: The task that is answered; None is all.
         most: What a contribution may add; what is beyond is cut, so that nothing wraps.
+        admits: Whether a summand, in blocks of shape (r, d), may be true; else the one before stands. With it the first
+            block is trimmed, as `trimmed`, where there are `TRIMMED_FROM` tasks.
     """
     news = {
         state.row_of[task]: contribution.vectors
         for task, contribution in contributions.items()
         if contribution.kind is ContributionKind.VECTORS
     }
-    for row, blocks in news.items():
+    for row, blocks in list(news.items()):
+        if admits is not None:
+            before = [said[row].copy() for said in state.said]
         for said, total, block in zip(state.said, state.totals, blocks, strict=True):
             _put(said[row], total, block, most)
+        if admits is not None and not admits([said[row] for said in state.said]):
+            del news[row]
+            for said, total, summand in zip(state.said, state.totals, before, strict=True):
+                _put(said[row], total, summand, most)
+    if admits is not None and len(state.row_of) >= TRIMMED_FROM and news:
+        state.totals = trimmed(with_extremes(state.said[0])), *state.totals[1:]
     changed = _changed(state.totals, list(news.values()))
     told = [task for task in sorted(contributions) if only in (None, task)]
     rows, replies, whole = {state.row_of[task] for task in told}, dict.fromkeys(sorted(contributions), KEEP), changed
@@ -132,9 +147,25 @@ def add_up(
     return state, replies, CentralInfo()
 
 
-def on_full_graph(own: int) -> CentralStep:
-    """The central step of a peer who hears all others."""
-    return functools.partial(add_up, only=own)
+def with_extremes(pairs: Whole) -> Whole:
+    """Of pairs (g, q), shape (n, 2, d), the sum, the largest and the smallest, shape (6, d); g counts first.
+
+    Pairs may also be the six of some of them each, shape (n, 6, d): so it is the same by any tree.
+    """
+    high, low = (pairs[:, 2:4], pairs[:, 4:6]) if pairs.shape[1] > 2 else (pairs, pairs)
+    return np.concatenate((pairs[:, :2].sum(axis=0), _largest(high), -_largest(-low)))
+
+
+def _largest(pairs: Whole) -> Whole:
+    """Shape (2, d)."""
+    top = pairs[:, 0].max(axis=0)
+    return np.stack((top, np.where(pairs[:, 0] == top, pairs[:, 1], -MOST_OF_SUM).max(axis=0)))
+
+
+def trimmed(six: Whole) -> Whole:
+    """The sum of pairs without the largest and the smallest, shape (2, d)."""
+    result: Whole = six[:2] - six[2:4] - six[4:]
+    return result
 
 
 def along_tree(own: int, everybody: Sequence[int], tree: Sequence[int]) -> CentralStep:
@@ -142,6 +173,8 @@ def along_tree(own: int, everybody: Sequence[int], tree: Sequence[int]) -> Centr
 
     Its reply has, behind the totals, what others have said that such a neighbor does not know, by neighbor: as sums are
     exact, the total without the neighbor's part and its own.
+
+    A first block of six vectors is `with_extremes` of all behind; the rest is by sums alone.
 
     Args:
         everybody: The tasks of its neighborhood, ascending.
@@ -153,12 +186,20 @@ def along_tree(own: int, everybody: Sequence[int], tree: Sequence[int]) -> Centr
         state: SumsCentral, contributions: Mapping[int, Contribution], members: Sequence[int] | None = None
     ) -> tuple[SumsCentral, dict[int, Reply], CentralInfo]:
         state, replies, info = add_up(state, contributions, only=own, most=most)
-        reply = replies.get(own, KEEP)
-        if reply.kind is ReplyKind.VECTORS:
-            parts = zip(state.totals, state.said, strict=True)
-            relay: list[Any] = [(total - said[at] - said[others]).reshape(-1, total.shape[1]) for total, said in parts]
-            replies[own] = reply._replace(vectors=(*reply.vectors, *relay))
+        if replies.get(own, KEEP).kind is ReplyKind.VECTORS:
+            totals, relays = zip(*map(parts, state.said), strict=True)
+            replies[own] = Reply(ReplyKind.VECTORS, (*totals, *relays))
         return state, replies, info
+
+    def parts(said: Whole) -> tuple[Whole, Whole]:
+        """(all together, what each of the others does not know)."""
+        dim = said.shape[2]
+        if said.shape[1] != WITH_EXTREMES:
+            total = said.sum(axis=0)
+            return total, (total - said[at] - said[others]).reshape(-1, dim)
+        unknown = [[row for row in others if row != other] for other in others]
+        relays = [with_extremes(said[rows]) if rows else np.zeros_like(said[0]) for rows in unknown]
+        return with_extremes(said[[at, *others]]), np.concatenate(relays)
 
     return central_step
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from helpers import graph_of, hoods_of, random_streams, run_loop, sparse_stream, spread
 from test_ldr import pi, slope
 
-from drom_net.algorithms.adadrom.exchange import BITS_OF_Q, LAYOUT, omega
+from drom_net.algorithms.adadrom.exchange import BITS_OF_Q, LAYOUT, admits, omega
 from drom_net.algorithms.adadrom.learner import AdaDROMParameters, adadrom, adadrom_d
 from drom_net.algorithms.adadrom.mixing import even_mixture, prior_of
 from drom_net.algorithms.adadrom.state import COMMON, DELTA, KEPT, AdaState
@@ -33,6 +34,7 @@ from drom_net.learning.records import TASK_DTYPE
 from drom_net.learning.reference import run_reference
 from drom_net.protocol.codec import encode
 from drom_net.protocol.messages import Push
+from drom_net.testing import check_learner
 
 D = 7
 
@@ -182,12 +184,16 @@ def test_sums_along_a_tree_are_what_its_equations_say(kind: str, tau: int) -> No
 
 @pytest.mark.parametrize("tau", [1, 3])
 @pytest.mark.parametrize("density", [0.05, 1.0])
-def test_a_full_graph_computes_what_a_reducer_does(tau: int, density: float) -> None:
-    streams = random_streams([40] * 4, dim=60, flip=0.1, density=density)
+@pytest.mark.parametrize("robust", [False, True])
+def test_a_full_graph_computes_what_a_reducer_does(tau: int, density: float, robust: bool) -> None:
+    streams, parameters = (
+        random_streams([40] * 6, dim=60, flip=0.1, density=density),
+        AdaDROMParameters(tau=tau, robust=robust),
+    )
     if density < 1.0:
         streams = spread([sparse_stream(stream) for stream in streams])
-    star = run_reference(adadrom(AdaDROMParameters(tau=tau)), streams, seed=0)
-    peers = run_loop(adadrom_d(AdaDROMParameters(tau=tau)), streams, graph_of("full", 4), seed=0)
+    star = run_reference(adadrom(parameters), streams, seed=0)
+    peers = run_loop(adadrom_d(parameters), streams, graph_of("full", 6), seed=0)
     assert peers.task_records == star.task_records
 
 
@@ -257,6 +263,61 @@ def test_any_number_of_features_and_sites_runs(dim: int, m: int) -> None:
         assert one.totals.examples == 12
         assert len(one.model["mixture"]) == (7 if dim <= 2048 else 5)
         np.testing.assert_allclose(one.model["mixture"], other.model["mixture"], atol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1e-7, 1.0, 1e3, 1e5])
+@pytest.mark.parametrize("dim", [1, 5, 30, 2100])
+def test_a_site_that_says_what_is_so_is_always_admitted(scale: float, dim: int) -> None:
+    (stream,) = random_streams([12], dim=dim, flip=0.5)
+    algorithm = adadrom(AdaDROMParameters(tau=1))
+    state, central = algorithm.init_local(dim), algorithm.init_central((0,), dim, np.random.default_rng(0))
+    assert algorithm.send is not None and algorithm.receive is not None
+    for t in range(1, 13):
+        example = Example(scale * np.asarray(stream.features(t - 1)), stream.label(t - 1))
+        state, _ = algorithm.primal_step(state, example, t)
+        state, contribution = algorithm.send(state, t)
+        central, replies, _ = algorithm.central_step(central, {0: contribution})
+        state = algorithm.receive(state, replies[0], t)
+        assert admits([said[0] for said in central.said], t)
+        if scale == 1.0 and t > 1:
+            assert not admits([said[0] for said in central.said], t // 4)
+
+
+@pytest.mark.parametrize(
+    ("row", "value"),
+    [((0, 0), 2**51 - 1), ((1, 3), -1), ((0, 1), -(2**36)), ((2, 5), 2**33), ((14, -1), -5), ((14, -1), 2**40)],
+)
+def test_what_no_site_can_have_come_to_is_not_admitted(row: tuple[int, int], value: int) -> None:
+    (stream,) = random_streams([20], dim=30)
+    _, contribution = said_by(adadrom().init_local(30), stream, range(20))
+    rows = np.concatenate([numbers(block) for block in contribution.vectors])
+    assert admits([rows[:2], rows[2:]], 20)
+    rows[row] = value
+    assert not admits([rows[:2], rows[2:]], 20)
+
+
+@pytest.mark.parametrize("graph", ["star", "full", "ring"])
+def test_one_bad_site_costs_the_others_less_where_the_learner_is_robust(graph: str) -> None:
+    """Its rows are a hundred times too long, and its labels turned round."""
+    streams = random_streams([150] * 8, flip=0.05)
+    bad = dataclasses.replace(streams[3], rows=100.0 * streams[3].rows, labels=-streams[3].labels)
+    losses = {}
+    for robust in (False, True):
+        parameters = AdaDROMParameters(tau=1, robust=robust)
+        for name, given in (("good", streams), ("bad", [*streams[:3], bad, *streams[4:]])):
+            if graph == "star":
+                records = run_reference(adadrom(parameters), given, seed=0).task_records
+            else:
+                records = run_loop(adadrom_d(parameters), given, graph_of(graph, 8), seed=0).task_records
+            found = [np.frombuffer(records[task], TASK_DTYPE)["loss"].mean() for task in range(8) if task != 3]
+            losses[robust, name] = float(np.mean(found))
+    cost = {robust: losses[robust, "bad"] - losses[robust, "good"] for robust in (False, True)}
+    assert cost[True] < 0.5 * cost[False]
+
+
+@pytest.mark.parametrize("name", ["adadrom", "adadrom-d"])
+def test_robust_it_passes_the_battery(name: str) -> None:
+    check_learner(name, robust=True)
 
 
 def test_omega_is_orthonormal_and_stays() -> None:

@@ -27,6 +27,8 @@ from drom_net.algorithms.sums import (
     init_sums,
     to_floats,
     to_integers,
+    trimmed,
+    with_extremes,
 )
 from drom_net.core.errors import LearnerError
 
@@ -140,30 +142,73 @@ def test_a_node_refuses_more_than_a_summand_and_a_peer_more_than_a_sum(sign: int
     assert other_than((Integers(1),), [summand + sign], 1) == f"vectors with integers beyond {MOST_OF_SUMMAND}"
 
 
-@given(st.lists(summands, min_size=7, max_size=7))
-def test_along_a_tree_everybody_comes_to_the_sum_of_all(rows: list[list[int]]) -> None:
+pairs = st.lists(st.tuples(st.integers(-3, 3), st.integers(0, 3)), min_size=2, max_size=9)
+
+
+@given(pairs, st.randoms())
+def test_the_largest_and_the_smallest_are_the_same_by_any_tree(found: list[tuple[int, int]], draw: object) -> None:
+    left = [with_extremes(np.array([[[g], [q]]])) for g, q in found]
+    six = [[sum(g for g, _ in found), sum(q for _, q in found)], max(found), min(found)]
+    while len(left) > 1:
+        draw.shuffle(left)  # type: ignore[attr-defined]
+        left.append(with_extremes(np.stack([left.pop() for _ in range(min(3, len(left)))])))
+    assert left[0].ravel().tolist() == [number for pair in six for number in pair]
+    g, q = trimmed(left[0]).ravel().tolist()
+    kept = sorted(found)[1:-1]
+    assert (g, q) == (sum(g for g, _ in kept), sum(q for _, q in kept)) and q >= 0
+
+
+def test_sums_are_trimmed_from_six_sites_on_and_without_what_cannot_be() -> None:
+    for m in (5, 6):
+        state = made(m)
+        news = {task: said(np.full((2, DIM), 2**task), np.ones((3, DIM), dtype=np.int64)) for task in range(m)}
+        state, replies, _ = add_up(state, news, admits=lambda summand: int(summand[0].max()) < 64)
+        wanted = {5: 1 + 2 + 4 + 8 + 16, 6: 2 + 4 + 8 + 16}[m]
+        assert replies[0].vectors[0].tolist() == [[wanted] * DIM] * 2
+        assert replies[0].vectors[1].tolist() == [[m] * DIM] * 3
+        lie = said(SparseVectors(np.array([1]), np.array([[64], [0]]), DIM), np.zeros((3, DIM), dtype=np.int64))
+        state, replies, _ = add_up(state, {0: lie, 1: news[1]}, admits=lambda summand: int(summand[0].max()) < 64)
+        assert replies[0].vectors[0].tolist() == [[wanted] * DIM] * 2
+        assert replies[0].vectors[1].tolist() == [[m] * DIM] * 3
+
+
+@pytest.mark.parametrize("robust", [False, True])
+@given(rows=st.lists(summands, min_size=7, max_size=7))
+def test_along_a_tree_everybody_comes_to_the_sum_of_all(rows: list[list[int]], robust: bool) -> None:
     """Also where all have the most that there may be, and whatever came before."""
     ways = {0: (1, 2), 1: (0, 3, 4), 2: (0,), 3: (1,), 4: (1, 5, 6), 5: (4,), 6: (4,)}
     hoods = {task: tuple(sorted((task, *others))) for task, others in ways.items()}
     steps = {task: along_tree(task, hoods[task], ways[task]) for task in ways}
-    states = {task: init_sums(LAYOUT)(hoods[task], DIM, np.random.default_rng(0)) for task in ways}
-    mine = {task: [np.array([row] * count) for count in LAYOUT] for task, row in enumerate(rows)}
+    layout = (Sums(6), LAYOUT[1]) if robust else LAYOUT
+    states = {task: init_sums(layout)(hoods[task], DIM, np.random.default_rng(0)) for task in ways}
+    mine = {task: [np.array([row] * count) for count in layout] for task, row in enumerate(rows)}
     relays = {
-        (task, other): [np.zeros((count, DIM), dtype=np.int64) for count in LAYOUT]
+        (task, other): [np.zeros((count, DIM), dtype=np.int64) for count in layout]
         for task in ways
         for other in ways[task]
     }
     for _ in range(5):  # the longest way has four edges
-        told = {way: said(*map(np.add, mine[way[0]], relays[way])) for way in relays}
+        told = {}
+        for (task, other), relay in relays.items():
+            sums, sketch = (np.add(*both) for both in zip(mine[task], relay, strict=True))
+            if robust:
+                parts = [mine[task][0], relay[0]] if len(ways[task]) > 1 else [mine[task][0]]
+                sums = with_extremes(np.stack(parts))
+            told[task, other] = said(sums, sketch)
         for task in ways:
             heard = {other: told[other, task] for other in ways[task]} | {task: said(*mine[task])}
             states[task], replies, _ = steps[task](states[task], heard, None)
-            for block, count, place in zip(replies[task].vectors[len(LAYOUT) :], LAYOUT, range(9), strict=False):
+            for place, (block, count) in enumerate(zip(replies[task].vectors[len(layout) :], layout, strict=True)):
                 for other, part in zip(ways[task], block.reshape(-1, count, DIM), strict=True):
                     relays[task, other][place] = part
-    for state in states.values():
-        for total, count in zip(state.totals, LAYOUT, strict=True):
-            assert total.tolist() == [np.sum(rows, axis=0).tolist()] * count
+    ordered = np.sort(rows, axis=0)
+    for task in ways:
+        _, replies, _ = steps[task](states[task], {task: said(*mine[task])}, None)
+        sums, sketch = replies[task].vectors[: len(layout)]
+        assert sketch.tolist() == [np.sum(rows, axis=0).tolist()] * LAYOUT[1]
+        assert sums[:2].tolist() == [np.sum(rows, axis=0).tolist()] * 2
+        if robust:
+            assert trimmed(sums).tolist() == [ordered[1:-1].sum(axis=0).tolist()] * 2
 
 
 @pytest.mark.parametrize("n", [1, 2, 5])

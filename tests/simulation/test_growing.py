@@ -71,7 +71,9 @@ def test_the_bits_of_the_loop_through_crashes(seed: int, tau: int, kind: str) ->
 def test_the_bits_of_the_loop_of_peers_through_crashes(seed: int, graph: str, kind: str, is_ldr: bool) -> None:
     draw = random.Random(seed)
     tau, robust = draw.choice([0, 1, 3]), draw.random() < 0.5
-    algorithm = ldr_d(LDRParameters(tau=tau, robust=robust)) if is_ldr else adadrom_d(AdaDROMParameters(tau=tau))
+    algorithm = (
+        ldr_d(LDRParameters(tau=tau, robust=robust)) if is_ldr else adadrom_d(AdaDROMParameters(tau=tau, robust=robust))
+    )
     streams = streams_for(kind, (40, 7, 33, 4, 21, 30))
     made = graph_of(graph, 6)
     faults = [

@@ -28,8 +28,8 @@ from drom_net.algorithms.adadrom.state import (
     W,
 )
 from drom_net.algorithms.base import IDLE, Contribution, ContributionKind, Reply, ReplyKind
-from drom_net.algorithms.features import Features, Integers, Matrix, SparseVector, Vector, put
-from drom_net.algorithms.ridge import RIDGE, ExactRidge
+from drom_net.algorithms.features import MOST_OF_SUMMAND, Features, Integers, Matrix, SparseVector, Vector, put
+from drom_net.algorithms.ridge import MOST, RIDGE, ExactRidge
 from drom_net.algorithms.sums import MOST_SITES, Whole, block_of, some_or_all, to_integers
 from drom_net.core.seeding import stream
 
@@ -110,11 +110,35 @@ def receive(state: AdaState, reply: Reply, t: int) -> AdaState:
     np.divide(table[SUM], np.sqrt(table[ROOT]), out=table[SHARED])
     of_all = sketch.reshape(-1)[-len(state.said) :]
     state.mixture.prior = prior_of((of_all - state.said).tolist())
-    num_sites = round(sum(of_all.tolist()) / 2**BITS_OF_WEIGHTS)  # each site's have the sum 1
     if state.tree is None:  # along a tree all is late
-        state.kappa = math.sqrt(min(max(1, num_sites), MOST_SITES))
+        state.kappa = math.sqrt(num_sites(state, sketch))
     _turn(state, sketch[:SKETCHED].astype(np.float64))
     return state
+
+
+def num_sites(state: AdaState, sketch: Whole) -> int:
+    """How many have said something, by the weights in the total: each site's have the sum 1."""
+    weights = sum(sketch.reshape(-1)[-len(state.said) :].tolist())
+    return int(min(max(1, round(weights / 2**BITS_OF_WEIGHTS)), MOST_SITES))
+
+
+def admits(summand: Sequence[Whole], t: int) -> bool:
+    """Whether a site can have come to this in t rounds, by at most one example each.
+
+    Then q >= 0 and g^2 <= t q, |Y_i| <= t, and its weights have the sum 1; up to rounding, and unless q is cut.
+    """
+    (g, q), sketch = summand
+    squares = (np.abs(g) * 0.5**BITS_OF_G - 0.5 ** (BITS_OF_G + 1)).clip(0.0) ** 2
+    most = t * (q * 0.5**BITS_OF_Q + 0.5 ** (BITS_OF_Q + 1)) * (1.0 + 1e-9)
+    num_experts = EXPERTS if g.size <= MOST else EXPERTS - 2
+    rest, weights = np.split(sketch.reshape(-1).astype(np.float64), [-num_experts])
+    return bool(
+        (q >= 0).all()
+        and ((squares <= most) | (q == MOST_OF_SUMMAND)).all()
+        and math.sqrt(rest @ rest) * 0.5**BITS_OF_SKETCH <= t + 1e-3
+        and (weights >= 0.0).all()
+        and abs(weights.sum() * 0.5**BITS_OF_WEIGHTS - 1.0) < 1e-6
+    )
 
 
 def _turn(state: AdaState, sketch: Matrix) -> None:

@@ -6,23 +6,30 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from drom_net.algorithms.adadrom.exchange import LAYOUT, receive, summand
+from drom_net.algorithms.adadrom.exchange import LAYOUT, num_sites, receive, summand
 from drom_net.algorithms.adadrom.state import AdaState, Tree, init_local
 from drom_net.algorithms.base import IDLE, Contribution, ContributionKind, Reply, ReplyKind
 from drom_net.algorithms.features import Block
-from drom_net.algorithms.sums import Whole, block_of, some_or_all
+from drom_net.algorithms.sums import (
+    TRIMMED_FROM,
+    WITH_EXTREMES,
+    Whole,
+    block_of,
+    some_or_all,
+    trimmed,
+    with_extremes,
+)
 
 
-def init_of_tree(dim: int, listeners: int) -> AdaState:
+def init_of_tree(dim: int, listeners: int, layout: Sequence[int]) -> AdaState:
     """Before the first example.
 
     Args:
         listeners: How many neighbors it has along the tree.
     """
     state = init_local(dim)
-    relay, told = ([np.zeros((listeners, rows, dim), dtype=np.int64) for rows in LAYOUT] for _ in range(2))
-    mine = tuple([np.zeros((rows, dim), dtype=np.int64) for rows in LAYOUT])
-    state.tree = Tree(mine, tuple(relay), tuple(told))
+    relay, told = ([np.zeros((listeners, rows, dim), dtype=np.int64) for rows in layout] for _ in range(2))
+    state.tree = Tree(tuple([np.zeros((rows, dim), dtype=np.int64) for rows in layout]), tuple(relay), tuple(told))
     return state
 
 
@@ -37,7 +44,8 @@ def send_along(
     """
     assert state.tree is not None
     if state.touched.any():
-        state.tree.mine = summand(state, slice(None), slice(None))
+        sums, sketch = summand(state, slice(None), slice(None))
+        state.tree.mine = (with_extremes(sums[None]) if len(state.tree.mine[0]) == WITH_EXTREMES else sums), sketch
     elif not state.tree.news:
         return state, IDLE
     mine, dim = state.tree.mine, len(state.touched)
@@ -50,8 +58,17 @@ def send_along(
             elif place < 0:
                 blocks.append(block_of(np.zeros(0, dtype=np.intp), part[:, :0], dim))
             else:
-                blocks.append(_news(part + relay[place], told[place], whole=whole))
+                blocks.append(_news(_joined(part, relay)[place], told[place], whole=whole))
     return state, Contribution(ContributionKind.VECTORS, tuple(blocks))
+
+
+def _joined(mine: Whole, relay: Whole) -> Whole:
+    """What to tell each, shape (n, r, d): of its own, and of others where there are any but the listener."""
+    if len(mine) != WITH_EXTREMES:
+        return relay + mine
+    if len(relay) == 1:  # zeros would count as those of a site
+        return with_extremes(mine[None])[None]
+    return np.array([with_extremes(np.stack((mine, part))) for part in relay])
 
 
 def _news(values: Whole, told: Whole, *, whole: bool) -> Block:
@@ -67,9 +84,11 @@ def receive_along(state: AdaState, reply: Reply, t: int) -> AdaState:
     tree = state.tree
     assert tree is not None
     for part, relay, told in zip(tree.mine, tree.relay, tree.told, strict=True):
-        np.add(relay, part, out=told)
-    totals, relays = reply.vectors[: len(LAYOUT)], reply.vectors[len(LAYOUT) :]
+        told[:] = _joined(part, relay)
+    (sums, sketch), relays = reply.vectors[: len(LAYOUT)], reply.vectors[len(LAYOUT) :]
     before = tree.relay
     tree.relay = tuple([block.reshape(old.shape).copy() for block, old in zip(relays, before, strict=True)])
     tree.news = any((new != old).any() for new, old in zip(tree.relay, before, strict=True))
-    return receive(state, Reply(ReplyKind.VECTORS, totals), t)
+    if len(sums) == WITH_EXTREMES:
+        sums = trimmed(sums) if num_sites(state, sketch) >= TRIMMED_FROM else sums[:2]
+    return receive(state, Reply(ReplyKind.VECTORS, (sums, sketch)), t)
