@@ -19,6 +19,7 @@ EXACT, MOST, WINDOW = 512, 2048, 128
 RIDGE, RIDGE_OF_WINDOW = 0.1, 1.0
 AT_ONCE, TOGETHER = 128, 32
 """Up to so many features the inverse is brought up to date after each example, beyond after so many."""
+_SIGNS = np.array([[-1.0], [1.0]])
 _LOST = 1e-6
 """The share of a square that is left of it, below which it may be rounding."""
 
@@ -98,26 +99,29 @@ class WindowRidge:
 
     def learn(self, at: Any, values: Vector, seen: Vector, targets: Any) -> None:
         """As `ExactRidge.learn`."""
-        place = self.count % len(self.inverse)
+        size = len(self.inverse)
+        place = self.count % size
         corner = float(self.inverse[place, place])
-        if self.count >= len(self.inverse) and corner > 0.0:  # the oldest leaves
-            column = self.inverse[:, place] / np.sqrt(corner)
-            _add_square(self.inverse, column, -1.0)
-            self.inverse[place] = self.inverse[:, place] = 0.0
         seen[place] = 0.0
-        column = self.inverse @ seen
+        moved, column = np.zeros((2, size)), self.inverse @ seen
+        if self.count >= size and corner > 0.0:  # the oldest leaves
+            np.divide(self.inverse[place], math.sqrt(corner), out=moved[0])
+            column -= float(moved[0] @ seen) * moved[0]
+            column[place] = 0.0
         square = float(values @ values)
         spread = square + self.ridge - float(column @ seen)
         self.columns[:, place] = 0.0
         self.columns[at, place] = values
         self.targets[:, place] = targets
         self.count += 1
-        if spread > _LOST * square and (corner > 0.0 or self.count <= len(self.inverse)):
+        if spread > _LOST * square and (corner > 0.0 or self.count <= size):
             column[place] = -1.0
-            column /= np.sqrt(spread)
-            _add_square(self.inverse, column, 1.0)
+            np.divide(column, math.sqrt(spread), out=moved[1])
+            # Less the square of the first, and more that of the second; where the oldest was there is the second alone.
+            self.inverse += np.dot((moved * _SIGNS).T, moved, out=_scratch(size))
+            self.inverse[place] = self.inverse[:, place] = moved[1, place] * moved[1]
             return
-        rows = self.columns[:, : min(self.count, len(self.inverse))]  # rows of a norm far beyond 1
+        rows = self.columns[:, : min(self.count, size)]  # rows of a norm far beyond 1
         n = rows.shape[1]
         products = rows.T @ rows
         least = max(self.ridge, 1e-9 * float(np.trace(products)))  # so that it has an inverse
@@ -136,12 +140,6 @@ Ridge = ExactRidge | WindowRidge
 def _scratch(size: int) -> Matrix:
     """Memory for one product: new memory for each costs as much as the product."""
     return np.empty((size, size))
-
-
-def _add_square(target: Matrix, v: Vector, sign: float) -> None:
-    """target += sign v v^T, which leaves it symmetric to the last bit."""
-    product = np.multiply(v[:, None], v, out=_scratch(len(v)))
-    (np.add if sign > 0.0 else np.subtract)(target, product, out=target)
 
 
 def ridge(dim: int, num_targets: int) -> Ridge | None:

@@ -75,21 +75,21 @@ def send(state: AdaState, t: int, *, whole: bool = False) -> tuple[AdaState, Con
 def summand(state: AdaState, new: Any, old: Any) -> tuple[Whole, Whole]:
     """What it has come to: G_i and Q_i at the first places; Y_i^T at the others, with the weights at its end."""
     sums, clipped = to_integers(state.table[OWN][:, new], _BITS)
-    sketch, more = to_integers(_sketch(state, old), BITS_OF_SKETCH)
+    sketch = _sketch(state, old)
     weights = np.array([round(weight * 2.0**BITS_OF_WEIGHTS) for weight in state.mixture.weights])
     sketch.reshape(-1)[-len(weights) :] = weights
-    state.clipped, state.telling = state.clipped + clipped + more, weights
+    state.clipped, state.telling = state.clipped + clipped, weights
     return sums, sketch
 
 
-def _sketch(state: AdaState, at: Any) -> Matrix:
+def _sketch(state: AdaState, at: Any) -> Whole:
     """Y_i^T there, shape (k + 1, len(at)): n (Omega^T w) w^T after n examples, w at unit norm: exact F's, or L's."""
-    w: Vector = (state.ridge.weights[0] if isinstance(state.ridge, ExactRidge) else state.table[W])[at]
+    w: Vector = state.ridge.weights[0] if isinstance(state.ridge, ExactRidge) else state.table[W]
     square = float(w @ w)
-    if not square > 0.0:
-        return np.zeros((LAYOUT[1], len(w)))
-    n = min(state.mixture.evidence[0], MOST_EXAMPLES)
-    found: Matrix = np.multiply.outer(n / square * (omega(len(state.touched))[:, at] @ w), w)
+    factor = min(state.mixture.evidence[0], MOST_EXAMPLES) / square * 2.0**BITS_OF_SKETCH if square > 0.0 else 0.0
+    if not 0.0 < factor < math.inf:
+        return np.zeros((LAYOUT[1], len(w[at])), dtype=np.int64)
+    found: Whole = np.rint(np.multiply.outer(factor * (omega(len(w)) @ w), w[at])).astype(np.int64)
     return found
 
 
@@ -171,7 +171,7 @@ def _coordinates(examples: Sequence[Features], common: Matrix) -> Matrix:
     lengths = np.array([x.values.size for x in examples if isinstance(x, SparseVector)])
     there, found = lengths > 0, np.zeros((n, DIRECTIONS))
     if there.any():
-        moved = np.ascontiguousarray(common.T).take(places, 0)  # by rows it is five times faster
-        moved *= values[:, None]
-        found[there] = np.add.reduceat(moved, (np.cumsum(lengths) - lengths)[there], axis=0)
+        moved = common.take(places, 1)
+        moved *= values
+        found[there] = np.add.reduceat(moved, (np.cumsum(lengths) - lengths)[there], axis=1).T
     return found
