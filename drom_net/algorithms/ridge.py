@@ -46,12 +46,12 @@ class ExactRidge:
     def learn(self, at: Any, values: Vector, seen: Vector, targets: Any) -> None:
         """Take the example's targets, after `means` of it, whose arrays it may write to."""
         dim = len(self.table)
-        own = seen[:dim]
+        own, means = seen[:dim], seen[dim:]
         spread = 1.0 + float(own[at] @ values)
         if not spread >= 1.0:  # lost in rounding, as rows of a norm far beyond 1 do: begin anew
             self.table[:, :dim], self.num_late = np.eye(dim) / RIDGE, 0
             return
-        seen[dim:] -= targets
+        means -= targets
         seen /= math.sqrt(spread)
         if not len(self.late):
             self.table -= np.multiply.outer(own, seen)

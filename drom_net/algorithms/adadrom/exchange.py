@@ -148,7 +148,7 @@ def _turn(state: AdaState, sketch: Matrix) -> None:
     if not squares[-1] > 0.0:
         return
     turn = vectors[:, : -DIRECTIONS - 1 : -1].T / math.sqrt(squares[-1])
-    common = np.dot(turn, sketch, out=state.table[COMMON])
+    state.table[COMMON] = common = turn @ sketch
     if not state.past:
         return
     rows = _coordinates(state.past, common)

@@ -25,7 +25,6 @@ from drom_net.algorithms.adadrom.state import (
     SCORED,
     SHARED,
     SQUARES,
-    SUM,
     AdaState,
 )
 from drom_net.algorithms.base import Example, Prediction
@@ -100,7 +99,7 @@ def primal_step(state: AdaState, example: Example, t: int) -> tuple[AdaState, Pr
     place = int(state.mixture.evidence[0]) % KEPT
     state.past[place : place + 1] = [x]
     targets = state.targets[place]
-    targets[:] = y, y - expected(seen.z[1])
+    targets[0], targets[1] = y, y - expected(seen.z[1])
     state.common.learn(slice(None), seen.common, seen.of_common, targets)
     if state.ridge is not None and seen.of_ridge is not None:
         state.ridge.learn(seen.at, seen.values, seen.of_ridge, targets)
@@ -117,13 +116,13 @@ def _descend(state: AdaState, seen: _Seen, local: float, shared: float, offset: 
     values, table, unsent = seen.values, seen.table, state.kappa * shared
     moves = np.multiply.outer((unsent, shared, seen.step * local, seen.step * offset), values)
     squares = np.multiply.outer((shared * shared, unsent * shared, local * local, offset * offset), values * values)
-    table[LINEAR] += moves[:2]
-    table[SQUARES] += squares
+    linear, quadratic, models, own = table[LINEAR], table[SQUARES], table[MODELS], moves[2:]
+    linear += moves[:2]  # not table[LINEAR] += .., which would then copy them to where they are
+    quadratic += squares
     roots = np.sqrt(table[ROOTS])
-    np.divide(table[SUM], roots[0], out=table[SHARED])
-    moves = moves[2:]
-    moves /= roots[1:]
-    table[MODELS] -= moves
+    np.divide(linear[0], roots[0], out=table[SHARED])
+    own /= roots[1:]
+    models -= own
     state.touched[seen.at] = True
     if table is not state.table:
         state.table[LEARNED, seen.at] = table[LEARNED]
