@@ -58,17 +58,17 @@ def send_along(
             elif place < 0:
                 blocks.append(block_of(np.zeros(0, dtype=np.intp), part[:, :0], dim))
             else:
-                blocks.append(_news(_joined(part, relay)[place], told[place], whole=whole))
+                blocks.append(_news(_joined(part, relay, place), told[place], whole=whole))
     return state, Contribution(ContributionKind.VECTORS, tuple(blocks))
 
 
-def _joined(mine: Whole, relay: Whole) -> Whole:
-    """What to tell each, shape (n, r, d): of its own, and of others where there are any but the listener."""
-    if len(mine) != WITH_EXTREMES:
-        return relay + mine
-    if len(relay) == 1:  # zeros would count as those of a site
-        return with_extremes(mine[None])[None]
-    return np.array([with_extremes(np.stack((mine, part))) for part in relay])
+def _joined(mine: Whole, relay: Whole, place: int) -> Whole:
+    """What to tell one of n neighbors: what it has come to itself, and others but the listener; shape (r, d)."""
+    other = relay[place]
+    if len(mine) == WITH_EXTREMES:
+        return with_extremes(np.stack((mine, other)[: len(relay)]))  # zeros would count as those of a site
+    joined: Whole = mine + other
+    return joined
 
 
 def _news(values: Whole, told: Whole, *, whole: bool) -> Block:
@@ -84,7 +84,8 @@ def receive_along(state: AdaState, reply: Reply, t: int) -> AdaState:
     tree = state.tree
     assert tree is not None
     for part, relay, told in zip(tree.mine, tree.relay, tree.told, strict=True):
-        told[:] = _joined(part, relay)
+        for place in range(len(told)):
+            told[place] = _joined(part, relay, place)
     (sums, sketch), relays = reply.vectors[: len(LAYOUT)], reply.vectors[len(LAYOUT) :]
     before = tree.relay
     tree.relay = tuple([block.reshape(old.shape).copy() for block, old in zip(relays, before, strict=True)])
