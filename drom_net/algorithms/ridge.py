@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -91,26 +91,32 @@ class WindowRidge:
     """Of r I + X X^T where there is an example, shape (N, N); elsewhere 0."""
     ridge: float
     count: int = 0
+    places: list[Any] = field(default_factory=list)
+    """Where each example is not 0; None is everywhere."""
 
     def means(self, at: Any, values: Vector) -> tuple[Vector, Vector]:
         """As `ExactRidge.means`."""
-        likeness = values @ self.columns[at]
-        return self.targets @ (self.inverse @ likeness), likeness
+        seen = np.empty((2, len(self.inverse)))
+        likeness = np.dot(values, self.columns[at], out=seen[0])
+        return self.targets @ np.dot(self.inverse, likeness, out=seen[1]), seen
 
     def learn(self, at: Any, values: Vector, seen: Vector, targets: Any) -> None:
         """As `ExactRidge.learn`."""
         size = len(self.inverse)
         place = self.count % size
         corner = float(self.inverse[place, place])
-        seen[place] = 0.0
-        moved, column = np.zeros((2, size)), self.inverse @ seen
+        (likeness, column), moved = seen, np.zeros((2, size))
+        column -= likeness[place] * self.inverse[place]
+        likeness[place] = 0.0
         if self.count >= size and corner > 0.0:  # the oldest leaves
             np.divide(self.inverse[place], math.sqrt(corner), out=moved[0])
-            column -= float(moved[0] @ seen) * moved[0]
+            column -= float(moved[0] @ likeness) * moved[0]
             column[place] = 0.0
         square = float(values @ values)
-        spread = square + self.ridge - float(column @ seen)
-        self.columns[:, place] = 0.0
+        spread = square + self.ridge - float(column @ likeness)
+        for old in self.places[place : place + 1]:
+            self.columns[slice(None) if old is None else old, place] = 0.0
+        self.places[place : place + 1] = [None if isinstance(at, slice) else at]
         self.columns[at, place] = values
         self.targets[:, place] = targets
         self.count += 1
