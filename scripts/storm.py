@@ -80,23 +80,27 @@ def draw_config(draw: Random, policy: str) -> str:
     checkpoint = f"every_rounds: {draw.choice((1, 2, 7, 1000))}, every_s: {draw.choice((0.05, 1.0, 10.0))}"
     timeouts = f"{policy}checkpoint: {{{checkpoint}, history_rounds: {rounds_kept}}}\n"
     steps = "eta0: 3.0, lambda: 0.2, rho: 0.3, xi: 1.0"
+    sums = f"tau: {draw.choice((1, 20, 0))}, robust: {draw.choice(('true', 'false'))}"
     learner = draw.random()
     if learner < 0.05:
         return f"algorithm: {{name: local}}\n{data}{rounds}{timeouts}"
     if learner < 0.3:
         ended = draw.choice(("keep", "drop"))
         if learner < 0.12:
-            return f"algorithm: {{name: adadrom, tau: {draw.choice((1, 20, 0))}}}\n{data}{rounds}{timeouts}"
+            return f"algorithm: {{name: adadrom, {sums}}}\n{data}{rounds}{timeouts}"
         return f"algorithm: {{name: drom, {steps}, ended: {ended}}}\n{data}{rounds}{timeouts}"
     graph = draw.choice(_GRAPHS)
+    more = ", probability: 0.6" if graph == "erdos-renyi" else ""
+    topology = f"topology: {{graph: {graph}{more}}}\n"
+    if learner < 0.4 and graph != "one-peer-exponential":
+        return f"algorithm: {{name: adadrom-d, {sums}}}\n{topology}{data}{rounds}{timeouts}"
     tau: object = draw.choice((1, 2, 5, 20))
     if graph != "one-peer-exponential" and draw.random() < 0.3:
         tau = [draw.randint(1, 8) for _ in range(tasks)]
-    more = ", probability: 0.6" if graph == "erdos-renyi" else ""
     return (
         f"algorithm: {{name: drom-d, {steps}, tau: {tau}, exchange: {draw.choice(('blocking', 'overlap', 'delayed'))}, "
         f"postpone_below: {draw.choice((0, 0, 0, 3))}}}\n"
-        f"topology: {{graph: {graph}{more}}}\n{data}{rounds}{timeouts}"
+        f"{topology}{data}{rounds}{timeouts}"
     )
 
 

@@ -8,7 +8,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from drom_net.algorithms.adadrom.learner import ADADROM
+from drom_net.algorithms.adadrom.learner import ADADROM, ADADROM_D
 from drom_net.algorithms.base import Algorithm
 from drom_net.algorithms.d_admm import D_ADMM
 from drom_net.algorithms.d_ofw import D_OFW
@@ -25,7 +25,10 @@ from drom_net.core.errors import ConfigError, Problem, did_you_mean
 
 BUILTIN: dict[str, Learner] = {
     learner.name: learner
-    for learner in (DROM, DROM_D, LDR, LDR_D, ADADROM, LOCAL, FED_AVG, FED_AVG_D, OSMTL, D_ADMM, D_OFW, PROX_GD, POOLED)
+    for learner in (
+        *(DROM, DROM_D, LDR, LDR_D, ADADROM, ADADROM_D, LOCAL, FED_AVG, FED_AVG_D),
+        *(OSMTL, D_ADMM, D_OFW, PROX_GD, POOLED),
+    )
 }
 """The learners of this package, by name."""
 

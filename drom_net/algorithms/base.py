@@ -246,7 +246,7 @@ class Algorithm(NamedTuple):
     The tree is None where all are neighbors of all. None where peers differ in nothing.
     """
     tells_each: bool = False
-    """Whether a contribution may hold one block for each of everybody, and each is told its own."""
+    """Whether a contribution may hold the blocks of one for each of everybody, and each is told its own."""
     mixing: Callable[[LocalState], tuple[Vector, Vector]] | None = None
     """Of a learner that mixes experts: the model's vectors "mixture" and "evidence" so far."""
     shares_examples: bool = False

@@ -43,7 +43,15 @@ MOST_OF_SUMMAND = 2**51 - 1
 
 
 class Integers(int):
-    """So many vectors of a block, in a layout: of int64."""
+    """So many vectors of a block, in a layout: of int64, the summands of one site."""
+
+    most = MOST_OF_SUMMAND
+
+
+class Sums(Integers):
+    """The same of sums over sites."""
+
+    most = MOST_OF_SUM
 
 
 def other_than(layout: Sequence[int], blocks: Sequence[Block], dim: int) -> str:
@@ -66,6 +74,8 @@ def other_than(layout: Sequence[int], blocks: Sequence[Block], dim: int) -> str:
             wanted = np.dtype(np.int64 if isinstance(count, Integers) else np.float64)
             if numbers(block).dtype != wanted:
                 return f"vectors of {numbers(block).dtype}; expected {wanted}"
+            if isinstance(count, Integers) and not within(numbers(block), count.most):
+                return f"vectors with integers beyond {count.most}"
         return ""
     if sum(found) != sum(layout):
         return f"{sum(found)} vectors; expected {sum(layout)}"
@@ -80,20 +90,16 @@ def numbers(block: Block) -> Vector:
 def bounded(block: Block, most: float) -> Block:
     """The block with every number brought to within -most and most; itself where none is beyond.
 
-    Integers are summands: they are brought to within `MOST_OF_SUMMAND`.
+    Of integers only who adds them knows what is too much (`sums.py`).
     """
     held: Any = numbers(block)
-    if held.dtype == np.int64:
-        if within(held, MOST_OF_SUMMAND):
-            return block
-        most = MOST_OF_SUMMAND
-    elif np.vdot(held, held) <= most * most:
+    if held.dtype == np.int64 or np.vdot(held, held) <= most * most:
         return block
     cut = np.clip(held, -most, most)
     return block._replace(values=cut) if isinstance(block, SparseVectors) else cut
 
 
-def within(integers: npt.NDArray[np.int64], most: int) -> bool:
+def within(integers: npt.NDArray[Any], most: int) -> bool:
     """Whether all are from -most to most."""
     return not integers.size or bool(-most <= integers.min() and integers.max() <= most)
 

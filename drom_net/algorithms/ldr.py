@@ -241,7 +241,7 @@ def _learner(
         relation = float(state.coefficients @ heard)
         by_ridge = CERTAIN * (prior + left)
         z = (alone, shared, shared + offset, relation, relation + relation_offset, certain, by_ridge)
-        return _Look(at, values, step, own, heard, z, means, seen, prior)
+        return _Look(at, values, step, own, heard, z, seen, prior)
 
     def primal_step(state: LDRState, example: Example, t: int) -> tuple[LDRState, Prediction]:
         x, y = example
@@ -267,7 +267,7 @@ def _learner(
         state.coefficient_squares += gradient * gradient
         state.coefficients -= COEFFICIENT_STEP * gradient / np.sqrt(state.coefficient_squares)
         if state.ridge is not None:
-            state.ridge.learn(seen.at, seen.values, seen.means, seen.seen, np.array((y, y - seen.prior)))
+            state.ridge.learn(seen.at, seen.values, seen.seen, (y, y - seen.prior))
         score = mixed(state.weights, tilts)
         loss = _weigh(state, tilts, given, y, score)
         return state, Prediction(score, loss, 1.0)
@@ -382,10 +382,8 @@ class _Look(NamedTuple):
     """The score by each model of all tasks, shape (m,)."""
     z: Sequence[float]
     """The experts' scores."""
-    means: Vector = NOTHING
-    """What ridge regression expects of the label, and of what D leaves of it."""
     seen: Vector = NOTHING
-    """What it wants to have of the example when it learns."""
+    """What ridge regression wants to have of the example when it learns."""
     prior: float = 0.0
     """What D expects of the label."""
 

@@ -13,13 +13,24 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from drom_net.algorithms.base import KEEP, CentralInfo, Contribution, ContributionKind, Reply, ReplyKind
-from drom_net.algorithms.features import MOST_OF_SUM, MOST_OF_SUMMAND, Block, Matrix, SparseVectors
+from drom_net.algorithms.base import KEEP, CentralInfo, CentralStep, Contribution, ContributionKind, Reply, ReplyKind
+from drom_net.algorithms.features import (
+    MOST_OF_SUM,
+    MOST_OF_SUMMAND,
+    Block,
+    Matrix,
+    SparseVectors,
+    numbers,
+    within,
+)
 from drom_net.core.errors import LearnerError
 
 Whole = npt.NDArray[np.int64]
 MOST_SITES = (MOST_OF_SUM + 1) // (MOST_OF_SUMMAND + 1)
 """The sum over so many sites cannot wrap."""
+TRIMMED_FROM = 6
+"""Tasks. Of four, two would be left."""
+WITH_EXTREMES = 6
 
 
 def to_integers(values: npt.NDArray[np.float64], bits: Any) -> tuple[Whole, int]:
@@ -28,10 +39,14 @@ def to_integers(values: npt.NDArray[np.float64], bits: Any) -> tuple[Whole, int]
     Args:
         bits: An int, or an array of ints that goes with the values.
     """
-    with np.errstate(over="ignore"):
-        scaled = np.rint(np.ldexp(values, bits))
-    kept = np.clip(np.nan_to_num(scaled), -MOST_OF_SUMMAND, MOST_OF_SUMMAND)
-    return kept.astype(np.int64), int(np.count_nonzero(kept != scaled))
+    scale = np.ldexp(1.0, bits)
+    most = MOST_OF_SUMMAND / scale
+    kept = np.maximum(np.minimum(values, most), -most)
+    clipped = int(np.count_nonzero(kept != values))
+    if clipped:
+        kept = np.nan_to_num(kept)
+    kept *= scale
+    return np.rint(kept, out=kept).astype(np.int64), clipped
 
 
 def to_floats(integers: Whole, bits: Any) -> Matrix:
@@ -40,7 +55,7 @@ def to_floats(integers: Whole, bits: Any) -> Matrix:
     Args:
         bits: As for `to_integers`.
     """
-    result: Matrix = np.ldexp(integers.astype(np.float64), -bits)
+    result: Matrix = integers * np.ldexp(1.0, -bits)
     return result
 
 
@@ -67,6 +82,8 @@ class SumsCentral:
     """Their sum, shape (r, d)."""
     behind: set[int]
     """Rows of tasks that have missed a reply: the next one has all."""
+    round: int = 0
+    """The last sync round, where somebody asks for it."""
 
 
 def init_sums(layout: Sequence[int]) -> Callable[[tuple[int, ...], int, np.random.Generator], SumsCentral]:
@@ -86,37 +103,118 @@ def init_sums(layout: Sequence[int]) -> Callable[[tuple[int, ...], int, np.rando
 
 
 def add_up(
-    state: SumsCentral, contributions: Mapping[int, Contribution], members: Sequence[int] | None = None
+    state: SumsCentral,
+    contributions: Mapping[int, Contribution],
+    members: Sequence[int] | None = None,
+    *,
+    only: int | None = None,
+    most: int = MOST_OF_SUMMAND,
+    admits: Callable[[Sequence[Whole]], bool] | None = None,
 ) -> tuple[SumsCentral, dict[int, Reply], CentralInfo]:
-    """`Algorithm.central_step` that answers with the totals, where they have changed."""
+    """`Algorithm.central_step` that answers with the totals, where they have changed.
+
+    Args:
+        only: The task that is answered; None is all.
+        most: What a contribution may add; what is beyond is cut, so that nothing wraps.
+        admits: Whether a summand, in blocks of shape (r, d), may be true; else the one before stands. With it the first
+            block is trimmed, as `trimmed`, where there are `TRIMMED_FROM` tasks.
+    """
     news = {
         state.row_of[task]: contribution.vectors
         for task, contribution in contributions.items()
         if contribution.kind is ContributionKind.VECTORS
     }
-    for row, blocks in news.items():
+    for row, blocks in list(news.items()):
+        if admits is not None:
+            before = [said[row].copy() for said in state.said]
         for said, total, block in zip(state.said, state.totals, blocks, strict=True):
-            _put(said[row], total, block)
+            _put(said[row], total, block, most)
+        if admits is not None and not admits([said[row] for said in state.said]):
+            del news[row]
+            for said, total, summand in zip(state.said, state.totals, before, strict=True):
+                _put(said[row], total, summand, most)
+    if admits is not None and len(state.row_of) >= TRIMMED_FROM and news:
+        state.totals = trimmed(with_extremes(state.said[0])), *state.totals[1:]
     changed = _changed(state.totals, list(news.values()))
-    rows, replies, whole = {state.row_of[task] for task in contributions}, {}, changed
+    told = [task for task in sorted(contributions) if only in (None, task)]
+    rows, replies, whole = {state.row_of[task] for task in told}, dict.fromkeys(sorted(contributions), KEEP), changed
     if state.behind & rows:
         whole = tuple([block_of(slice(None), total.copy(), 0) for total in state.totals])
-    for task in sorted(contributions):
+    for task in told:
         blocks = whole if state.row_of[task] in state.behind else changed
         replies[task] = Reply(ReplyKind.VECTORS, blocks) if blocks else KEEP
     state.behind = set(range(len(state.row_of))) - rows if news else state.behind - rows
     return state, replies, CentralInfo()
 
 
-def _put(said: Whole, total: Whole, block: Any) -> None:
+def with_extremes(pairs: Whole) -> Whole:
+    """Of pairs (g, q), shape (n, 2, d), the sum, the largest and the smallest, shape (6, d); g counts first.
+
+    Pairs may also be the six of some of them each, shape (n, 6, d): so it is the same by any tree.
+    """
+    high, low = (pairs[:, 2:4], pairs[:, 4:6]) if pairs.shape[1] > 2 else (pairs, pairs)
+    return np.concatenate((pairs[:, :2].sum(axis=0), _largest(high), -_largest(-low)))
+
+
+def _largest(pairs: Whole) -> Whole:
+    """Shape (2, d)."""
+    top = pairs[:, 0].max(axis=0)
+    return np.stack((top, np.where(pairs[:, 0] == top, pairs[:, 1], -MOST_OF_SUM).max(axis=0)))
+
+
+def trimmed(six: Whole) -> Whole:
+    """The sum of pairs without the largest and the smallest, shape (2, d)."""
+    result: Whole = six[:2] - six[2:4] - six[4:]
+    return result
+
+
+def along_tree(own: int, everybody: Sequence[int], tree: Sequence[int]) -> CentralStep:
+    """The central step of a peer to whom each neighbor along a tree tells the sum of everything behind it.
+
+    Its reply has, behind the totals, what others have said that such a neighbor does not know, by neighbor: as sums are
+    exact, the total without the neighbor's part and its own.
+
+    A first block of six vectors is `with_extremes` of all behind; the rest is by sums alone.
+
+    Args:
+        everybody: The tasks of its neighborhood, ascending.
+    """
+    most = MOST_OF_SUM // (len(tree) + 1)
+    at, others = everybody.index(own), [everybody.index(task) for task in tree]
+
+    def central_step(
+        state: SumsCentral, contributions: Mapping[int, Contribution], members: Sequence[int] | None = None
+    ) -> tuple[SumsCentral, dict[int, Reply], CentralInfo]:
+        state, replies, info = add_up(state, contributions, only=own, most=most)
+        if replies.get(own, KEEP).kind is ReplyKind.VECTORS:
+            totals, relays = zip(*map(parts, state.said), strict=True)
+            replies[own] = Reply(ReplyKind.VECTORS, (*totals, *relays))
+        return state, replies, info
+
+    def parts(said: Whole) -> tuple[Whole, Whole]:
+        """(all together, what each of the others does not know)."""
+        dim = said.shape[2]
+        if said.shape[1] != WITH_EXTREMES:
+            total = said.sum(axis=0)
+            return total, (total - said[at] - said[others]).reshape(-1, dim)
+        unknown = [[row for row in others if row != other] for other in others]
+        relays = [with_extremes(said[rows]) if rows else np.zeros_like(said[0]) for rows in unknown]
+        return with_extremes(said[[at, *others]]), np.concatenate(relays)
+
+    return central_step
+
+
+def _put(said: Whole, total: Whole, block: Any, most: int) -> None:
     """Let a summand take the place of the one before, in the total as well."""
+    values: Any = numbers(block)
+    if not within(values, most):
+        values = np.clip(values, -most, most)
     if not isinstance(block, SparseVectors):
-        block = block.reshape(said.shape)
-        total += block - said
-        said[:] = block
+        values = values.reshape(said.shape)
+        total += values - said
+        said[:] = values
         return
     said, total = said.reshape(-1, block.length), total.reshape(-1, block.length)
-    values: Any = block.values
     total[:, block.indices] += values - said[:, block.indices]
     said[:, block.indices] = values
 

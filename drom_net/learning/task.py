@@ -69,7 +69,7 @@ class Outgoing(NamedTuple):
     otherwise: Contribution
     """For all others, without vectors."""
     listeners: tuple[int, ...] = ()
-    """Whom each of the vectors is for, where they differ."""
+    """Whom the vectors are for, as many each, where they differ."""
 
     def to(self, listener: int, last_sent_before: int) -> Contribution:
         """What to say to a task that has last heard its contribution of this sync round (0: none yet)."""
@@ -77,7 +77,8 @@ class Outgoing(NamedTuple):
             return self.otherwise
         if not self.listeners:
             return self.news
-        return self.news._replace(vectors=(self.news.vectors[self.listeners.index(listener)],))
+        place, each = self.listeners.index(listener), len(self.news.vectors) // len(self.listeners)
+        return self.news._replace(vectors=self.news.vectors[place * each : (place + 1) * each])
 
 
 class Replies(NamedTuple):
@@ -226,7 +227,8 @@ class TaskLearner:
             self._kind = ContributionKind.POSTPONED
             return Outgoing(POSTPONED, 0, POSTPONED)
         self._unsent_examples = 0
-        listeners = self._everybody if len(self._vectors.vectors) == len(self._everybody) > 1 else ()
+        blocks = len(self.algorithm.contribution_layout()) * len(self._everybody)
+        listeners = self._everybody if len(self._vectors.vectors) == blocks > 1 else ()
         return Outgoing(self._vectors._replace(last=last), self._since, otherwise._replace(last=last), listeners)
 
     def end(self, t: int, reply: Reply = NO_REPLY) -> None:

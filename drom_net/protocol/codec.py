@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from drom_net.algorithms.base import Contribution, ContributionKind, Reply, ReplyKind
-from drom_net.algorithms.features import MOST_OF_SUM, MOST_OF_SUMMAND, Block, SparseVectors, Vector, numbers, within
+from drom_net.algorithms.features import MOST_OF_SUM, Block, SparseVectors, Vector, numbers, within
 from drom_net.core.errors import RemoteError
 from drom_net.learning.metrics import Totals
 from drom_net.protocol.messages import (
@@ -123,7 +123,7 @@ def _decode_push(fields: list[Any], frames: Frames, dim: int, max_vectors: int) 
     t, kind, last, durable, layout = _exactly(fields, 5, "push")
     if type(last) is not bool:
         raise RemoteError("a push whose mark for the last round is not a boolean")
-    vectors = _vectors(frames, layout, dim, max_vectors, MOST_OF_SUMMAND)
+    vectors = _vectors(frames, layout, dim, max_vectors)
     contribution_kind = _CONTRIBUTION_KINDS.get(kind) if type(kind) is int else None
     if contribution_kind is None:
         raise RemoteError("a push of unknown kind")
@@ -134,7 +134,7 @@ def _decode_push(fields: list[Any], frames: Frames, dim: int, max_vectors: int) 
 
 def _decode_pull(fields: list[Any], frames: Frames, dim: int, max_vectors: int) -> Pull:
     t, kind, durable, following, place, layout = _exactly(fields, 6, "pull")
-    vectors = _vectors(frames, layout, dim, max_vectors, MOST_OF_SUM)
+    vectors = _vectors(frames, layout, dim, max_vectors)
     reply_kind = _REPLY_KINDS.get(kind) if type(kind) is int else None
     if reply_kind is None:
         raise RemoteError("a pull of unknown kind")
@@ -295,16 +295,12 @@ def _index_type(length: int) -> np.dtype[Any]:
     return _SHORT if length <= 2**16 else _LONG
 
 
-def _vectors(frames: Frames, layout: object, dim: int, max_vectors: int, most: int) -> tuple[Block, ...]:
-    """
-    Args:
-        most: How large an integer may be.
-    """
+def _vectors(frames: Frames, layout: object, dim: int, max_vectors: int) -> tuple[Block, ...]:
     if type(layout) is int and layout == len(frames):
         return tuple([_dense(frame, dim, None) for frame in frames])  # a list: half the cost of a generator
     limit = None
     if type(layout) is list and layout and layout[0] == _OF_INTEGERS:
-        layout, limit = layout[1:], most
+        layout, limit = layout[1:], MOST_OF_SUM
     if type(layout) is not list or not 0 < len(frames) <= _BLOCKS_LIMIT or len(layout) != 2 * len(frames):
         raise RemoteError(f"a message that announces other than its {len(frames)} vectors")
     blocks: list[Block] = []

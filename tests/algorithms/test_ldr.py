@@ -253,7 +253,7 @@ def test_a_window_of_ridge_regression_is_that_of_its_last_examples(sparse: bool)
         means, likeness = ridge.means(at, x[at])
         np.testing.assert_allclose(means, weights @ x, atol=1e-9)
         np.testing.assert_allclose(ridge.vectors(), weights, atol=1e-9)
-        ridge.learn(at, x[at], means, likeness, target)
+        ridge.learn(at, x[at], likeness, target)
 
 
 @pytest.mark.parametrize("scale", [255.0, 1e3, 1e7])
@@ -269,7 +269,7 @@ def test_rows_far_from_unit_norm_end_no_run(scale: float, window: bool) -> None:
         x = scale * few[rng.integers(20)]
         means, seen = made.means(slice(None), x)
         assert np.isfinite(means).all()
-        made.learn(slice(None), x, means, seen, np.array([1.0, -1.0]))
+        made.learn(slice(None), x, seen, (1.0, -1.0))
     assert np.isfinite(made.vectors()).all()
 
 

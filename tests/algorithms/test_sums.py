@@ -14,10 +14,22 @@ from drom_net.algorithms.features import (
     Block,
     Integers,
     SparseVectors,
+    Sums,
     bounded,
     other_than,
 )
-from drom_net.algorithms.sums import MOST_SITES, SumsCentral, add_up, block_of, init_sums, to_floats, to_integers
+from drom_net.algorithms.sums import (
+    MOST_SITES,
+    SumsCentral,
+    add_up,
+    along_tree,
+    block_of,
+    init_sums,
+    to_floats,
+    to_integers,
+    trimmed,
+    with_extremes,
+)
 from drom_net.core.errors import LearnerError
 
 LAYOUT = (Integers(2), Integers(3))
@@ -113,12 +125,102 @@ def test_integers_stand_for_their_values(values: list[float]) -> None:
 
 
 def test_a_summand_that_lies_is_brought_within_the_range() -> None:
-    """Of a driver without a codec."""
-    held = np.array([[MOST_OF_SUM, -MOST_OF_SUM, 5]])
-    assert bounded(held, 1e30).tolist() == [[MOST_OF_SUMMAND, -MOST_OF_SUMMAND, 5]]
-    assert bounded(held[:, 2:], 1e30).tolist() == [[5]]
-    lowest = np.array([[np.iinfo(np.int64).min]])
-    assert bounded(SparseVectors(np.array([0]), lowest, 1), 1e30).values.tolist() == [[-MOST_OF_SUMMAND]]
+    """Of a driver that asks nobody whether it may be."""
+    state = made(2)
+    high, low = np.array([[MOST_OF_SUM, 5]] * 2), np.array([[np.iinfo(np.int64).min]] * 3)
+    lie = SparseVectors(np.array([0, 1]), high, DIM), SparseVectors(np.array([2]), low, DIM)
+    assert bounded(lie[0], 1e30) is lie[0]
+    state, _, _ = add_up(state, {0: said(*lie)})
+    assert state.totals[0].tolist() == [[MOST_OF_SUMMAND, 5, 0, 0]] * 2
+    assert state.totals[1].tolist() == [[0, 0, -MOST_OF_SUMMAND, 0]] * 3
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_a_node_refuses_more_than_a_summand_and_a_peer_more_than_a_sum(sign: int) -> None:
+    summand, total = np.array([[sign * MOST_OF_SUMMAND]]), np.array([[sign * MOST_OF_SUM]])
+    assert other_than((Integers(1),), [summand], 1) == other_than((Sums(1),), [total], 1) == ""
+    assert other_than((Integers(1),), [summand + sign], 1) == f"vectors with integers beyond {MOST_OF_SUMMAND}"
+
+
+pairs = st.lists(st.tuples(st.integers(-3, 3), st.integers(0, 3)), min_size=2, max_size=9)
+
+
+@given(pairs, st.randoms())
+def test_the_largest_and_the_smallest_are_the_same_by_any_tree(found: list[tuple[int, int]], draw: object) -> None:
+    left = [with_extremes(np.array([[[g], [q]]])) for g, q in found]
+    six = [[sum(g for g, _ in found), sum(q for _, q in found)], max(found), min(found)]
+    while len(left) > 1:
+        draw.shuffle(left)  # type: ignore[attr-defined]
+        left.append(with_extremes(np.stack([left.pop() for _ in range(min(3, len(left)))])))
+    assert left[0].ravel().tolist() == [number for pair in six for number in pair]
+    g, q = trimmed(left[0]).ravel().tolist()
+    kept = sorted(found)[1:-1]
+    assert (g, q) == (sum(g for g, _ in kept), sum(q for _, q in kept)) and q >= 0
+
+
+def test_sums_are_trimmed_from_six_sites_on_and_without_what_cannot_be() -> None:
+    for m in (5, 6):
+        state = made(m)
+        news = {task: said(np.full((2, DIM), 2**task), np.ones((3, DIM), dtype=np.int64)) for task in range(m)}
+        state, replies, _ = add_up(state, news, admits=lambda summand: int(summand[0].max()) < 64)
+        wanted = {5: 1 + 2 + 4 + 8 + 16, 6: 2 + 4 + 8 + 16}[m]
+        assert replies[0].vectors[0].tolist() == [[wanted] * DIM] * 2
+        assert replies[0].vectors[1].tolist() == [[m] * DIM] * 3
+        lie = said(SparseVectors(np.array([1]), np.array([[64], [0]]), DIM), np.zeros((3, DIM), dtype=np.int64))
+        state, replies, _ = add_up(state, {0: lie, 1: news[1]}, admits=lambda summand: int(summand[0].max()) < 64)
+        assert replies[0].vectors[0].tolist() == [[wanted] * DIM] * 2
+        assert replies[0].vectors[1].tolist() == [[m] * DIM] * 3
+
+
+@pytest.mark.parametrize("robust", [False, True])
+@given(rows=st.lists(summands, min_size=7, max_size=7))
+def test_along_a_tree_everybody_comes_to_the_sum_of_all(rows: list[list[int]], robust: bool) -> None:
+    """Also where all have the most that there may be, and whatever came before."""
+    ways = {0: (1, 2), 1: (0, 3, 4), 2: (0,), 3: (1,), 4: (1, 5, 6), 5: (4,), 6: (4,)}
+    hoods = {task: tuple(sorted((task, *others))) for task, others in ways.items()}
+    steps = {task: along_tree(task, hoods[task], ways[task]) for task in ways}
+    layout = (Sums(6), LAYOUT[1]) if robust else LAYOUT
+    states = {task: init_sums(layout)(hoods[task], DIM, np.random.default_rng(0)) for task in ways}
+    mine = {task: [np.array([row] * count) for count in layout] for task, row in enumerate(rows)}
+    relays = {
+        (task, other): [np.zeros((count, DIM), dtype=np.int64) for count in layout]
+        for task in ways
+        for other in ways[task]
+    }
+    for _ in range(5):  # the longest way has four edges
+        told = {}
+        for (task, other), relay in relays.items():
+            sums, sketch = (np.add(*both) for both in zip(mine[task], relay, strict=True))
+            if robust:
+                parts = [mine[task][0], relay[0]] if len(ways[task]) > 1 else [mine[task][0]]
+                sums = with_extremes(np.stack(parts))
+            told[task, other] = said(sums, sketch)
+        for task in ways:
+            heard = {other: told[other, task] for other in ways[task]} | {task: said(*mine[task])}
+            states[task], replies, _ = steps[task](states[task], heard, None)
+            for place, (block, count) in enumerate(zip(replies[task].vectors[len(layout) :], layout, strict=True)):
+                for other, part in zip(ways[task], block.reshape(-1, count, DIM), strict=True):
+                    relays[task, other][place] = part
+    ordered = np.sort(rows, axis=0)
+    for task in ways:
+        _, replies, _ = steps[task](states[task], {task: said(*mine[task])}, None)
+        sums, sketch = replies[task].vectors[: len(layout)]
+        assert sketch.tolist() == [np.sum(rows, axis=0).tolist()] * LAYOUT[1]
+        assert sums[:2].tolist() == [np.sum(rows, axis=0).tolist()] * 2
+        if robust:
+            assert trimmed(sums).tolist() == [ordered[1:-1].sum(axis=0).tolist()] * 2
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_neighbors_that_lie_let_no_sum_wrap(n: int) -> None:
+    hood = tuple(range(n + 1))
+    state = init_sums(LAYOUT)(hood, DIM, np.random.default_rng(0))
+    lies = {task: said(*[np.full((rows, DIM), MOST_OF_SUM) for rows in LAYOUT]) for task in hood}
+    state, replies, _ = along_tree(0, hood, hood[1:])(state, lies, None)
+    for total, relay, rows in zip(state.totals, replies[0].vectors[len(LAYOUT) :], LAYOUT, strict=True):
+        assert (total > MOST_OF_SUM // 2).all()
+        assert ((relay > 0) if n > 1 else (relay == 0)).all()
+        assert (relay.reshape(n, rows, DIM) + state.said[0][0, 0, 0] > 0).all()
 
 
 def test_integers_and_floats_are_told_apart() -> None:

@@ -12,6 +12,7 @@ from simulated_harness import BAD, digest_of_peers, digest_of_star, every, last_
 from test_live_streams import Live, drawn
 
 from drom_net.algorithms import ridge
+from drom_net.algorithms.adadrom.learner import AdaDROMParameters, adadrom_d
 from drom_net.algorithms.ldr import LDRParameters, ldr, ldr_d
 from drom_net.data.stream import TaskStream
 from drom_net.learning.records import TASK_DTYPE, central_dtype
@@ -64,11 +65,15 @@ def test_the_bits_of_the_loop_through_crashes(seed: int, tau: int, kind: str) ->
     assert [bytes(rows) for rows in simulator.records] == [*expected.task_records, expected.central_records]
 
 
+@pytest.mark.parametrize("is_ldr", [True, False])
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("graph", ["full", "ring", "grid"])
-def test_the_bits_of_the_loop_of_peers_through_crashes(seed: int, graph: str, kind: str) -> None:
+def test_the_bits_of_the_loop_of_peers_through_crashes(seed: int, graph: str, kind: str, is_ldr: bool) -> None:
     draw = random.Random(seed)
-    algorithm = ldr_d(LDRParameters(tau=draw.choice([0, 1, 3]), robust=draw.random() < 0.5))
+    tau, robust = draw.choice([0, 1, 3]), draw.random() < 0.5
+    algorithm = (
+        ldr_d(LDRParameters(tau=tau, robust=robust)) if is_ldr else adadrom_d(AdaDROMParameters(tau=tau, robust=robust))
+    )
     streams = streams_for(kind, (40, 7, 33, 4, 21, 30))
     made = graph_of(graph, 6)
     faults = [

@@ -38,7 +38,15 @@ def test_the_seeds_of_a_ci_run_meet_everything() -> None:
     assert all(f"tau: {tau}," in texts for tau in (1, 2, 5, 20))
     assert all(
         word in texts
-        for word in ("tau: [", "postpone_below: 3", "name: local", "name: drom,", "name: adadrom,", "ended: drop")
+        for word in (
+            "tau: [",
+            "postpone_below: 3",
+            "name: local",
+            "name: drom,",
+            "name: adadrom,",
+            "name: adadrom-d,",
+            "ended: drop",
+        )
     )
     assert texts.count("policy: {absent: proceed") > 10 < texts.count("policy: {absent: wait, deadline_s: ")
     conditions = [drawn for _, _, drawn in scenarios]

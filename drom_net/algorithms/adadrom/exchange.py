@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,57 +20,75 @@ from drom_net.algorithms.adadrom.state import (
     DIRECTIONS,
     EXPERTS,
     LAYOUT,
-    OF_D,
+    OWN,
+    ROOT,
+    SHARED,
     SKETCHED,
-    TOTALS,
+    SUM,
     AdaState,
+    W,
 )
 from drom_net.algorithms.base import IDLE, Contribution, ContributionKind, Reply, ReplyKind
-from drom_net.algorithms.features import Matrix, Vector, places, put
-from drom_net.algorithms.ridge import RIDGE, ExactRidge, inverse_of
-from drom_net.algorithms.sums import MOST_SITES, block_of, some_or_all, to_floats, to_integers
+from drom_net.algorithms.features import MOST_OF_SUMMAND, Features, Matrix, SparseVector, Vector, put
+from drom_net.algorithms.ridge import MOST, RIDGE, ExactRidge, inverse_of
+from drom_net.algorithms.sums import MOST_SITES, Whole, block_of, some_or_all, to_integers
 from drom_net.core.seeding import stream
 
-BITS = np.array([[28], [34]], dtype=np.int32)
+BITS_OF_G, BITS_OF_Q = 28, 34
 """Of G and Q: one step of Q is far below DELTA. A site has room for a G of 2^23 and a Q of 2^17."""
 BITS_OF_SKETCH, BITS_OF_WEIGHTS = 28, 30
+_BITS = np.array([[BITS_OF_G], [BITS_OF_Q]])
 MOST_EXAMPLES = 2**23 - 1
 """A site counts for no more examples in the sketch, which is then within the range of summands."""
 
 
 @functools.cache
 def omega(dim: int) -> Matrix:
-    """Orthonormal columns, the same at all sites and at all times; shape (d, k + 1), with 0 beyond min(k, d)."""
+    """Orthonormal rows, the same at all sites and at all times; shape (k + 1, d), with 0 beyond min(k, d)."""
     k = min(SKETCHED, dim)
-    found = np.zeros((dim, LAYOUT[1]))
-    found[:, :k] = np.linalg.qr(stream(0, "adadrom", dim).normal(size=(dim, k)))[0]
+    found = np.zeros((LAYOUT[1], dim))
+    found[:k] = np.linalg.qr(stream(0, "adadrom", dim).normal(size=(dim, k)))[0].T
     found.flags.writeable = False
     return found
 
 
-def send(state: AdaState, t: int) -> tuple[AdaState, Contribution]:
-    """All that the task has come to, where the reducer may have something else; idle without new examples."""
+def send(state: AdaState, t: int, *, whole: bool = False) -> tuple[AdaState, Contribution]:
+    """All that the task has come to, where the reducer may have something else; idle without new examples.
+
+    Args:
+        whole: Whether everywhere, as a listener may miss a word.
+    """
     if not state.touched.any():
         return state, IDLE
-    dim, ever = len(state.own), state.own[:, 3] > DELTA
-    ever[-EXPERTS:] = True
-    new, old = some_or_all(state.touched, LAYOUT[0]), some_or_all(ever, LAYOUT[1])
-    sums, clipped = to_integers(state.sent[:, new] + state.own[new, OF_D].T, BITS)
-    sketch, more = to_integers(_sketch(state, old), BITS_OF_SKETCH)
-    weights, _ = to_integers(state.mixture.weights, BITS_OF_WEIGHTS)
-    sketch.reshape(-1)[-len(weights) :] = weights
-    state.clipped, state.telling = state.clipped + clipped + more, weights
+    new: Any = slice(None)
+    old: Any = slice(None)
+    if not whole:
+        ever = state.table[ROOT + 1] > DELTA
+        ever[-EXPERTS:] = True
+        new, old = some_or_all(state.touched, LAYOUT[0]), some_or_all(ever, LAYOUT[1])
+    sums, sketch = summand(state, new, old)
+    dim = len(state.touched)
     return state, Contribution(ContributionKind.VECTORS, (block_of(new, sums, dim), block_of(old, sketch, dim)))
 
 
-def _sketch(state: AdaState, at: Any) -> Matrix:
+def summand(state: AdaState, new: Any, old: Any) -> tuple[Whole, Whole]:
+    """What it has come to: G_i and Q_i at the first places; Y_i^T at the others, with the weights at its end."""
+    sums, clipped = to_integers(state.table[OWN][:, new], _BITS)
+    sketch = _sketch(state, old)
+    weights = np.array([round(weight * 2.0**BITS_OF_WEIGHTS) for weight in state.mixture.weights])
+    sketch.reshape(-1)[-len(weights) :] = weights
+    state.clipped, state.telling = state.clipped + clipped, weights
+    return sums, sketch
+
+
+def _sketch(state: AdaState, at: Any) -> Whole:
     """Y_i^T there, shape (k + 1, len(at)): n (Omega^T w) w^T after n examples, w at unit norm: exact F's, or L's."""
-    w: Vector = (state.ridge.weights[0] if isinstance(state.ridge, ExactRidge) else state.own[:, 0])[at]
+    w: Vector = state.ridge.weights[0] if isinstance(state.ridge, ExactRidge) else state.table[W]
     square = float(w @ w)
-    if not square > 0.0:
-        return np.zeros((LAYOUT[1], len(w)))
-    n = min(float(state.mixture.evidence[0]), MOST_EXAMPLES)
-    found: Matrix = np.multiply.outer(n / square * (w @ omega(len(state.own))[at]), w)
+    factor = min(state.mixture.evidence[0], MOST_EXAMPLES) / square * 2.0**BITS_OF_SKETCH if square > 0.0 else 0.0
+    if not 0.0 < factor < math.inf:
+        return np.zeros((LAYOUT[1], len(w[at])), dtype=np.int64)
+    found: Whole = np.rint(np.multiply.outer(factor * (omega(len(w)) @ w), w[at])).astype(np.int64)
     return found
 
 
@@ -78,32 +97,77 @@ def receive(state: AdaState, reply: Reply, t: int) -> AdaState:
     if reply.kind is not ReplyKind.VECTORS:
         return state
     if len(state.telling):  # it has come; without a reply all would be said again
-        state.sent += state.own[:, OF_D].T
-        state.own[:, OF_D] = 0.0
         state.touched[:] = False
         state.said, state.telling = state.telling, state.telling[:0]
     for total, news in zip(state.totals, reply.vectors, strict=True):
         put(total, news)
-    sums, sketch = state.totals
-    state.heard[:, TOTALS] = to_floats(sums, BITS).T
-    np.maximum(state.heard[:, 1], 0.0, out=state.heard[:, 1])  # a site may say of squares what it likes
-    of_all = to_floats(sketch.reshape(-1)[-len(state.said) :], BITS_OF_WEIGHTS)
-    state.mixture.prior = prior_of(of_all - to_floats(state.said, BITS_OF_WEIGHTS))
-    state.kappa = math.sqrt(min(max(1, round(float(of_all.sum()))), MOST_SITES))  # each site's have the sum 1
-    _turn(state, to_floats(sketch[:SKETCHED], BITS_OF_SKETCH))
+    (gradients, squares), sketch = state.totals
+    table = state.table
+    np.multiply(gradients, 0.5**BITS_OF_G, out=table[SUM])
+    np.multiply(np.maximum(squares, 0), 0.5**BITS_OF_Q, out=table[ROOT])  # a site may say of squares what it likes
+    table[ROOT] += DELTA
+    np.divide(table[SUM], np.sqrt(table[ROOT]), out=table[SHARED])
+    of_all = sketch.reshape(-1)[-len(state.said) :]
+    state.mixture.prior = prior_of((of_all - state.said).tolist())
+    if state.tree is None:  # along a tree all is late
+        state.kappa = math.sqrt(num_sites(state, sketch))
+    _turn(state, sketch[:SKETCHED].astype(np.float64))
     return state
 
 
+def num_sites(state: AdaState, sketch: Whole) -> int:
+    """How many have said something, by the weights in the total: each site's have the sum 1."""
+    weights = sum(sketch.reshape(-1)[-len(state.said) :].tolist())
+    return int(min(max(1, round(weights / 2**BITS_OF_WEIGHTS)), MOST_SITES))
+
+
+def admits(summand: Sequence[Whole], t: int) -> bool:
+    """Whether a site can have come to this in t rounds, by at most one example each.
+
+    Then q >= 0 and g^2 <= t q, |Y_i| <= t, and its weights have the sum 1; up to rounding, and unless q is cut.
+    """
+    (g, q), sketch = summand
+    squares = (np.abs(g) * 0.5**BITS_OF_G - 0.5 ** (BITS_OF_G + 1)).clip(0.0) ** 2
+    most = t * (q * 0.5**BITS_OF_Q + 0.5 ** (BITS_OF_Q + 1)) * (1.0 + 1e-9)
+    num_experts = EXPERTS if g.size <= MOST else EXPERTS - 2
+    rest, weights = np.split(sketch.reshape(-1).astype(np.float64), [-num_experts])
+    return bool(
+        (q >= 0).all()
+        and ((squares <= most) | (q == MOST_OF_SUMMAND)).all()
+        and math.sqrt(rest @ rest) * 0.5**BITS_OF_SKETCH <= t + 1e-3
+        and (weights >= 0.0).all()
+        and abs(weights.sum() * 0.5**BITS_OF_WEIGHTS - 1.0) < 1e-6
+    )
+
+
 def _turn(state: AdaState, sketch: Matrix) -> None:
-    """Take from Y^T, shape (k, d), the leading directions u_j s_j / s_1; fit S and DS again in these coordinates."""
-    sketch[len(state.own) :] = 0.0  # where the weights may stand
-    if not sketch.any():
-        return
+    """Take from Y^T, shape (k, d) at any scale, the leading directions u_j s_j / s_1; fit S and DS again in these."""
+    sketch[len(state.touched) :] = 0.0  # where the weights may stand
     squares, vectors = np.linalg.eigh(sketch @ sketch.T)  # s^2, ascending
-    state.heard[:, COMMON] = common = sketch.T @ vectors[:, : -DIRECTIONS - 1 : -1] / math.sqrt(squares[-1])
+    if not squares[-1] > 0.0:
+        return
+    turn = vectors[:, : -DIRECTIONS - 1 : -1].T / math.sqrt(squares[-1])
+    state.table[COMMON] = common = turn @ sketch
     if not state.past:
         return
-    rows = np.array([values @ common[at] for at, values in (places(x) for x, _, _ in state.past)])
-    state.common.inverse = np.ascontiguousarray(inverse_of(rows.T @ rows, RIDGE))
-    targets = np.array([[y, left] for _, y, left in state.past])
-    state.common.weights = np.ascontiguousarray((targets.T @ rows) @ state.common.inverse.T)
+    rows = _coordinates(state.past, common)
+    inverse, table = inverse_of(rows.T @ rows, RIDGE), state.common.table
+    table[:, :DIRECTIONS] = inverse
+    table[:, DIRECTIONS:] = inverse @ (rows.T @ state.targets[: len(rows)])
+
+
+def _coordinates(examples: Sequence[Features], common: Matrix) -> Matrix:
+    """U^T x of each example, shape (n, r); common is U^T."""
+    n, dim = len(examples), common.shape[1]
+    if not isinstance(examples[0], SparseVector):
+        some = max(1, 2**16 // dim)  # what caches hold
+        parts = [np.concatenate(examples[k : k + some]).reshape(-1, dim) @ common.T for k in range(0, n, some)]
+        return np.concatenate(parts) if len(parts) > 1 else parts[0]
+    places, values = map(np.concatenate, zip(*examples, strict=True))
+    lengths = np.array([x.values.size for x in examples if isinstance(x, SparseVector)])
+    there, found = lengths > 0, np.zeros((n, DIRECTIONS))
+    if there.any():
+        moved = common.take(places, 1)
+        moved *= values
+        found[there] = np.add.reduceat(moved, (np.cumsum(lengths) - lengths)[there], axis=1).T
+    return found

@@ -12,10 +12,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from drom_net.algorithms.adadrom.mixing import slopes_of, tilts_of, weigh
-from drom_net.algorithms.adadrom.state import COMMON, DELTA, KEPT, MODELS, OF_D, SQUARES, TOTALS, AdaState
+from drom_net.algorithms.adadrom.mixing import dot, slope_of, tilts_of, weigh
+from drom_net.algorithms.adadrom.state import (
+    COMMON,
+    DELTA,
+    DIRECTIONS,
+    KEPT,
+    LEARNED,
+    LINEAR,
+    MODELS,
+    ROOTS,
+    SCORED,
+    SHARED,
+    SQUARES,
+    AdaState,
+)
 from drom_net.algorithms.base import Example, Prediction
-from drom_net.algorithms.features import Features, Matrix, SparseVector, Vector, places
+from drom_net.algorithms.features import Features, Matrix, Vector, places
 
 STEP, MOST_MOVED = 0.5, 5.0
 """AdaGrad's step; and what one example's first step moves its own score by at most: long rows take smaller ones."""
@@ -31,41 +44,45 @@ class _Seen(NamedTuple):
     values: Vector
     """x at these places; elsewhere it is 0."""
     step: float
-    own: Matrix
-    """`AdaState.own` there."""
+    table: Matrix
+    """`AdaState.table` there."""
     z: list[float]
     """The experts' scores."""
-    of_common: tuple[Vector, Vector, Vector]
-    """U^T x, what S and DS expect, and what they want to have of the example when they learn."""
-    of_ridge: tuple[Vector, Vector] | None
-    """The last two of F and DF."""
+    common: Vector
+    """U^T x."""
+    of_common: Vector
+    """What S and DS want to have of the example when they learn."""
+    of_ridge: Vector | None
+    """The same of F and DF."""
 
 
 def look(state: AdaState, x: Features) -> _Seen:
     """What the experts say of x."""
     at, values = places(x)
-    step, own, heard = step_of(values), state.own[at], state.heard[at]
-    local, offset = (values @ own[:, MODELS]).tolist()
-    sums = heard[:, TOTALS] + state.kappa * own[:, OF_D]
-    shared = -step * float(values @ (sums[:, 0] / np.sqrt(sums[:, 1] + DELTA)))
-    common = values @ heard[:, COMMON]
-    of_common = common, *state.common.means(slice(None), common)
-    of_ridge = state.ridge.means(at, values) if state.ridge is not None else None
-    pairs = [of_common[1].tolist()] if of_ridge is None else [of_common[1].tolist(), of_ridge[0].tolist()]
-    return _Seen(at, values, step, own, _scores(local, shared, offset, pairs), of_common, of_ridge)
+    step, table = step_of(values), state.table if isinstance(at, slice) else state.table.take(at, 1)
+    scores = table[SCORED] @ values
+    shared, local, offset = scores[DIRECTIONS:].tolist()
+    common, of_ridge = scores[COMMON], None
+    means, of_common = state.common.means(slice(None), common)
+    pairs = [means.tolist()]
+    if state.ridge is not None:
+        means, of_ridge = state.ridge.means(at, values)
+        pairs.append(means.tolist())
+    return _Seen(at, values, step, table, _scores(local, -step * shared, offset, pairs), common, of_common, of_ridge)
 
 
 def _scores(local: float, shared: float, offset: float, pairs: Iterable[Sequence[float]]) -> list[float]:
     """By what L and D say, the offset of D+, and what ridge regressions expect of the label, and of what D leaves."""
     z = [local, shared, shared + offset]
+    prior = expected(shared)
     for alone, left in pairs:
-        z += (CERTAIN * alone, CERTAIN * (expected(shared) + left))
+        z += (CERTAIN * alone, CERTAIN * (prior + left))
     return z
 
 
 def step_of(values: Vector) -> float:
     """AdaGrad's step for an example with these non-zeros."""
-    return min(STEP, MOST_MOVED / max(float(np.abs(values).sum()), DELTA))
+    return min(STEP, MOST_MOVED / max(float(np.add.reduce(np.abs(values))), DELTA))
 
 
 def expected(z: float) -> float:
@@ -77,38 +94,52 @@ def primal_step(state: AdaState, example: Example, t: int) -> tuple[AdaState, Pr
     """Predict, and learn."""
     x, y = example
     seen = look(state, x)
-    tilts, own = tilts_of(seen.z), seen.own
-    gradients = np.multiply.outer(seen.values, slopes_of(tilts, y)[[0, 2, 1]])  # of W, V and P
-    own[:, SQUARES] += gradients * gradients
-    own[:, 2] += gradients[:, 2]
-    own[:, MODELS] -= seen.step * gradients[:, MODELS] / np.sqrt(own[:, 3:5])
-    if isinstance(x, SparseVector):  # else `own` is no copy
-        state.own[seen.at] = own
-    state.touched[seen.at] = True
-    left = y - expected(seen.z[1])
-    state.common.learn(slice(None), *seen.of_common, np.array((y, left)))
+    tilts = tilts_of(seen.z)
+    _descend(state, seen, *[slope_of(tilt, y) for tilt in tilts[:3]])
+    place = int(state.mixture.evidence[0]) % KEPT
+    state.past[place : place + 1] = [x]
+    targets = state.targets[place]
+    targets[0], targets[1] = y, y - expected(seen.z[1])
+    state.common.learn(slice(None), seen.common, seen.of_common, targets)
     if state.ridge is not None and seen.of_ridge is not None:
-        state.ridge.learn(seen.at, seen.values, *seen.of_ridge, np.array((y, left)))
-    state.past.append((x, y, left))
-    del state.past[:-KEPT]
+        state.ridge.learn(seen.at, seen.values, seen.of_ridge, targets)
     score, loss = weigh(state.mixture, tilts, y)
     return state, Prediction(score, loss, 1.0)
 
 
+def _descend(state: AdaState, seen: _Seen, local: float, shared: float, offset: float) -> None:
+    """A step of L, D and D+.
+
+    Args:
+        local: The derivative of its loss by its score; shared, offset: those of D and D+.
+    """
+    values, table, unsent = seen.values, seen.table, state.kappa * shared
+    moves = np.multiply.outer((unsent, shared, seen.step * local, seen.step * offset), values)
+    squares = np.multiply.outer((shared * shared, unsent * shared, local * local, offset * offset), values * values)
+    linear, quadratic, models, own = table[LINEAR], table[SQUARES], table[MODELS], moves[2:]
+    linear += moves[:2]  # not table[LINEAR] += .., which would then copy them to where they are
+    quadratic += squares
+    roots = np.sqrt(table[ROOTS])
+    np.divide(linear[0], roots[0], out=table[SHARED])
+    own /= roots[1:]
+    models -= own
+    state.touched[seen.at] = True
+    if table is not state.table:
+        state.table[LEARNED, seen.at] = table[LEARNED]
+
+
 def predict(state: AdaState, x: Features) -> float:
     """p - 1/2 of x."""
-    return float(state.mixture.effective() @ tilts_of(look(state, x).z))
+    return state.mixture.score(tilts_of(look(state, x).z))
 
 
 def model(state: AdaState) -> dict[str, Vector]:
     """What is left of a task at its end."""
-    sums = state.heard[:, TOTALS] + state.kappa * state.own[:, OF_D]
-    w, offset = state.own[:, MODELS].T.copy()
-    shared = -sums[:, 0] / np.sqrt(sums[:, 1] + DELTA)
-    common, shared_common = state.common.weights @ state.heard[:, COMMON].T
+    w, offset = state.table[MODELS].copy()
+    common, shared_common = state.common.weights @ state.table[COMMON]
     ridges = () if state.ridge is None else state.ridge.vectors()
-    found = dict(zip(_MODELS, (w, shared, offset, common, shared_common, *ridges), strict=False))
-    return found | {"mixture": state.mixture.effective(), "evidence": state.mixture.evidence.copy()}
+    found = dict(zip(_MODELS, (w, -state.table[SHARED], offset, common, shared_common, *ridges), strict=False))
+    return found | {"mixture": np.array(state.mixture.effective()), "evidence": np.array(state.mixture.evidence)}
 
 
 def score_of_model(model: Mapping[str, Vector], x: Features) -> float:
@@ -116,4 +147,4 @@ def score_of_model(model: Mapping[str, Vector], x: Features) -> float:
     at, values = places(x)
     local, shared, offset, *others = (float(model[name][at] @ values) for name in _MODELS if name in model)
     z = _scores(local, step_of(values) * shared, offset, zip(others[::2], others[1::2], strict=True))
-    return float(model["mixture"] @ tilts_of(z))
+    return dot(model["mixture"].tolist(), tilts_of(z))

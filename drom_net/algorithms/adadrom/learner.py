@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from drom_net.algorithms.adadrom.exchange import receive, send
+import numpy as np
+
+from drom_net.algorithms.adadrom.exchange import admits, receive, send
 from drom_net.algorithms.adadrom.experts import model, predict, primal_step, score_of_model
 from drom_net.algorithms.adadrom.state import LAYOUT, init_local
-from drom_net.algorithms.base import IDLE, Algorithm, SyncRounds
+from drom_net.algorithms.adadrom.tree import init_of_tree, receive_along, send_along
+from drom_net.algorithms.base import IDLE, Algorithm, CentralInfo, CentralStep, Contribution, Reply, SyncRounds
+from drom_net.algorithms.features import Sums
 from drom_net.algorithms.learner import Learner
-from drom_net.algorithms.sums import add_up, init_sums
-from drom_net.core.fields import Integer, option
+from drom_net.algorithms.sums import WITH_EXTREMES, SumsCentral, add_up, along_tree, init_sums
+from drom_net.core.fields import Flag, Integer, option
 
 
 @dataclass(frozen=True, slots=True)
 class AdaDROMParameters:
-    """AdaDROM has nothing to tune; this says how much travels."""
+    """AdaDROM has nothing to tune; these say how much travels, and whom to trust."""
 
     tau: int = option(
         Integer(0),
         20,
         doc="The most rounds between two sync rounds, of which there are many at first: 1, 2, .. 8, 10, 12, 15, ..; 1 "
         "is every round, and 0 has no bound, which gives about 4.5 ln T in all.",
+    )
+    robust: bool = option(
+        Flag(),
+        False,
+        doc="Whether one bad site is stood: what no site can have come to does not count and, among six sites or more, "
+        "sums of gradients are made without the largest and the smallest in each coordinate.",
     )
 
 
@@ -33,26 +45,64 @@ def sync_of(parameters: AdaDROMParameters) -> SyncRounds:
 def adadrom(parameters: AdaDROMParameters | None = None) -> Algorithm:
     """AdaDROM with a reducer, which adds what the sites say and tells all of them the totals."""
     parameters = parameters or AdaDROMParameters()
+    sync = sync_of(parameters)
     return Algorithm(
         name="adadrom",
         init_local=init_local,
         primal_step=primal_step,
         dual_step=lambda state, reply, t: (state, IDLE),
         init_central=init_sums(LAYOUT),
-        central_step=add_up,
-        sync=sync_of(parameters),
+        central_step=_robust(sync) if parameters.robust else add_up,
+        sync=sync,
         predict=predict,
         model=model,
         push_vectors=sum(LAYOUT),
         pull_vectors=lambda num_tasks: sum(LAYOUT),
         push_layout=LAYOUT,
-        pull_layout=lambda num_tasks: LAYOUT,
+        pull_layout=lambda num_tasks: tuple(map(Sums, LAYOUT)),
         score=score_of_model,
         probability=lambda score: 0.5 + score,
         receive=receive,
         send=send,
-        mixing=lambda state: (state.mixture.effective(), state.mixture.evidence.copy()),
+        mixing=lambda state: (np.array(state.mixture.effective()), np.array(state.mixture.evidence)),
     )
+
+
+def adadrom_d(parameters: AdaDROMParameters | None = None) -> Algorithm:
+    """AdaDROM as peers: on a full graph each adds what all say; on another one sums flow along a spanning tree."""
+
+    parameters = parameters or AdaDROMParameters()
+
+    def at(task: int, everybody: tuple[int, ...], tree: tuple[int, ...] | None, whole: bool) -> Algorithm:
+        if tree is None:
+            step = _robust(peer.sync, task) if parameters.robust else functools.partial(add_up, only=task)
+            return peer._replace(central_step=step, send=functools.partial(send, whole=whole))
+        layout = (Sums(WITH_EXTREMES if parameters.robust else LAYOUT[0]), Sums(LAYOUT[1]))
+        return peer._replace(
+            init_local=lambda dim: init_of_tree(dim, len(tree), layout),
+            init_central=init_sums(layout),
+            central_step=along_tree(task, everybody, tree),
+            push_vectors=sum(layout),
+            push_layout=layout,
+            receive=receive_along,
+            send=lambda state, t: send_along(state, everybody, task, tree, whole=whole),
+            tells_each=True,
+        )
+
+    peer = adadrom(parameters)._replace(name="adadrom-d", at=at)
+    return peer
+
+
+def _robust(sync: SyncRounds, only: int | None = None) -> CentralStep:
+    """The central step that adds what may be true, without the largest and the smallest."""
+
+    def central_step(
+        state: SumsCentral, contributions: Mapping[int, Contribution], members: Sequence[int] | None = None
+    ) -> tuple[SumsCentral, dict[int, Reply], CentralInfo]:
+        state.round = sync.next(state.round + 1)
+        return add_up(state, contributions, only=only, admits=functools.partial(admits, t=state.round))
+
+    return central_step
 
 
 ADADROM = Learner(
@@ -61,4 +111,12 @@ ADADROM = Learner(
     build=adadrom,
     reveals="The reducer gets each site's sums, from whose differences rows can be computed, and its model up to the "
     "sign; every site gets the totals, and from two in turn the rows of a site that alone had something new.",
+)
+ADADROM_D = Learner(
+    name="adadrom-d",
+    parameters=AdaDROMParameters,
+    build=adadrom_d,
+    reveals="Neighbors get a site's sums, from whose differences rows can be computed, and its model up to the sign; "
+    "along a spanning tree together with those of all sites behind it.",
+    on_graph=True,
 )

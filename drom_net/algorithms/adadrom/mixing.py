@@ -1,13 +1,14 @@
-"""How a task mixes its experts: Hedge, once by their weights at this task alone, once by others' weights too."""
+"""How a task mixes its experts: Hedge, once by their weights at this task alone, once by others' weights too.
+
+Of seven numbers plain Python is as fast as NumPy.
+"""
 
 from __future__ import annotations
 
 import math
+import operator
+from collections.abc import Sequence
 from dataclasses import dataclass
-
-import numpy as np
-
-from drom_net.algorithms.features import Vector
 
 FLOOR = 0.1
 """No expert gives a label less probability: a confident wrong label costs at most log 10, and its gradient fades."""
@@ -22,75 +23,83 @@ ALONE = (0, 5)
 
 @dataclass(slots=True)
 class Mixture:
-    """The weights of K experts; each array has the sum 1, but for the last."""
+    """The weights of K experts; each list has the sum 1, but for the last."""
 
-    weights: Vector
+    weights: list[float]
     """By their losses here."""
-    prior: Vector
+    prior: list[float]
     """What the experts weigh at other sites, in the mean."""
-    both: Vector
+    both: list[float]
     """Of the mixture by `weights`, and of that by the products of `weights` and `prior`."""
-    alone: Vector
+    alone: list[float]
     """In a mixture of those that use nothing of others."""
-    evidence: Vector
+    evidence: list[float]
     """What is counted, as `ldr.EVIDENCE`."""
 
-    def joint(self) -> Vector:
-        """The weights of the second of both mixtures."""
-        products = self.weights * self.prior
-        return products / float(products.sum())
+    def score(self, tilts: Sequence[float]) -> float:
+        """p - 1/2 of the prediction."""
+        own, joint = self.both
+        products = list(map(operator.mul, self.weights, self.prior))
+        return float(own * dot(self.weights, tilts) + joint * (dot(products, tilts) / sum(products)))
 
-    def effective(self) -> Vector:
+    def effective(self) -> list[float]:
         """What each expert weighs in the prediction."""
-        return self.mixed(self.joint())
+        own, joint = self.both
+        joint /= dot(self.weights, self.prior)
+        return [weight * (own + joint * prior) for weight, prior in zip(self.weights, self.prior, strict=True)]
 
-    def mixed(self, joint: Vector) -> Vector:
-        """The same, where `joint()` is known."""
-        own, shared = self.both.tolist()
-        found: Vector = own * self.weights + shared * joint
-        return found
+
+def dot(ones: Sequence[float], others: Sequence[float]) -> float:
+    """The sum of the products."""
+    return float(sum(map(operator.mul, ones, others)))
 
 
 def even_mixture(num_experts: int) -> Mixture:
     """Before the first example."""
-    even, alone = np.full(num_experts, 1.0 / num_experts), sum(expert < num_experts for expert in ALONE)
-    return Mixture(even, even.copy(), np.full(2, 0.5), np.full(alone, 1.0 / alone), np.zeros(8))
+    even, num_alone = [1.0 / num_experts] * num_experts, sum(expert < num_experts for expert in ALONE)
+    return Mixture(even, even, [0.5, 0.5], [1.0 / num_alone] * num_alone, [0.0] * 8)
 
 
-def prior_of(others: Vector) -> Vector:
+def prior_of(others: Sequence[float]) -> list[float]:
     """From the sum of the weights at other sites to `Mixture.prior`; even where there are none."""
-    kept = np.maximum(others, 1e-12)  # a site may say what it likes
-    return (1.0 - SHARE_OF_PRIOR) / float(kept.sum()) * kept + SHARE_OF_PRIOR / len(kept)
+    return _shared([max(weight, 1e-12) for weight in others], SHARE_OF_PRIOR)  # a site may say what it likes
 
 
-def tilts_of(z: list[float]) -> Vector:
+def tilts_of(z: Sequence[float]) -> list[float]:
     """By how much experts of these scores find the label +1 more probable than 1/2: pi(z) - 1/2."""
-    tilts: Vector = SCALE * np.tanh(0.5 * np.array(z))  # s(z) - 1/2 = tanh(z/2) / 2
-    return tilts
+    return [SCALE * math.tanh(0.5 * one) for one in z]  # s(z) - 1/2 = tanh(z/2) / 2
 
 
-def slopes_of(tilts: Vector, y: float) -> Vector:
-    """The derivatives by z of the losses -log pi(y z)."""
-    return y / (2.0 * SCALE) * (tilts * tilts - SCALE * SCALE) / (0.5 + y * tilts)
+def slope_of(tilt: float, y: float) -> float:
+    """The derivative by z of the loss -log pi(y z)."""
+    return y / (2.0 * SCALE) * (tilt * tilt - SCALE * SCALE) / (0.5 + y * tilt)
 
 
-def weigh(mixture: Mixture, tilts: Vector, y: float) -> tuple[float, float]:
+def weigh(mixture: Mixture, tilts: Sequence[float], y: float) -> tuple[float, float]:
     """Give all weights their new values, and count; returns (score, log loss) of the prediction."""
-    joint, alone, given = mixture.joint(), list(ALONE[: len(mixture.alone)]), 0.5 + y * tilts
-    effective = mixture.mixed(joint)
-    score, score_alone = float(effective @ tilts), float(mixture.alone @ tilts[alone])
+    (own, joint), weights, num_alone = mixture.both, mixture.weights, len(mixture.alone)
+    products = list(map(operator.mul, weights, mixture.prior))
+    total, of_own = sum(products), dot(weights, tilts)
+    of_joint = dot(products, tilts) / total
+    score = own * of_own + joint * of_joint
+    score_alone, sharing = 0.0, 1.0
+    for weight, expert in zip(mixture.alone, ALONE, strict=False):
+        score_alone += weight * tilts[expert]
+        sharing -= own * weights[expert] + joint / total * products[expert]
     loss, loss_alone = -math.log(0.5 + y * score), -math.log(0.5 + y * score_alone)
-    wrong, wrong_alone = (score >= 0.0) != (y > 0.0), (score_alone >= 0.0) != (y > 0.0)
-    sharing, sure = 1.0 - float(effective[alone].sum()), (score / SCALE) ** 4
-    mixture.evidence += (1.0, wrong, wrong_alone, loss, loss_alone, sharing, sure, sure * wrong)
-    both = mixture.both * (mixture.weights @ given, joint @ given)
-    mixture.both = np.clip(both / both.sum(), LEAST, 1.0 - LEAST)
-    mixture.weights = _after(mixture.weights, given)
-    mixture.alone = _after(mixture.alone, given[alone])
+    wrong, wrong_alone, sure = (score >= 0.0) != (y > 0.0), (score_alone >= 0.0) != (y > 0.0), (score / SCALE) ** 4
+    counts = (1.0, wrong, wrong_alone, loss, loss_alone, sharing, sure, sure * wrong)
+    mixture.evidence = list(map(operator.add, mixture.evidence, counts))
+    own *= 0.5 + y * of_own
+    own = min(1.0 - LEAST, max(LEAST, own / (own + joint * (0.5 + y * of_joint))))
+    mixture.both = [own, 1.0 - own]
+    given = [0.5 + y * tilt for tilt in tilts]  # the probability of the label
+    mixture.weights = _shared(list(map(operator.mul, weights, given)), SHARE)
+    mixture.alone = _shared([mixture.alone[n] * given[ALONE[n]] for n in range(num_alone)], SHARE)
     return score, loss
 
 
-def _after(weights: Vector, given: Vector) -> Vector:
-    """Hedge: the weights by the probability that each expert gave to the label, and a share for all alike."""
-    products = weights * given
-    return (1.0 - SHARE) / float(products.sum()) * products + SHARE / len(products)
+def _shared(values: Sequence[float], share: float) -> list[float]:
+    """Values brought to the sum 1, of which a share is for all alike."""
+    factor, least = (1.0 - share) / sum(values), share / len(values)
+    return [factor * value + least for value in values]

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from drom_net.algorithms.adadrom.mixing import Mixture, even_mixture
 from drom_net.algorithms.features import Features, Integers, Matrix
-from drom_net.algorithms.ridge import RIDGE, ExactRidge, Ridge, ridge
+from drom_net.algorithms.ridge import ExactRidge, Ridge, exact_ridge, ridge
 from drom_net.algorithms.sums import Whole
 
 DELTA = 1e-8
@@ -23,23 +23,38 @@ KEPT = 600
 """So many examples are kept, to fit S and DS again when the directions change."""
 EXPERTS = 7
 """Beyond 2,048 features 5, without F and DF."""
-MODELS, SQUARES, OF_D = slice(0, 2), slice(3, 6), slice(2, 6, 3)
-"""Columns of `AdaState.own`."""
-TOTALS, COMMON = slice(0, 2), slice(2, 2 + DIRECTIONS)
-"""Columns of `AdaState.heard`."""
+COMMON, SHARED, W = slice(0, DIRECTIONS), DIRECTIONS, DIRECTIONS + 1
+"""Rows of `AdaState.table`: the directions U; D's model, with the other sign and without its step; the model of L."""
+MODELS, SCORED, LEARNED = slice(W, W + 2), slice(0, W + 2), slice(SHARED, W + 8)
+"""W, and V, the offset of D+; all that scores an example; all that an example changes."""
+LINEAR, OWN, SQUARES, ROOTS = slice(W + 2, W + 4), slice(W + 3, W + 5), slice(W + 4, W + 8), slice(W + 5, W + 8)
+"""Sums of gradients: T, which D's model has, and G_i, this task's. The second of them, and the first of the next, is
+what it tells of itself: G_i and Q_i. Sums of their squares: Q_i, that of D's model, and those of W and V."""
+SUM, ROOT = W + 2, W + 5
+"""T, and the sum of squares that goes with it."""
+ROWS = W + 8
+
+
+@dataclass(slots=True)
+class Tree:
+    """What a peer with n neighbors along a tree keeps beside, of each block of a contribution."""
+
+    mine: tuple[Whole, ...]
+    """What it has come to itself, shape (r, d)."""
+    relay: tuple[Whole, ...]
+    """What to pass on to each, shape (n, r, d)."""
+    told: tuple[Whole, ...]
+    """What each has been told, shape (n, r, d)."""
+    news: bool = False
+    """Whether there is something new to pass on."""
 
 
 @dataclass(slots=True)
 class AdaState:
     """One task."""
 
-    own: Matrix
-    """By feature what is learned here, shape (d, 6): the model W of L, the offset V of D+, and P, D's gradients that
-    the reducer does not have; then the sums of the squared gradients of these three."""
-    sent: Matrix
-    """What the reducer has of this task's G and Q, shape (2, d)."""
-    heard: Matrix
-    """By feature, shape (d, 2 + r): the totals G and Q, as last heard, and the directions U."""
+    table: Matrix
+    """By feature all that it knows, shape (`ROWS`, d)."""
     totals: tuple[Whole, ...]
     """All totals as they came: G and Q, shape (2, d); Y^T and, at its end, what the experts weigh, (k + 1, d)."""
     said: Whole
@@ -53,10 +68,15 @@ class AdaState:
     common: ExactRidge
     """What S and DS learn by, in the coordinates U^T x."""
     mixture: Mixture
-    past: list[tuple[Features, float, float]] = field(default_factory=list)
-    """The last examples: x, y, and what D left of y."""
+    targets: Matrix
+    """Of the last examples y and what D left of it, shape (`KEPT`, 2), by their number modulo `KEPT`."""
+    past: list[Features] = field(default_factory=list)
+    """Their x."""
     kappa: float = 1.0
-    """How much P counts, as others learned as much meanwhile: the root of the number of sites that said something."""
+    """How much of its own that the reducer does not have counts in D, as others learned as much meanwhile: the root of
+    the number of sites that said something."""
+    tree: Tree | None = None
+    """Of a peer on a graph that is not full."""
     clipped: int = 0
     """So many numbers, of all that was said, were beyond the range of integers."""
 
@@ -65,15 +85,16 @@ def init_local(dim: int) -> AdaState:
     """Before the first example."""
     own_ridge = ridge(dim, 2)
     num_experts = 5 if own_ridge is None else EXPERTS
+    table = np.zeros((ROWS, dim))
+    table[ROOTS] = DELTA
     return AdaState(
-        own=np.repeat([[0.0, 0.0, 0.0, DELTA, DELTA, 0.0]], dim, axis=0),
-        sent=np.zeros((2, dim)),
-        heard=np.zeros((dim, 2 + DIRECTIONS)),
+        table=table,
         totals=tuple([np.zeros((rows, dim), dtype=np.int64) for rows in LAYOUT]),
         said=np.zeros(num_experts, dtype=np.int64),
         telling=np.zeros(0, dtype=np.int64),
         touched=np.zeros(dim, dtype=np.bool_),
         ridge=own_ridge,
-        common=ExactRidge(np.eye(DIRECTIONS) / RIDGE, np.zeros((2, DIRECTIONS))),
+        common=exact_ridge(DIRECTIONS, 2),
         mixture=even_mixture(num_experts),
+        targets=np.zeros((KEPT, 2)),
     )
