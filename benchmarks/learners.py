@@ -1,8 +1,8 @@
-"""How fast a star of processes learns with LDR, beside DROM.
+"""How fast a star of processes learns with AdaDROM, beside DROM.
 
-Passes are interleaved over the contestants, as in star.py: `drom`, which sends in every round; `ldr` with tau 1, which
-does so too, with its default of 20, and with 0, where sync rounds grow apart without bound; and `local`, which sends
-nothing. Ratios to DROM are what counts: they are taken pass by pass.
+Passes are interleaved over the contestants, as in star.py: `drom`, which sends in every round; `adadrom` with tau 1,
+which does so too, with its default of 20, and with 0, where sync rounds grow apart without bound; and `local`, which
+sends nothing. Ratios to DROM are what counts: they are taken pass by pass.
 
     python benchmarks/learners.py               m = 4 at d = 500 and 1458
 """
@@ -19,9 +19,9 @@ from star import run_product
 
 CONTESTANTS: dict[str, dict[str, Any]] = {
     "drom": {"algorithm": "drom"},
-    "ldr tau 1": {"algorithm": "ldr", "parameters": {"tau": 1}},
-    "ldr": {"algorithm": "ldr"},
-    "ldr tau 0": {"algorithm": "ldr", "parameters": {"tau": 0}},
+    "adadrom tau 1": {"algorithm": "adadrom", "parameters": {"tau": 1}},
+    "adadrom": {"algorithm": "adadrom"},
+    "adadrom tau 0": {"algorithm": "adadrom", "parameters": {"tau": 0}},
     "local": {"algorithm": "local"},
 }
 

@@ -8,6 +8,7 @@ def test_my_learner() -> None:
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 import tempfile
@@ -52,28 +53,29 @@ def check_learner(learner: Learner | str, *, processes: bool = False, **paramete
     name = learner if isinstance(learner, str) else _name_of(learner)
     record = learner_named(name)
     with tempfile.TemporaryDirectory(prefix="drom-net-") as folder:
-        for alignment in ("lockstep", "spread"):
-            file = Path(folder) / f"{alignment}.yaml"
-            file.write_text(json.dumps(_configuration(name, record, parameters, alignment)), encoding="utf-8")
+        for place, alignment in itertools.product(record.on, ("lockstep", "spread")):
+            file = Path(folder) / f"{place}-{alignment}.yaml"
+            content = _configuration(name, place, parameters, alignment)
+            file.write_text(json.dumps(content), encoding="utf-8")
             config = load_config(file)
             prepared = prepare(config, load_dataset(config.data, base=config.base))
             digests = {}
             for driver in ("reference", "simulation", *["processes"] * processes):
-                digests[driver] = _run(prepared, driver, Path(folder) / f"{alignment}-{driver}")
+                digests[driver] = _run(prepared, driver, Path(folder) / f"{place}-{alignment}-{driver}")
                 if driver == "reference":
                     _check_snapshots(prepared, record)
             told = ", ".join(f"{driver} {digest[:12]}" for driver, digest in digests.items())
             assert len(set(digests.values())) == 1, (
-                f"{name} ({alignment}): not the same bits by every driver: {told}; a step must depend on its arguments "
-                "alone, and write to no example, contribution or reply"
+                f"{name} ({place}, {alignment}): not the same bits by every driver: {told}; a step must depend on its "
+                "arguments alone, and write to no example, contribution or reply"
             )
 
 
 def _configuration(
-    name: str, learner: Learner, parameters: dict[str, object], alignment: str
+    name: str, place: str, parameters: dict[str, object], alignment: str
 ) -> dict[str, dict[str, object] | object]:
     data = {"dataset": "synthetic", "tasks": 4, "examples": 26, "dim": 5, "flip": 0.1, "alignment": alignment}
-    graph = {"topology": {"graph": "ring"}} if learner.on_graph else {}
+    graph = {"topology": {"graph": "ring"}} if place == "graph" else {}
     return {
         "algorithm": {"name": name, **parameters},
         "data": data,

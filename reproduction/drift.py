@@ -52,7 +52,7 @@ CHANGES = (
     Change(ONE_HOT, "mhci-one-hot: another molecule", None, 1, 50),
 )
 EVERYBODY, ALONE = "all tasks", "one task"
-SHOWN = ("ldr", "ldr, tau 0", "local, eta0 10", "local, eta0 20", "drom")
+SHOWN = ("adadrom", "adadrom, tau 0", "local, eta0 10", "local, eta0 20", "drom")
 WINDOWS = ((-4, 0), (0, 1), (1, 2), (2, 4), (4, 7))
 """In steps from the change; the first is what was before."""
 

@@ -38,7 +38,7 @@ ROUNDS: Mapping[str, int | None] = {
 """Data set -> of how many rounds it is; None: all."""
 QUICK_SETS = 2
 """So many of them are enough to be quick; reading the last takes longer than its runs."""
-ROBUST, PLAIN = "ldr", "ldr, not robust"
+ROBUST, PLAIN = "adadrom, robust", "adadrom"
 SHOWN = (ROBUST, PLAIN, "drom", "local, eta0 10", "local, eta0 20")
 NOBODY, ABSENT, FLIPPED = "nobody", "not there", "labels flipped"
 SQUARES = ", squares too"

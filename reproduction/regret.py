@@ -343,7 +343,7 @@ def tuned_contenders(loss: str, radius: float) -> list[Contender]:
         if TUNED_OTHERWISE.get(name, TUNED)[0] not in fields:
             continue
         parameters = BUILTIN[name].parameters(**{key: value for key, value in shared.items() if key in fields})
-        if not BUILTIN[name].on_graph:
+        if not BUILTIN[name].has_peers(topology=False):
             found.append(Contender(name, name, parameters))
             continue
         for graph, tau in (("full", 1), ("full", 20), ("ring", 1)):

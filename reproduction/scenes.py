@@ -22,7 +22,7 @@ from drom_net.algorithms.base import (
     Prediction,
     Reply,
 )
-from drom_net.algorithms.features import Block, Features, SparseVectors, numbers
+from drom_net.algorithms.features import MOST_OF_SUMMAND, Block, Features, SparseVectors, numbers
 from drom_net.cluster.plan import algorithm_of
 from drom_net.cluster.prepare import Prepared
 from drom_net.comparison.figures import Outcome, run_one
@@ -40,9 +40,9 @@ ONE_HOT = "mhci-one-hot"
 QUICK_ROUNDS = 60
 QUICK_ORDERS = 2
 LEARNERS: Mapping[str, tuple[str, Mapping[str, object]]] = {
-    "ldr": ("ldr", {}),
-    "ldr, tau 0": ("ldr", {"tau": 0}),
-    "ldr, not robust": ("ldr", {"robust": False}),
+    "adadrom": ("adadrom", {}),
+    "adadrom, tau 0": ("adadrom", {"tau": 0}),
+    "adadrom, robust": ("adadrom", {"robust": True}),
     "local, eta0 10": ("local", {"eta0": 10.0}),
     "local, eta0 20": ("local", {"eta0": 20.0}),
     "drom": ("drom", {}),
@@ -142,29 +142,31 @@ def poisoned(algorithm: Algorithm, task: int, factor: float, *, squares: bool) -
         squares: Whether sums of squares are multiplied by the factor's sign as well, and so may become negative.
     """
 
-    def garbage(block: Block) -> Block:
-        factors = np.full((1 if numbers(block).ndim == 1 else len(numbers(block)), 1), factor)
-        if algorithm.name in WITH_SQUARES:
-            assert not (numbers(block)[-1] < 0.0).any(), f"the last row of {algorithm.name} is no sum of squares"
+    def garbage(block: Block, *, is_first: bool) -> Block:
+        held = numbers(block)
+        factors = np.full((1 if held.ndim == 1 else len(held), 1), factor)
+        if is_first and algorithm.name in WITH_SQUARES:
+            assert not (held[-1] < 0.0).any(), f"the last row of {algorithm.name} is no sum of squares"
             factors[-1] = factor if squares else abs(factor)
-        if isinstance(block, SparseVectors):
-            return block._replace(values=factors * block.values)
-        return (factors * block).reshape(block.shape)
+        values = factors * held
+        if held.dtype == np.int64:
+            values = np.clip(values, -MOST_OF_SUMMAND, MOST_OF_SUMMAND).astype(np.int64)
+        return block._replace(values=values) if isinstance(block, SparseVectors) else values.reshape(held.shape)
 
     def central_step(
         state: CentralState, contributions: Mapping[int, Contribution], members: Sequence[int] | None = None
     ) -> tuple[CentralState, dict[int, Reply], CentralInfo]:
         if task in contributions:
             sent = contributions[task]
-            vectors = tuple(garbage(block) for block in sent.vectors)
+            vectors = tuple(garbage(block, is_first=not n) for n, block in enumerate(sent.vectors))
             contributions = {**contributions, task: sent._replace(vectors=vectors)}  # task order stays
         return algorithm.central_step(state, contributions, members)
 
     return algorithm._replace(central_step=central_step)
 
 
-WITH_SQUARES = ("ldr",)
-"""The learners that send blocks whose last row are sums of squares."""
+WITH_SQUARES = ("adadrom",)
+"""The learners whose first block ends with sums of squares."""
 
 
 # Runs ---------------------------------------------------------------------------------------------

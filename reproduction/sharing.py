@@ -1,4 +1,4 @@
-"""LDR, which has nothing to tune, beside tuned baselines: eight data sets, flipped labels, star, full graph, ring."""
+"""AdaDROM, with nothing to tune, beside tuned baselines: eight data sets, flipped labels, star, full graph, ring."""
 
 from __future__ import annotations
 
@@ -72,18 +72,18 @@ class Entry:
         )
 
 
-OURS, EVERY, GROWING, TRUSTING = "ldr", "ldr, tau 1", "ldr, tau 0", "ldr, not robust"
-FULL, RING = f"ldr-d, full, tau {PAPER_TAU}", f"ldr-d, ring, tau {PAPER_TAU}"
+OURS, EVERY, GROWING, ROBUST = "adadrom", "adadrom, tau 1", "adadrom, tau 0", "adadrom, robust"
+FULL, RING = f"adadrom, full, tau {PAPER_TAU}", f"adadrom, ring, tau {PAPER_TAU}"
 LOCALS = ("local, eta0 10", "local, eta0 20")
 """The two steps of Local that nobody tuned. Goals are set against the better one, by data set and flipped share."""
 ENTRIES = (
-    Entry(OURS, "ldr"),
-    Entry(EVERY, "ldr", fixed={"tau": 1}, noisy=False),
-    Entry(GROWING, "ldr", fixed={"tau": 0}, noisy=False),
-    Entry(TRUSTING, "ldr", fixed={"robust": False}, noisy=False),
-    # On a full graph peers compute what a star computes (tests/algorithms/test_ldr.py).
-    Entry(FULL, "ldr-d", "full", {"tau": PAPER_TAU}, as_of=OURS),
-    Entry(RING, "ldr-d", "ring", {"tau": PAPER_TAU}),
+    Entry(OURS, "adadrom"),
+    Entry(EVERY, "adadrom", fixed={"tau": 1}, noisy=False),
+    Entry(GROWING, "adadrom", fixed={"tau": 0}, noisy=False),
+    Entry(ROBUST, "adadrom", fixed={"robust": True}, noisy=False),
+    # On a full graph peers compute what a star computes (tests/algorithms/test_adadrom.py).
+    Entry(FULL, "adadrom", "full", {"tau": PAPER_TAU}, as_of=OURS),
+    Entry(RING, "adadrom", "ring", {"tau": PAPER_TAU}),
 )
 """Ours, without tuning."""
 BASELINES = (
@@ -97,7 +97,7 @@ BASELINES = (
         for graph in ("full", "ring")
     ),
 )
-KEPT_FORMS = (OURS, GROWING, TRUSTING, RING)
+KEPT_FORMS = (OURS, GROWING, ROBUST, RING)
 """What they keep is told of the gain over Local that an exchange in every round has."""
 
 
@@ -259,7 +259,7 @@ def goals_of(
                 wanted=("at most", 50.0),
             )
         )
-    syncs = BUILTIN["ldr"].make(tau=0).sync.count(rounds)
+    syncs = BUILTIN["adadrom"].make(tau=0).sync.count(rounds)
     what = f"sync rounds of {GROWING} over ln T"
     result.append(Goal(data, what, f"{syncs} in {rounds} rounds", syncs / math.log(rounds), wanted=("at most", 5.0)))
     return result
@@ -329,7 +329,7 @@ def report_of(measured: Mapping[str, Measured], effort: Effort) -> Report:
     costs = _costs(measured, effort)
     hours = sum(float(seconds or 0.0) for row in costs for seconds in (row[3], row[5])) / 3600.0
     text = [
-        "LDR runs with its defaults, and so does Local where its step is named. All others: "
+        "AdaDROM runs with its defaults, and so does Local where its step is named. All others: "
         f"{effort.in_words}. They are tuned on clean labels, and once more at {100 * NOISY:g} % flipped ones for all "
         "shares above 0, by the labels that a learner sees. Errors count the clean labels, in percent: mean (standard "
         "deviation) over orders. Differences are paired by order, in percentage points, with their 95 % interval "

@@ -74,9 +74,9 @@ class Combination:
 
 def combinations() -> list[Combination]:
     """All of them."""
-    stars = [Combination("star", learner=name) for name, learner in BUILTIN.items() if not learner.on_graph]
+    stars = [Combination("star", learner=name) for name, learner in BUILTIN.items() if "star" in learner.on]
     drom_d = itertools.starmap(Combination, itertools.product(GRAPHS, TAUS, EXCHANGES))
-    others = [name for name, learner in BUILTIN.items() if learner.on_graph and name != "drom-d"]
+    others = [name for name, learner in BUILTIN.items() if "graph" in learner.on and name != "drom-d"]
     blocking = [Combination(graph, tau, learner=name) for name in others for graph in GRAPHS for tau in TAUS]
     return [*stars, *drom_d, *blocking]
 

@@ -93,7 +93,7 @@ def draw_config(draw: Random, policy: str) -> str:
     more = ", probability: 0.6" if graph == "erdos-renyi" else ""
     topology = f"topology: {{graph: {graph}{more}}}\n"
     if learner < 0.4 and graph != "one-peer-exponential":
-        return f"algorithm: {{name: adadrom-d, {sums}}}\n{topology}{data}{rounds}{timeouts}"
+        return f"algorithm: {{name: adadrom, {sums}}}\n{topology}{data}{rounds}{timeouts}"
     tau: object = draw.choice((1, 2, 5, 20))
     if graph != "one-peer-exponential" and draw.random() < 0.3:
         tau = [draw.randint(1, 8) for _ in range(tasks)]

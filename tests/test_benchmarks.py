@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.process, pytest.mark.slow]
 CONTESTANTS = {
     "star": ["drom_net", "curve", "bare", "one frame", "idle"],
     "ring": ["blocking", "overlap", "curve", "bare", "learner", "idle"],
-    "learners": ["drom", "ldr tau 1", "ldr", "ldr tau 0", "local"],
+    "learners": ["drom", "adadrom tau 1", "adadrom", "adadrom tau 0", "local"],
 }
 
 

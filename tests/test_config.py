@@ -453,7 +453,7 @@ BAD: dict[str, tuple[str | bytes, list[str]]] = {
         GOOD + "topology: {graph: ring}\npeers: {endpoints: ['tcp://a:1']}\n",
         [
             "c.yaml:3: topology: expected no such section with algorithm drom, got a mapping; "
-            "drom has a reducer, and no graph of peers; algorithm.name: drom-d, ldr-d, adadrom-d or fed-avg-d has one",
+            "drom has a reducer, and no graph of peers; algorithm.name: adadrom, drom-d or fed-avg-d has one",
             "c.yaml:4: peers: expected no such section with algorithm drom, got a mapping; "
             "drom has a reducer, and its workers are no peers; where they meet is reducer.endpoint",
         ],
@@ -462,7 +462,7 @@ BAD: dict[str, tuple[str | bytes, list[str]]] = {
         "algorithm: {name: local}\n" + DIGITS + "topology: {graph: ring}\n",
         [
             "c.yaml:3: topology: expected no such section with algorithm local, got a mapping; "
-            "local has a reducer, and no graph of peers; algorithm.name: drom-d, ldr-d, adadrom-d or fed-avg-d has one"
+            "local has a reducer, and no graph of peers; algorithm.name: adadrom, drom-d or fed-avg-d has one"
         ],
     ),
     "a reducer beside peers": (
@@ -665,7 +665,7 @@ def test_another_algorithm_drops_the_sections_that_only_the_former_one_has(tmp_p
         assert config == load(tmp_path, f"algorithm: {{name: {name}}}\n{DIGITS}")
     assert messages(tmp_path, peers, "algorithm.name=local", "topology.graph=full") == [
         "--set topology: expected no such section with algorithm local, got a mapping; "
-        "local has a reducer, and no graph of peers; algorithm.name: drom-d, ldr-d, adadrom-d or fed-avg-d has one"
+        "local has a reducer, and no graph of peers; algorithm.name: adadrom, drom-d or fed-avg-d has one"
     ]
     star = GOOD + "reducer: {endpoint: 'tcp://a:1'}\n"
     assert load(tmp_path, star, "algorithm.name=drom-d", "topology.graph=ring") == load(tmp_path, RING)

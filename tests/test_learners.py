@@ -98,7 +98,7 @@ MEAN = Learner(
     check=agree,
     searches=(Search(space={"step": Log(0.01, 1.0)}), Search("far", {"pull": 1.0}, {"step": Log(0.01, 1.0)})),
 )
-MEAN_D = Learner(name="mean-d", parameters=Parameters, build=mean, reveals="Models.", on_graph=True)
+MEAN_D = Learner(name="mean-d", parameters=Parameters, build=mean, reveals="Models.", on=("graph",))
 WRONG_V = Learner(
     name="wrong-v", parameters=Parameters, build=lambda q: mean(q, "wrong-v", CentralInfo(v=np.zeros(0))), reveals="."
 )
@@ -190,7 +190,7 @@ def test_its_keys_are_checked_and_written_as_those_of_the_package(installed: Pat
     wrong = complaint(written(installed, "{name: mean, pull: 2, lambda: 3}"))
     assert "algorithm.lambda: expected lambda * pull of at most 1, got more" in wrong
     assert "topology" in complaint(written(installed, "{name: mean-d}"))
-    assert foreign_sections("mean-d") == ("reducer",)
+    assert foreign_sections("mean-d", topology=True) == ("reducer",)
 
 
 def test_its_lines_of_a_comparison_are_found(installed: Path) -> None:
@@ -215,7 +215,7 @@ def test_snapshots_hold_its_states_and_those_of_no_other(installed: Path) -> Non
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("meen", r'expected one of drom, .*, broken, mean, mean-d, got "meen"; did you mean "mean"\?'),
+        ("meen", r'expected one of adadrom, .*, broken, mean, mean-d, got "meen"; did you mean "mean"\?'),
         ("no_such.module:X", r"expected a learner, as MODULE:ATTRIBUTE, got .*No module named 'no_such'.*PYTHONPATH"),
         ("broken", r"expected a learner at the entry point broken, no_such:X, got .*No module named 'no_such'"),
         ("other_learners.means:mean", r'got "other_learners.means:mean", a function; .*Learner is the record of one'),
@@ -241,7 +241,7 @@ def test_a_builtin_name_looks_at_no_installed_package(tmp_path: Path, monkeypatc
     monkeypatch.setattr(importlib.metadata, "entry_points", scan)
     forget()
     for name in BUILTIN:
-        more = "topology: {graph: ring}\n" if BUILTIN[name].on_graph else ""
+        more = "topology: {graph: ring}\n" if "star" not in BUILTIN[name].on else ""
         assert load_config(written(tmp_path, f"{{name: {name}}}", more)).algorithm.name == name
     path = tmp_path / "bare.yaml"
     path.write_text(DATA)

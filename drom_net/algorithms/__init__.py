@@ -8,14 +8,13 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from drom_net.algorithms.adadrom.learner import ADADROM, ADADROM_D
+from drom_net.algorithms.adadrom.learner import ADADROM
 from drom_net.algorithms.base import Algorithm
 from drom_net.algorithms.d_admm import D_ADMM
 from drom_net.algorithms.d_ofw import D_OFW
 from drom_net.algorithms.drom import DROM
 from drom_net.algorithms.drom_d import DROM_D
 from drom_net.algorithms.fed_avg import FED_AVG, FED_AVG_D
-from drom_net.algorithms.ldr import LDR, LDR_D
 from drom_net.algorithms.learner import Learner
 from drom_net.algorithms.local import LOCAL
 from drom_net.algorithms.osmtl import OSMTL
@@ -26,7 +25,7 @@ from drom_net.core.errors import ConfigError, Problem, did_you_mean
 BUILTIN: dict[str, Learner] = {
     learner.name: learner
     for learner in (
-        *(DROM, DROM_D, LDR, LDR_D, ADADROM, ADADROM_D, LOCAL, FED_AVG, FED_AVG_D),
+        *(ADADROM, DROM, DROM_D, LOCAL, FED_AVG, FED_AVG_D),
         *(OSMTL, D_ADMM, D_OFW, PROX_GD, POOLED),
     )
 }
@@ -34,6 +33,9 @@ BUILTIN: dict[str, Learner] = {
 
 GROUP = "drom_net.learners"
 """The group of entry points by which another package names its learners."""
+
+REPLACED = {"ldr": "adadrom", "ldr-d": "adadrom"}
+"""Learners that are no longer there -> which took their place."""
 
 _WHERE = "a module must be installed or on PYTHONPATH: nothing is imported from the folder of a run"
 
@@ -50,6 +52,9 @@ def learner_named(name: str, place: str = "algorithm.name") -> Learner:
     learner = BUILTIN.get(name)
     if learner is not None:
         return learner
+    if name in REPLACED:
+        hint = "it took the place of ldr, and of ldr-d where there is a section topology; docs/algorithms.md"
+        raise ConfigError([Problem(place, REPLACED[name], f'"{name}"', hint)])
     found = _other(name)
     if isinstance(found, Learner):
         return found

@@ -152,8 +152,6 @@ class Reply(NamedTuple):
     kind: ReplyKind
     vectors: tuple[Any, ...] = ()
     """As a contribution's."""
-    place: int = 0
-    """Where the task stands among those whose vectors these are, for learners that need to know."""
 
 
 IDLE = Contribution(ContributionKind.IDLE)

@@ -104,17 +104,6 @@ def within(integers: npt.NDArray[Any], most: int) -> bool:
     return not integers.size or bool(-most <= integers.min() and integers.max() <= most)
 
 
-def put_columns(target: Matrix, block: Block) -> None:
-    """Write as many vectors into the columns of shape (d, r), which keep what it does not hold."""
-    dim = len(target)
-    if not isinstance(block, SparseVectors):
-        target[:] = block.reshape(-1, dim).T
-        return
-    ends, at = np.divmod(block.indices, dim)
-    for row, values in enumerate(block.values):
-        target[at, row * (block.length // dim) + ends] = values
-
-
 def put(target: npt.NDArray[Any], block: Block) -> None:
     """Write as many vectors into those of shape (r, d), which keep what it does not hold."""
     if isinstance(block, SparseVectors):

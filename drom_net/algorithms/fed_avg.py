@@ -187,6 +187,6 @@ FED_AVG_D = Learner(
     parameters=FedAvgDParameters,
     build=fed_avg_d,
     reveals="Neighbors get a task's model every tau rounds; with tau 1 two in a row give the example away.",
-    on_graph=True,
+    on=("graph",),
     searches=(Search(space=STEP),),
 )

@@ -103,9 +103,10 @@ class Learner:
     """From an instance of it to the algorithm."""
     reveals: str
     """What leaves a site, in one sentence."""
-    on_graph: bool = False
-    """Whether its nodes are peers on a graph; else they are workers of a reducer. On a graph the parameters must have
-    `tau`, and may have `exchange`: without it a peer waits for its neighbors in each sync round (blocking)."""
+    on: tuple[str, ...] = ("star",)
+    """Where it runs: on a "star" its nodes are workers of a reducer, on a "graph" they are peers; on either, as a file
+    has a section topology or not. On a graph the parameters must have `tau`, and may have `exchange`: without it a peer
+    waits for its neighbors in each sync round (blocking)."""
     presets: Mapping[str, Values] = field(default_factory=dict)
     """Named sets of parameters beside the defaults, which are the preset "default"."""
     check: Callable[[Mapping[str, Any]], Disagreement | None] = _anything
@@ -116,13 +117,19 @@ class Learner:
     """Classes that its snapshots hold and that are in another module than its parameters; outside this package."""
 
     def __post_init__(self) -> None:
+        if not self.on or not set(self.on) <= {"star", "graph"}:
+            raise ValueError(f'{self.name}: a learner is on "star", "graph" or both, got {self.on}')
         settings = settings_of(self.parameters)
         if required := [key for key, setting in settings.items() if setting.default is REQUIRED]:
             raise ValueError(f"{self.name}: every parameter needs a default, {required[0]} has none")
         if taken := {"name", "preset"} & set(settings):
             raise ValueError(f"{self.name}: a parameter cannot be called {min(taken)}, as a key of the section is")
-        if self.on_graph and "tau" not in settings:
+        if "graph" in self.on and "tau" not in settings:
             raise ValueError(f"{self.name}: a learner on a graph needs a parameter tau")
+
+    def has_peers(self, *, topology: bool) -> bool:
+        """Whether its nodes are peers, in a file with or without a section topology."""
+        return "graph" in self.on and (topology or "star" not in self.on)
 
     def make(self, **parameters: Any) -> Algorithm:
         """The algorithm with these parameters by field name, and the defaults of the others."""

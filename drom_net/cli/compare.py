@@ -120,7 +120,7 @@ def compare_command(
     \b
     Examples:
       drom-net compare digits-sites --out runs/compare
-      drom-net compare pumps/pumps.yaml --algorithms ldr,drom,local --settings 40 --out runs/compared
+      drom-net compare pumps/pumps.yaml --algorithms adadrom,drom,local --settings 40 --out runs/compared
     """
     effort = Effort(settings, tuning_orders, orders, seed)
     if num_processes > orders:

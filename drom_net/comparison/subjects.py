@@ -146,9 +146,9 @@ def configure(subject: Subject, name: str, drawn: Mapping[str, object], *, seed:
     changes = dict(line.search.fixed) | dict(drawn)
     topology = None
     parameters = given.parameters if given.name == line.algorithm else line.learner.parameters()
-    if line.learner.on_graph:
+    if "graph" in line.learner.on:
         topology = subject.config.topology
-        if not given.learner.on_graph:
+        if topology is None and "star" not in line.learner.on:
             topology = TopologySettings(graph="full")
             changes["tau"] = PAPER_TAU
     return dataclasses.replace(

@@ -120,10 +120,10 @@ def check_learners(names: Sequence[str], subjects: Sequence[Subject]) -> tuple[s
     if names:
         return tuple(names)
     choices = [subject.config.algorithm for subject in subjects]
-    with_peers = any(choice.learner.on_graph for choice in choices)
+    with_peers = any(subject.config.topology is not None for subject in subjects)
     own = [name for choice in choices for name in lines_of(choice.name, choice.learner)]
     known = dict.fromkeys((*line_names(), *own))
-    return tuple(name for name in known if with_peers or not line_of(name).learner.on_graph)
+    return tuple(name for name in known if with_peers or "star" in line_of(name).learner.on)
 
 
 Values = dict[str, object]
@@ -271,7 +271,7 @@ class Result:
         trial = trial or self.chosen
         config = configure(self.subject, self.learner, trial.drawn, seed=0)
         fields = [*line_of(self.learner).search.fixed, *trial.drawn]
-        if config.algorithm.learner.on_graph:
+        if config.topology is not None:
             fields.append("tau")
         return written_parameters(config, fields)
 

@@ -95,20 +95,22 @@ def check_sections(problems: Problems, root: dict[str, Item], algorithm: str) ->
     if not algorithm:
         return
     present = {key: item for key in SECTIONS if (item := root.get(key)) is not None and item.value is not None}
-    if learner_named(algorithm).on_graph and "topology" not in present:
+    learner = learner_named(algorithm)
+    if "star" not in learner.on and "topology" not in present:
         section = root["algorithm"].value
         assert isinstance(section, dict)
         expected = f"a section topology beside {algorithm}, for the graph of its peers"
         hint = "such as topology: {graph: ring}"
         problems.add(section["name"].mark, "algorithm.name", expected=expected, got="none", hint=hint)
-    *others, last = (name for name, learner in BUILTIN.items() if learner.on_graph)
+    *others, last = (name for name, learner in BUILTIN.items() if "graph" in learner.on)
     on_graph = f"{', '.join(others)} or {last}"
     why = {
         "topology": f"{algorithm} has a reducer, and no graph of peers; algorithm.name: {on_graph} has one",
-        "peers": f"{algorithm} has a reducer, and its workers are no peers; where they meet is reducer.endpoint",
+        "peers": f"{algorithm} has a reducer, and its workers are no peers; where they meet is reducer.endpoint"
+        + ("; with a section topology they would be" if "graph" in learner.on else ""),
         "reducer": f"the peers of {algorithm} have no reducer; where they meet is peers.endpoints",
     }
-    for key in foreign_sections(algorithm):
+    for key in foreign_sections(algorithm, topology="topology" in present):
         if key in present:
             expected = f"no such section with algorithm {algorithm}"
             problems.add(present[key].mark, key, expected=expected, got=str(present[key]), hint=why[key])

@@ -16,7 +16,6 @@ from drom_net.config.model import (
     ALGORITHM_NAME,
     DATASET,
     DEFAULT_ALGORITHM,
-    DEFAULT_PEERS,
     SECTIONS,
     TOP_LEVEL,
     AlgorithmChoice,
@@ -154,9 +153,7 @@ def _choose_algorithm(root: Item) -> None:
     if section is None or section.value is None:
         section = sections["algorithm"] = Item({}, root.mark)
     if isinstance(section.value, dict):
-        topology = sections.get("topology")
-        peers = topology is not None and topology.value is not None
-        section.value.setdefault("name", Item(DEFAULT_PEERS if peers else DEFAULT_ALGORITHM, section.mark))
+        section.value.setdefault("name", Item(DEFAULT_ALGORITHM, section.mark))
 
 
 def _read_algorithm(problems: Problems, item: Item | None) -> tuple[str, Section]:

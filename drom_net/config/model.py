@@ -181,8 +181,8 @@ def is_loopback(endpoint: str) -> bool:
     return (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
 
-DEFAULT_ALGORITHM, DEFAULT_PEERS = "ldr", "ldr-d"
-"""The learner of a file that names none: with a graph of peers, the other one."""
+DEFAULT_ALGORITHM = "adadrom"
+"""The learner of a file that names none."""
 SECTIONS = (
     *("algorithm", "topology", "data", "source", "reducer", "peers"),
     *("policy", "checkpoint", "timeouts", "security"),
@@ -195,9 +195,9 @@ TOP_LEVEL = (
 _OF_PEERS, _OF_STAR = ("topology", "peers"), ("reducer",)
 
 
-def foreign_sections(algorithm: str) -> tuple[str, ...]:
-    """The sections that a learner must not have."""
-    return _OF_STAR if learner_named(algorithm).on_graph else _OF_PEERS
+def foreign_sections(algorithm: str, *, topology: bool) -> tuple[str, ...]:
+    """The sections that a learner must not have, in a file with or without a section topology."""
+    return _OF_STAR if learner_named(algorithm).has_peers(topology=topology) else _OF_PEERS
 
 
 def to_mapping(config: ClusterConfig) -> dict[str, Any]:
@@ -301,7 +301,8 @@ def _explicit(config: ClusterConfig) -> dict[str, object]:
         "timeouts": _values(config.timeouts),
         "security": _values(config.security),
     }
-    foreign = [*foreign_sections(config.algorithm.name), *(["source"] if config.source is None else [])]
+    foreign = [*foreign_sections(config.algorithm.name, topology=config.topology is not None)]
+    foreign += ["source"] if config.source is None else []
     return {key: value for key, value in written.items() if key not in foreign}
 
 

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from drom_net.algorithms import find_learner
-from drom_net.config.model import (
-    algorithm_settings,
-    foreign_sections,
-)
+from drom_net.config.model import DEFAULT_ALGORITHM, algorithm_settings, foreign_sections
 from drom_net.config.yamlfile import Item, Mark, Problems, quoted, read_option
 from drom_net.core.errors import ConfigError
 
 
 def apply_overrides(root: dict[str, Item], overrides: Sequence[str], problems: Problems) -> None:
     """Put the values of ``--set`` in the place of the file's, as if they stood there."""
-    former_name = kind_of(root.get("algorithm"), "name")
+    former = _learner_of(root)
     for index, override in enumerate(overrides):
         dotted, equals, text = override.partition("=")
         keys = [key.strip() for key in dotted.split(".")]
@@ -38,7 +35,7 @@ def apply_overrides(root: dict[str, Item], overrides: Sequence[str], problems: P
                 section[keys[-1]] = read_option(path, text, index, problems)
             except ConfigError as error:
                 problems.absorb(mark, error)
-    _forget_former_algorithm(root, former_name)
+    _forget_former_algorithm(root, *former)
     _let_preset_win(root)
 
 
@@ -52,17 +49,25 @@ def _let_preset_win(root: dict[str, Item]) -> None:
             del section[key]
 
 
-def _forget_former_algorithm(root: dict[str, Item], former_name: str) -> None:
-    """Drop the file's parameters and sections that only the learner knows which ``--set algorithm.name`` replaced."""
-    name = kind_of(root.get("algorithm"), "name")
+def _learner_of(root: dict[str, Item]) -> tuple[str, bool]:
+    """(its name, whether there is a section topology)."""
+    topology = root.get("topology")
+    name = kind_of(root.get("algorithm"), "name") or DEFAULT_ALGORITHM
+    return name, topology is not None and topology.value is not None
+
+
+def _forget_former_algorithm(root: dict[str, Item], former_name: str, former_topology: bool) -> None:
+    """Drop the file's parameters and sections that only the former learner knows, or only its star or graph."""
+    name, topology = _learner_of(root)
     if find_learner(name) is None or find_learner(former_name) is None:
         return
-    section = root["algorithm"].value
-    assert isinstance(section, dict)
+    item = root.get("algorithm")
+    section = item.value if item is not None and isinstance(item.value, dict) else {}
     for key in algorithm_settings(former_name).keys() - algorithm_settings(name).keys():
         if key in section and not section[key].mark.option:
             del section[key]
-    for key in set(foreign_sections(name)) - set(foreign_sections(former_name)):
+    former = foreign_sections(former_name, topology=former_topology)
+    for key in set(foreign_sections(name, topology=topology)) - set(former):
         _forget_section(root, key)
 
 

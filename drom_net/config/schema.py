@@ -67,11 +67,16 @@ def _sections_of(algorithm: str) -> dict[str, Any]:
     if algorithm != DEFAULT_ALGORITHM:
         chosen["required"] = ["algorithm"]
         chosen["properties"]["algorithm"]["required"] = ["name"]
-    then: dict[str, Any] = {"properties": {key: {"type": "null"} for key in foreign_sections(algorithm)}}
-    if BUILTIN[algorithm].on_graph:
-        then["properties"]["topology"] = {"type": "object"}
-        then["required"] = ["topology"]
-    return {"if": chosen, "then": then}
+    there = {"properties": {"topology": {"type": "object"}}, "required": ["topology"]}
+    peers, workers = (
+        {"properties": {key: {"type": "null"} for key in foreign_sections(algorithm, topology=topology)}}
+        for topology in (True, False)
+    )
+    if "star" not in BUILTIN[algorithm].on:
+        return {"if": chosen, "then": {"allOf": [there, peers]}}
+    if "graph" in BUILTIN[algorithm].on:
+        return {"if": chosen, "then": {"if": there, "then": peers, "else": workers}}
+    return {"if": chosen, "then": workers}
 
 
 def _source_of_live_data() -> dict[str, Any]:

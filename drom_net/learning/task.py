@@ -86,8 +86,6 @@ class Replies(NamedTuple):
 
     kinds: bytes
     """A byte a task: 1 more than its `ReplyKind`, or 0 where it had no part in the step."""
-    places: bytes
-    """`Reply.place` of each task, as int32; empty where all are 0."""
     common: tuple[Block, ...]
     """The vectors of all who have none of their own."""
     vectors: dict[int, tuple[Block, ...]]
@@ -109,8 +107,7 @@ class Replies(NamedTuple):
             return Reply(kind)
         if self.factors is not None and self.u is not None:
             return Reply(kind, (float(self.factors[task]) * self.u,))
-        place = int.from_bytes(self.places[4 * task : 4 * task + 4], "little")
-        return Reply(kind, self.vectors.get(task, self.common), place)
+        return Reply(kind, self.vectors.get(task, self.common))
 
 
 class TaskLearner:
@@ -264,7 +261,7 @@ class TaskLearner:
 
     @property
     def mixing(self) -> tuple[Vector, Vector] | None:
-        """(mixture, evidence) so far, as algorithms.ldr; None of a learner that mixes no experts."""
+        """(mixture, evidence) so far, as `Algorithm.mixing`; None of a learner that mixes no experts."""
         return self.algorithm.mixing(self._state) if self.algorithm.mixing is not None else None
 
     def take_records(self) -> bytes:
@@ -392,16 +389,10 @@ class Centre:
         for task, reply in replies.items():
             kinds[task] = 1 + reply.kind
         if info.u is not None and info.v is not None:
-            return Replies(bytes(kinds), b"", (), {}, info.v.copy(), info.u)
-        places = b""
-        if any(reply.place for reply in replies.values()):
-            of_tasks = np.zeros(len(kinds), dtype="<i4")
-            for task, reply in replies.items():
-                of_tasks[task] = reply.place
-            places = of_tasks.tobytes()
+            return Replies(bytes(kinds), (), {}, info.v.copy(), info.u)
         common = next((reply.vectors for reply in replies.values() if reply.vectors), ())
         own = {task: reply.vectors for task, reply in replies.items() if reply.vectors is not common}
-        return Replies(bytes(kinds), places, common, own, None, None)
+        return Replies(bytes(kinds), common, own, None, None)
 
     def _bounded(self, contribution: Contribution) -> Contribution:
         """Nobody can lead the others out of the finite numbers, whatever it says."""

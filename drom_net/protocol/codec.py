@@ -63,7 +63,7 @@ def encode(message: Message) -> list[bytes | memoryview]:
             return [header, *frames]
         case Pull(round=t, reply=reply):
             layout, frames = _layout(reply.vectors)
-            header = _packb([_PULL, t, reply.kind, message.durable, message.next, reply.place, layout])
+            header = _packb([_PULL, t, reply.kind, message.durable, message.next, layout])
             return [header, *frames]
         case Resend(round=t):
             return [_packb([_RESEND, t])]
@@ -133,14 +133,14 @@ def _decode_push(fields: list[Any], frames: Frames, dim: int, max_vectors: int) 
 
 
 def _decode_pull(fields: list[Any], frames: Frames, dim: int, max_vectors: int) -> Pull:
-    t, kind, durable, following, place, layout = _exactly(fields, 6, "pull")
+    t, kind, durable, following, layout = _exactly(fields, 5, "pull")
     vectors = _vectors(frames, layout, dim, max_vectors)
     reply_kind = _REPLY_KINDS.get(kind) if type(kind) is int else None
     if reply_kind is None:
         raise RemoteError("a pull of unknown kind")
     if bool(vectors) != (reply_kind is ReplyKind.VECTORS):
         raise RemoteError(f"a pull of kind {reply_kind.name} with {len(vectors)} vectors")
-    reply = Reply(reply_kind, vectors, _natural(place, "place"))
+    reply = Reply(reply_kind, vectors)
     return Pull(_round(t), reply, _natural(durable, "round"), _natural(following, "round"))
 
 

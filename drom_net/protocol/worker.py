@@ -172,10 +172,8 @@ class Worker(Learns, NodeBase):
         """Why it cannot be one to this task; empty where it can."""
         if not reply.vectors:
             return ""
-        if wrong := other_than(self._pull_layout, reply.vectors, self._hello.dim):
-            return f"of {wrong}"
-        most = max(self._pull_layout)
-        return f"for place {reply.place}; expected one below {most}" if reply.place >= most else ""
+        wrong = other_than(self._pull_layout, reply.vectors, self._hello.dim)
+        return f"of {wrong}" if wrong else ""
 
     def _on_welcome(self, run_id: str, t: int, now: float) -> None:
         """The reducer has let it in, and is in round t."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from drom_net.algorithms.adadrom.mixing import ALONE
+from drom_net.algorithms.adadrom.mixing import ALONE, EVIDENCE, EXPERTS
 from drom_net.algorithms.features import Matrix, Vector
-from drom_net.algorithms.ldr import EVIDENCE, EXPERTS
 
 Figures = dict[str, Any]
 _NOISE_FROM = 20

@@ -228,3 +228,17 @@ def test_integers_and_floats_are_told_apart() -> None:
     assert other_than((Integers(2),), [ints], DIM) == other_than((2,), [floats], DIM) == ""
     assert other_than((Integers(2),), [floats], DIM) == "vectors of float64; expected int64"
     assert other_than((2,), [ints], DIM) == "vectors of int64; expected float64"
+
+
+def test_blocks_are_for_learners_that_send_them() -> None:
+    sparse, matrix, vector = SparseVectors(np.array([1]), np.ones((1, 1)), DIM), np.ones((1, DIM)), np.ones(DIM)
+    for block in (sparse, matrix):
+        assert other_than((1,), [block], DIM) == "blocks; expected plain vectors"
+    assert other_than((1,), [vector], DIM) == ""
+    assert other_than((1, 1), [vector], DIM) == "1 vectors; expected 2"
+    assert (
+        other_than((3,), [np.ones((3, DIM))], DIM)
+        == other_than((3,), [sparse._replace(values=np.ones((3, 1)))], DIM)
+        == ""
+    )
+    assert other_than((3,), [vector] * 3, DIM) == "3 vectors in blocks of [1, 1, 1]; expected [3]"

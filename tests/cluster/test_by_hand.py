@@ -50,7 +50,7 @@ def test_workers_first_then_the_reducer_give_the_digest_of_the_loop(where: str, 
 
 def test_merge_adds_what_sharing_gained_which_no_reducer_knows(tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text(
-        "algorithm: {name: ldr}\ndata: {dataset: synthetic, tasks: 2, examples: 60}\n"
+        "algorithm: {name: adadrom}\ndata: {dataset: synthetic, tasks: 2, examples: 60}\n"
         f"reducer: {{endpoint: '{free_endpoint()}'}}\n"
     )
     with family(tmp_path) as processes:

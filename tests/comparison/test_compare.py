@@ -125,10 +125,10 @@ def test_divergence_is_an_outcome(subject: Subject, tmp_path: Path) -> None:
 
 def test_a_learner_with_nothing_to_tune_is_tried_once(subject: Subject, tmp_path: Path) -> None:
     with runner_of(tmp_path) as runner:
-        comparison = compare([subject], ["ldr", "local"], EFFORT, runner)
+        comparison = compare([subject], ["adadrom", "local"], EFFORT, runner)
         assert runner.num_run == (1 + EFFORT.settings) * 2 + 2 * 3
     assert [len(result.trials) for result in comparison.results] == [1, EFFORT.settings]
-    assert "(ldr: nothing to tune, so one setting.)" in comparison.report.text
+    assert "(adadrom: nothing to tune, so one setting.)" in comparison.report.text
 
 
 def test_the_best_setting_is_that_of_the_tuning_orders_alone(subject: Subject, tmp_path: Path) -> None:
@@ -256,7 +256,7 @@ def test_the_measure_chooses_settings_and_changes_no_run(subject: Subject, tmp_p
     with runner_of(tmp_path) as runner:
         results = tune_and_evaluate([(subject, "local"), (by_loss, "local")], Effort(settings=6, orders=2), runner)
         assert runner.num_run == 6 * 2 + 2 * len({result.chosen.number for result in results})
-        comparison = compare([by_loss], ["local", "ldr"], EFFORT, runner)
+        comparison = compare([by_loss], ["local", "adadrom"], EFFORT, runner)
     by_error, chosen = results
     values = [trial.value for trial in chosen.trials]
     assert chosen.chosen.value == min(value for value in values if value is not None)

@@ -22,7 +22,7 @@ def test_every_algorithm_is_a_learner() -> None:
 
 def test_all_learners_with_something_to_tune_get_the_same_number_of_settings() -> None:
     assert {num_settings(name, 24) for name in line_names() if line_of(name).search.space} == {24}
-    assert num_settings("ldr", 24) == 1
+    assert num_settings("adadrom", 24) == 1
 
 
 @pytest.mark.parametrize("name", line_names())
@@ -55,8 +55,8 @@ def test_a_setting_is_drawn_from_its_number_and_the_seed() -> None:
 def test_a_learner_without_a_space_has_its_defaults() -> None:
     learner = Learner(name="new", parameters=LocalParameters, build=local, reveals="Nothing.")
     assert lines_of("new", learner) == {"new": Line("new", Search())}
-    assert num_settings("ldr", 24) == 1
-    assert draw("ldr", 0, 0) == {}
+    assert num_settings("adadrom", 24) == 1
+    assert draw("adadrom", 0, 0) == {}
 
 
 def test_an_unknown_learner_is_refused_with_a_hint() -> None:

@@ -216,7 +216,9 @@ def test_a_table_is_learned_as_well_as_by_a_careful_pipeline(name: str, tmp_path
             writer.writeheader()
             writer.writerows(rows)
         path = folder / "table.yaml"
-        path.write_text(f"data: {{files: table.csv, task_column: {site}, label: {label}}}\nalgorithm: {{name: ldr}}\n")
+        path.write_text(
+            f"data: {{files: table.csv, task_column: {site}, label: {label}}}\nalgorithm: {{name: adadrom}}\n"
+        )
         config = load_config(path)
         prepared = prepare(config, load_dataset(config.data, base=config.base))
         result = run_loop(prepared)
@@ -242,7 +244,7 @@ def test_what_does_not_matter_is_left_out(tmp_path: Path) -> None:
         writer.writeheader()
         writer.writerows(rows)
     (tmp_path / "t.yaml").write_text(
-        "data: {files: table.csv, task_column: plant, label: failed}\nalgorithm: {name: ldr}\n"
+        "data: {files: table.csv, task_column: plant, label: failed}\nalgorithm: {name: adadrom}\n"
     )
     config = load_config(tmp_path / "t.yaml")
     data = load_dataset(config.data, base=config.base)

@@ -8,8 +8,8 @@ from helpers import random_streams
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drom_net.algorithms.adadrom.learner import adadrom
 from drom_net.algorithms.base import sigmoid
-from drom_net.algorithms.ldr import ldr
 from drom_net.learning.metrics import Totals, auc, macro, majority_wrong, total
 from drom_net.learning.records import TASK_DTYPE
 from drom_net.learning.reference import run_reference
@@ -126,13 +126,13 @@ def test_the_majority_goes_by_the_labels_seen_and_counts_the_clean_ones(
     assert counted(predictions).majority_errors == wrong == majority_wrong(seen, clean).sum()
 
 
-@pytest.mark.parametrize("kind", ["log odds", "ldr"])
+@pytest.mark.parametrize("kind", ["log odds", "adadrom"])
 def test_the_log_loss_is_that_of_scikit_learn(kind: str) -> None:
     sklearn_metrics = pytest.importorskip("sklearn.metrics")
     rng = np.random.default_rng(5)
     labels = np.where(rng.random(300) < 0.3, 1.0, -1.0)
-    if kind == "ldr":
-        probability, scores = ldr().probability, rng.uniform(-0.4, 0.4, 300)
+    if kind == "adadrom":
+        probability, scores = adadrom().probability, rng.uniform(-0.4, 0.4, 300)
         given_to_one = 0.5 + scores
     else:
         probability, scores = sigmoid, np.concatenate([10.0 * rng.standard_normal(296), [800.0, -800.0, 40.0, 0.0]])
@@ -144,9 +144,9 @@ def test_the_log_loss_is_that_of_scikit_learn(kind: str) -> None:
     assert totals.log_loss == pytest.approx(sklearn_metrics.log_loss(labels > 0.0, given_to_one), rel=1e-9)
 
 
-def test_ldr_s_probability_is_what_its_own_loss_is_made_of() -> None:
+def test_adadrom_s_probability_is_what_its_own_loss_is_made_of() -> None:
     (stream,) = random_streams([120])
-    result = run_reference(ldr(), [stream], seed=0)
+    result = run_reference(adadrom(), [stream], seed=0)
     rows = np.frombuffer(result.task_records[0], TASK_DTYPE)
     assert result.tasks[0].totals.log_loss_sum == pytest.approx(rows["loss"].sum(), rel=1e-12)
 

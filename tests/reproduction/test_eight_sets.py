@@ -151,7 +151,7 @@ def test_the_rise_under_noise_is_a_share_of_locals() -> None:
     # Local is the better one of two at each share: 6 and 11.
     rise = goals("amazon", errors())[what]
     assert (rise.value, rise.reached) == (pytest.approx(40.0), True)
-    assert goals("amazon", errors(ldr=(4.0, 6.6)))[what].reached is False
+    assert goals("amazon", errors(adadrom=(4.0, 6.6)))[what].reached is False
     assert what not in goals("jester", errors())  # nothing is shared there
 
 
@@ -166,8 +166,8 @@ def test_the_growing_schedule_is_counted_in_sync_rounds() -> None:
 
 def test_where_little_is_shared_ours_may_be_a_little_worse() -> None:
     what = "minus the best baseline, on clean labels (points)"
-    assert goals("jester", errors(ldr=(3.1, 6.0)))[what].reached is True
-    assert goals("wisdm", errors(ldr=(3.1, 6.0)))[what].reached is False
+    assert goals("jester", errors(adadrom=(3.1, 6.0)))[what].reached is True
+    assert goals("wisdm", errors(adadrom=(3.1, 6.0)))[what].reached is False
     paper = goals("spam-pu", errors())["error (%)"]
     assert (paper.value, paper.wanted, paper.reached) == (pytest.approx(4.0), ("at most", 4.2), True)
 

@@ -164,7 +164,7 @@ def test_d_holds_all_iterates_and_comparators() -> None:
 
 
 def test_every_algorithm_with_a_step_is_measured() -> None:
-    mixtures = {"ldr", "ldr-d", "adadrom", "adadrom-d"}  # of several models: they have no W
+    mixtures = {"adadrom"}  # of several models: they have no W
     assert {contender.algorithm for contender in tuned_contenders("logistic", 9.0)} == set(BUILTIN) - mixtures
     for contender in tuned_contenders("hinge", 9.0):
         assert getattr(contender.parameters, "loss", "hinge") == "hinge"

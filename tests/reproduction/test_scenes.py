@@ -163,7 +163,7 @@ def test_the_vectors_of_the_bad_task_alone_are_multiplied(squares: bool) -> None
         arrived.update(contributions)
         return state, {}, CentralInfo(0.0, np.zeros(2), 0.0)
 
-    algorithm = local()._replace(name="ldr", sync=SyncRounds(1), central_step=central_step)
+    algorithm = local()._replace(name="adadrom", sync=SyncRounds(1), central_step=central_step)
     values = np.array([[3.0], [1.0], [2.0]])
     dense = np.array([[1.0, -2.0], [5.0, 0.0], [0.0, 4.0]])
     for block in (dense, SparseVectors(np.array([4]), values, 9)):
@@ -188,9 +188,9 @@ def test_a_learner_without_squares_sends_single_vectors() -> None:
 
 def test_a_vector_that_is_no_sum_of_squares_is_noticed() -> None:
     """Should the order of a contribution's vectors change, the attack must not silently become another one."""
-    algorithm = poisoned(local()._replace(name="ldr"), 0, -1.0, squares=False)
+    algorithm = poisoned(local()._replace(name="adadrom"), 0, -1.0, squares=False)
     sent = Contribution(ContributionKind.VECTORS, (np.array([[1.0], [1.0], [-1.0]]),))
-    with pytest.raises(AssertionError, match="the last row of ldr"):
+    with pytest.raises(AssertionError, match="the last row of adadrom"):
         algorithm.central_step(None, {0: sent})
 
 
@@ -274,7 +274,7 @@ def test_a_scene_is_part_of_the_key(subject: Subject) -> None:
 
 def test_where_nobody_is_bad_the_run_is_the_usual_one(subject: Subject) -> None:
     jobs: list[SceneJob] = [
-        scene_job(subject, "ldr", 3, scene) for scene in (Scene((0,)), Bad((0,), 1), Bad((0,), 1, FLIPPED))
+        scene_job(subject, "adadrom", 3, scene) for scene in (Scene((0,)), Bad((0,), 1), Bad((0,), 1, FLIPPED))
     ]
     usual, nobody, flipped = (job.run(lambda: False) for job in jobs)
     assert usual.digest == nobody.digest != flipped.digest
@@ -316,7 +316,7 @@ def test_all_three_are_made_quickly(
     assert all(0.0 < float(row["all_percent"]) < 100.0 for row in late)
 
     poison = rows_of(tmp_path / "poisoning" / "poisoning.csv")
-    assert {row["attack"] for row in poison if row["learner"] == "ldr"} == set(poisoning.ATTACKS)
+    assert {row["attack"] for row in poison if row["learner"] == "adadrom"} == set(poisoning.ATTACKS)
     assert {row["attack"] for row in poison if row["learner"].startswith("local")} == {"nobody"}
     assert all(row["nobody_bad_percent"] for row in poison)
 

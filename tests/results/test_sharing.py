@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from helpers import random_streams
 
-from drom_net.algorithms.ldr import EVIDENCE, EXPERTS, ldr
+from drom_net.algorithms.adadrom.learner import adadrom
+from drom_net.algorithms.adadrom.mixing import EVIDENCE, EXPERTS
 from drom_net.core.errors import UsageError
 from drom_net.learning.metrics import Totals
 from drom_net.learning.records import TASK_DTYPE
@@ -30,7 +31,7 @@ EVEN = np.full(len(EXPERTS), 1.0 / len(EXPERTS))
 
 def test_the_figures_are_those_of_the_records() -> None:
     streams = random_streams([200, 150, 90], flip=0.1)
-    result = run_reference(ldr(), streams, seed=0)
+    result = run_reference(adadrom(), streams, seed=0)
     for task, rows in zip(result.tasks, result.task_records, strict=True):
         found = sharing_figures(task.model["mixture"], task.model["evidence"])
         records = np.frombuffer(rows, TASK_DTYPE)
@@ -50,7 +51,7 @@ def test_the_figures_are_those_of_the_records() -> None:
 def test_alone_is_what_a_task_would_have_done_whatever_the_others_send() -> None:
     (stream,) = random_streams([200], flip=0.1)
     others = random_streams([200] * 3, seed=9)
-    by_itself, together = (run_reference(ldr(), some, seed=0).tasks[0] for some in ([stream], [stream, *others]))
+    by_itself, together = (run_reference(adadrom(), some, seed=0).tasks[0] for some in ([stream], [stream, *others]))
     found = [sharing_figures(task.model["mixture"], task.model["evidence"]) for task in (by_itself, together)]
     assert found[0]["errors_alone"] == found[1]["errors_alone"] > 0
     assert found[0]["errors"] != found[1]["errors"]
@@ -59,7 +60,7 @@ def test_alone_is_what_a_task_would_have_done_whatever_the_others_send() -> None
 def test_the_noise_follows_the_flipped_labels_and_names_the_one_noisy_task() -> None:
     def noise(flips: list[float]) -> list[float]:
         streams = [random_streams([600] * 4, flip=flip)[task] for task, flip in enumerate(flips)]
-        result = run_reference(ldr(), streams, seed=0)
+        result = run_reference(adadrom(), streams, seed=0)
         return [sharing_figures(task.model["mixture"], task.model["evidence"])["noise"] for task in result.tasks]
 
     means = [float(np.mean(noise([flip] * 4))) for flip in (0.0, 0.1, 0.2)]

@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from drom_net.algorithms.adadrom.mixing import prior_of
+from drom_net.algorithms.adadrom.mixing import EXPERTS, WITHOUT_RIDGE, prior_of
 from drom_net.algorithms.adadrom.state import (
     COMMON,
     DELTA,
     DIRECTIONS,
-    EXPERTS,
+    FORGOTTEN,
+    KEPT,
     LAYOUT,
     OWN,
     ROOT,
@@ -64,7 +65,7 @@ def send(state: AdaState, t: int, *, whole: bool = False) -> tuple[AdaState, Con
     old: Any = slice(None)
     if not whole:
         ever = state.table[ROOT + 1] > DELTA
-        ever[-EXPERTS:] = True
+        ever[-len(EXPERTS) :] = True
         new, old = some_or_all(state.touched, LAYOUT[0]), some_or_all(ever, LAYOUT[1])
     sums, sketch = summand(state, new, old)
     dim = len(state.touched)
@@ -129,7 +130,7 @@ def admits(summand: Sequence[Whole], t: int) -> bool:
     (g, q), sketch = summand
     squares = (np.abs(g) * 0.5**BITS_OF_G - 0.5 ** (BITS_OF_G + 1)).clip(0.0) ** 2
     most = t * (q * 0.5**BITS_OF_Q + 0.5 ** (BITS_OF_Q + 1)) * (1.0 + 1e-9)
-    num_experts = EXPERTS if g.size <= MOST else EXPERTS - 2
+    num_experts = len(EXPERTS) if g.size <= MOST else WITHOUT_RIDGE
     rest, weights = np.split(sketch.reshape(-1).astype(np.float64), [-num_experts])
     return bool(
         (q >= 0).all()
@@ -141,7 +142,7 @@ def admits(summand: Sequence[Whole], t: int) -> bool:
 
 
 def _turn(state: AdaState, sketch: Matrix) -> None:
-    """Take from Y^T, shape (k, d) at any scale, the leading directions u_j s_j / s_1; fit S and DS again in these."""
+    """Take the leading directions u_j s_j / s_1 from Y^T, shape (k, d) at any scale; fit S, DS and R again in these."""
     sketch[len(state.touched) :] = 0.0  # where the weights may stand
     squares, vectors = np.linalg.eigh(sketch @ sketch.T)  # s^2, ascending
     if not squares[-1] > 0.0:
@@ -154,6 +155,10 @@ def _turn(state: AdaState, sketch: Matrix) -> None:
     inverse, table = inverse_of(rows.T @ rows, RIDGE), state.common.table
     table[:, :DIRECTIONS] = inverse
     table[:, DIRECTIONS:] = inverse @ (rows.T @ state.targets[: len(rows)])
+    ages = (int(state.mixture.evidence[0]) - 1 - np.arange(len(rows))) % KEPT
+    counted = rows.T * FORGOTTEN**ages
+    state.recent[:, :DIRECTIONS] = counted @ rows
+    state.recent[:, DIRECTIONS] = counted @ state.targets[: len(rows), 0]
 
 
 def _coordinates(examples: Sequence[Features], common: Matrix) -> Matrix:

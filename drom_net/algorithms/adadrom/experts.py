@@ -2,7 +2,8 @@
 
 In this order: L learns alone, by AdaGrad; D is one model for all tasks, by dual averaging with AdaGrad's step; D+ is D
 and an offset of the task's own; S is ridge regression on the directions that the tasks' models have in common, and DS
-on what D leaves, in the same coordinates; F is ridge regression on the features, alone, and DF on what D leaves.
+on what D leaves, in the same coordinates; R is S that forgets; F is ridge regression on the features, alone, and DF on
+what D leaves.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from drom_net.algorithms.adadrom.mixing import dot, slope_of, tilts_of, weigh
+from drom_net.algorithms.adadrom.mixing import RECENT, dot, slope_of, tilts_of, weigh
 from drom_net.algorithms.adadrom.state import (
     COMMON,
     DELTA,
     DIRECTIONS,
+    FORGOTTEN,
     KEPT,
     LEARNED,
     LINEAR,
@@ -29,12 +31,14 @@ from drom_net.algorithms.adadrom.state import (
 )
 from drom_net.algorithms.base import Example, Prediction
 from drom_net.algorithms.features import Features, Matrix, Vector, places
+from drom_net.algorithms.ridge import RIDGE
 
 STEP, MOST_MOVED = 0.5, 5.0
 """AdaGrad's step; and what one example's first step moves its own score by at most: long rows take smaller ones."""
 CERTAIN = 4.0
 """The score that ridge regression's answer 1 stands for."""
-_MODELS = ("w", "shared", "offset", "common", "shared_common", "ridge", "shared_ridge")
+_RIDGE = RIDGE * np.eye(DIRECTIONS)
+_MODELS = ("w", "shared", "offset", "recent", "common", "shared_common", "ridge", "shared_ridge")
 
 
 class _Seen(NamedTuple):
@@ -68,15 +72,26 @@ def look(state: AdaState, x: Features) -> _Seen:
     if state.ridge is not None:
         means, of_ridge = state.ridge.means(at, values)
         pairs.append(means.tolist())
-    return _Seen(at, values, step, table, _scores(local, -step * shared, offset, pairs), common, of_common, of_ridge)
+    recent = float(_recent(state) @ common)
+    z = _scores(local, -step * shared, offset, recent, pairs)
+    return _Seen(at, values, step, table, z, common, of_common, of_ridge)
 
 
-def _scores(local: float, shared: float, offset: float, pairs: Iterable[Sequence[float]]) -> list[float]:
-    """By what L and D say, the offset of D+, and what ridge regressions expect of the label, and of what D leaves."""
+def _recent(state: AdaState) -> Vector:
+    """The model of R, in U's coordinates."""
+    found: Any = np.linalg.solve(state.recent[:, :DIRECTIONS] + _RIDGE, state.recent[:, DIRECTIONS])
+    result: Vector = found
+    return result
+
+
+def _scores(local: float, shared: float, offset: float, recent: float, pairs: Iterable[Sequence[float]]) -> list[float]:
+    """By what L and D say, the offset of D+, what R expects of the label, and what other ridge regressions expect of
+    it, and of what D leaves."""
     z = [local, shared, shared + offset]
     prior = expected(shared)
     for alone, left in pairs:
         z += (CERTAIN * alone, CERTAIN * (prior + left))
+    z.insert(RECENT, CERTAIN * recent)
     return z
 
 
@@ -100,6 +115,8 @@ def primal_step(state: AdaState, example: Example, t: int) -> tuple[AdaState, Pr
     state.past[place : place + 1] = [x]
     targets = state.targets[place]
     targets[0], targets[1] = y, y - expected(seen.z[1])
+    state.recent *= FORGOTTEN
+    state.recent += np.multiply.outer(seen.common, np.append(seen.common, y))
     state.common.learn(slice(None), seen.common, seen.of_common, targets)
     if state.ridge is not None and seen.of_ridge is not None:
         state.ridge.learn(seen.at, seen.values, seen.of_ridge, targets)
@@ -136,15 +153,15 @@ def predict(state: AdaState, x: Features) -> float:
 def model(state: AdaState) -> dict[str, Vector]:
     """What is left of a task at its end."""
     w, offset = state.table[MODELS].copy()
-    common, shared_common = state.common.weights @ state.table[COMMON]
+    recent, common, shared_common = np.stack((_recent(state), *state.common.weights)) @ state.table[COMMON]
     ridges = () if state.ridge is None else state.ridge.vectors()
-    found = dict(zip(_MODELS, (w, -state.table[SHARED], offset, common, shared_common, *ridges), strict=False))
+    found = dict(zip(_MODELS, (w, -state.table[SHARED], offset, recent, common, shared_common, *ridges), strict=False))
     return found | {"mixture": np.array(state.mixture.effective()), "evidence": np.array(state.mixture.evidence)}
 
 
 def score_of_model(model: Mapping[str, Vector], x: Features) -> float:
     """The same as `predict` by what is left of a task at its end."""
     at, values = places(x)
-    local, shared, offset, *others = (float(model[name][at] @ values) for name in _MODELS if name in model)
-    z = _scores(local, step_of(values) * shared, offset, zip(others[::2], others[1::2], strict=True))
+    local, shared, offset, recent, *others = (float(model[name][at] @ values) for name in _MODELS if name in model)
+    z = _scores(local, step_of(values) * shared, offset, recent, zip(others[::2], others[1::2], strict=True))
     return dot(model["mixture"].tolist(), tilts_of(z))

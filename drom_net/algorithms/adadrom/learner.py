@@ -43,10 +43,28 @@ def sync_of(parameters: AdaDROMParameters) -> SyncRounds:
 
 
 def adadrom(parameters: AdaDROMParameters | None = None) -> Algorithm:
-    """AdaDROM with a reducer, which adds what the sites say and tells all of them the totals."""
+    """AdaDROM with a reducer, which adds what the sites say and tells all of them the totals; or as peers: on a full
+    graph each adds what all say, and on another one sums flow along a spanning tree."""
     parameters = parameters or AdaDROMParameters()
     sync = sync_of(parameters)
-    return Algorithm(
+
+    def at(task: int, everybody: tuple[int, ...], tree: tuple[int, ...] | None, whole: bool) -> Algorithm:
+        if tree is None:
+            step = _robust(sync, task) if parameters.robust else functools.partial(add_up, only=task)
+            return star._replace(central_step=step, send=functools.partial(send, whole=whole))
+        layout = (Sums(WITH_EXTREMES if parameters.robust else LAYOUT[0]), Sums(LAYOUT[1]))
+        return star._replace(
+            init_local=lambda dim: init_of_tree(dim, len(tree), layout),
+            init_central=init_sums(layout),
+            central_step=along_tree(task, everybody, tree),
+            push_vectors=sum(layout),
+            push_layout=layout,
+            receive=receive_along,
+            send=lambda state, t: send_along(state, everybody, task, tree, whole=whole),
+            tells_each=True,
+        )
+
+    star = Algorithm(
         name="adadrom",
         init_local=init_local,
         primal_step=primal_step,
@@ -64,33 +82,10 @@ def adadrom(parameters: AdaDROMParameters | None = None) -> Algorithm:
         probability=lambda score: 0.5 + score,
         receive=receive,
         send=send,
+        at=at,
         mixing=lambda state: (np.array(state.mixture.effective()), np.array(state.mixture.evidence)),
     )
-
-
-def adadrom_d(parameters: AdaDROMParameters | None = None) -> Algorithm:
-    """AdaDROM as peers: on a full graph each adds what all say; on another one sums flow along a spanning tree."""
-
-    parameters = parameters or AdaDROMParameters()
-
-    def at(task: int, everybody: tuple[int, ...], tree: tuple[int, ...] | None, whole: bool) -> Algorithm:
-        if tree is None:
-            step = _robust(peer.sync, task) if parameters.robust else functools.partial(add_up, only=task)
-            return peer._replace(central_step=step, send=functools.partial(send, whole=whole))
-        layout = (Sums(WITH_EXTREMES if parameters.robust else LAYOUT[0]), Sums(LAYOUT[1]))
-        return peer._replace(
-            init_local=lambda dim: init_of_tree(dim, len(tree), layout),
-            init_central=init_sums(layout),
-            central_step=along_tree(task, everybody, tree),
-            push_vectors=sum(layout),
-            push_layout=layout,
-            receive=receive_along,
-            send=lambda state, t: send_along(state, everybody, task, tree, whole=whole),
-            tells_each=True,
-        )
-
-    peer = adadrom(parameters)._replace(name="adadrom-d", at=at)
-    return peer
+    return star
 
 
 def _robust(sync: SyncRounds, only: int | None = None) -> CentralStep:
@@ -110,13 +105,7 @@ ADADROM = Learner(
     parameters=AdaDROMParameters,
     build=adadrom,
     reveals="The reducer gets each site's sums, from whose differences rows can be computed, and its model up to the "
-    "sign; every site gets the totals, and from two in turn the rows of a site that alone had something new.",
-)
-ADADROM_D = Learner(
-    name="adadrom-d",
-    parameters=AdaDROMParameters,
-    build=adadrom_d,
-    reveals="Neighbors get a site's sums, from whose differences rows can be computed, and its model up to the sign; "
-    "along a spanning tree together with those of all sites behind it.",
-    on_graph=True,
+    "sign; every site gets the totals, and from two in turn the rows of a site that alone had something new. On a "
+    "graph neighbors get a site's sums; along a spanning tree together with those of all sites behind it.",
+    on=("star", "graph"),
 )

@@ -5,6 +5,7 @@ Of seven numbers plain Python is as fast as NumPy.
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Sequence
@@ -17,8 +18,21 @@ SHARE, SHARE_OF_PRIOR = 0.01, 0.1
 LEAST = 1e-9
 """No less weight has either of the two mixtures."""
 SCALE = 0.5 - FLOOR
-ALONE = (0, 5)
-"""The experts that use nothing of others."""
+EVIDENCE = ("examples", "errors", "errors_alone", "loss", "loss_alone", "weight_of_sharing", "sure", "sure_errors")
+"""What a task counts, by the labels that it sees: errors and log loss (nats) of the mixture, and of one of the experts
+alone that use nothing of others, the sum of the weight of those that do, and how sure it was, of all and of what came
+out contrary. Sure is (|p - 1/2| / 0.4)^4, at most 1: above all the surest count, and a task of which it is never very
+sure has some too."""
+EXPERTS = (
+    *("local", "shared", "shared with offset", "directions", "shared with directions", "recent directions"),
+    *("local ridge", "shared with ridge"),
+)
+"""L, D, D+, S, DS, R, F, DF; the last two are there up to 2,048 features only."""
+WITHOUT_RIDGE = 6
+RECENT, OF_RECENT = 5, 0.01
+"""R, which forgets, and what it weighs at first: it is let in where the others fail, and costs them little before."""
+ALONE = (0, 6)
+"""Those that use nothing of others."""
 
 
 @dataclass(slots=True)
@@ -34,7 +48,7 @@ class Mixture:
     alone: list[float]
     """In a mixture of those that use nothing of others."""
     evidence: list[float]
-    """What is counted, as `ldr.EVIDENCE`."""
+    """What is counted, as `EVIDENCE`."""
 
     def score(self, tilts: Sequence[float]) -> float:
         """p - 1/2 of the prediction."""
@@ -54,15 +68,25 @@ def dot(ones: Sequence[float], others: Sequence[float]) -> float:
     return float(sum(map(operator.mul, ones, others)))
 
 
-def even_mixture(num_experts: int) -> Mixture:
+def first_mixture(num_experts: int) -> Mixture:
     """Before the first example."""
     even, num_alone = [1.0 / num_experts] * num_experts, sum(expert < num_experts for expert in ALONE)
-    return Mixture(even, even, [0.5, 0.5], [1.0 / num_alone] * num_alone, [0.0] * 8)
+    return Mixture(
+        list(first_weights(num_experts)), even, [0.5, 0.5], [1.0 / num_alone] * num_alone, [0.0] * len(EVIDENCE)
+    )
+
+
+@functools.cache
+def first_weights(num_experts: int) -> tuple[float, ...]:
+    """Of so many experts; what all get back of the weights is shared out in the same way."""
+    of_others = (1.0 - OF_RECENT) / (num_experts - 1)
+    return tuple(OF_RECENT if expert == RECENT else of_others for expert in range(num_experts))
 
 
 def prior_of(others: Sequence[float]) -> list[float]:
     """From the sum of the weights at other sites to `Mixture.prior`; even where there are none."""
-    return _shared([max(weight, 1e-12) for weight in others], SHARE_OF_PRIOR)  # a site may say what it likes
+    kept = [max(weight, 1e-12) for weight in others]  # a site may say what it likes
+    return _shared(kept, SHARE_OF_PRIOR, _even(len(kept)))
 
 
 def tilts_of(z: Sequence[float]) -> list[float]:
@@ -94,12 +118,18 @@ def weigh(mixture: Mixture, tilts: Sequence[float], y: float) -> tuple[float, fl
     own = min(1.0 - LEAST, max(LEAST, own / (own + joint * (0.5 + y * of_joint))))
     mixture.both = [own, 1.0 - own]
     given = [0.5 + y * tilt for tilt in tilts]  # the probability of the label
-    mixture.weights = _shared(list(map(operator.mul, weights, given)), SHARE)
-    mixture.alone = _shared([mixture.alone[n] * given[ALONE[n]] for n in range(num_alone)], SHARE)
+    mixture.weights = _shared(list(map(operator.mul, weights, given)), SHARE, first_weights(len(weights)))
+    of_alone = [mixture.alone[n] * given[ALONE[n]] for n in range(num_alone)]
+    mixture.alone = _shared(of_alone, SHARE, _even(num_alone))
     return score, loss
 
 
-def _shared(values: Sequence[float], share: float) -> list[float]:
-    """Values brought to the sum 1, of which a share is for all alike."""
-    factor, least = (1.0 - share) / sum(values), share / len(values)
-    return [factor * value + least for value in values]
+def _shared(values: Sequence[float], share: float, parts: Sequence[float]) -> list[float]:
+    """Values brought to the sum 1, of which a share is for all in these parts."""
+    factor = (1.0 - share) / sum(values)
+    return [factor * value + share * part for value, part in zip(values, parts, strict=True)]
+
+
+@functools.cache
+def _even(count: int) -> tuple[float, ...]:
+    return (1.0 / count,) * count

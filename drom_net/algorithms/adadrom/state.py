@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from drom_net.algorithms.adadrom.mixing import Mixture, even_mixture
+from drom_net.algorithms.adadrom.mixing import EXPERTS, WITHOUT_RIDGE, Mixture, first_mixture
 from drom_net.algorithms.features import Features, Integers, Matrix
 from drom_net.algorithms.ridge import ExactRidge, Ridge, exact_ridge, ridge
 from drom_net.algorithms.sums import Whole
@@ -16,13 +16,12 @@ DELTA = 1e-8
 """What sums of squares begin with."""
 SKETCHED, DIRECTIONS = 12, 8
 """k, the columns of the sketch Y, of which some are 0 where there are fewer features; r, those that S and DS use."""
+FORGOTTEN = 0.9
 LAYOUT = (Integers(2), Integers(SKETCHED + 1))
 """Of a contribution and a reply: G and Q; Y^T, with the experts' weights as its last numbers: it has min(k, d) vectors,
 so there is room with any d."""
 KEPT = 600
 """So many examples are kept, to fit S and DS again when the directions change."""
-EXPERTS = 7
-"""Beyond 2,048 features 5, without F and DF."""
 COMMON, SHARED, W = slice(0, DIRECTIONS), DIRECTIONS, DIRECTIONS + 1
 """Rows of `AdaState.table`: the directions U; D's model, with the other sign and without its step; the model of L."""
 MODELS, SCORED, LEARNED = slice(W, W + 2), slice(0, W + 2), slice(SHARED, W + 8)
@@ -67,6 +66,9 @@ class AdaState:
     """What F and DF learn by."""
     common: ExactRidge
     """What S and DS learn by, in the coordinates U^T x."""
+    recent: Matrix
+    """What R learns by, in the same coordinates: the sums of x x^T and, as the last column, of y x, in which an example
+    counts `FORGOTTEN` times as much as the one after it; shape (r, r + 1)."""
     mixture: Mixture
     targets: Matrix
     """Of the last examples y and what D left of it, shape (`KEPT`, 2), by their number modulo `KEPT`."""
@@ -84,7 +86,7 @@ class AdaState:
 def init_local(dim: int) -> AdaState:
     """Before the first example."""
     own_ridge = ridge(dim, 2)
-    num_experts = 5 if own_ridge is None else EXPERTS
+    num_experts = WITHOUT_RIDGE if own_ridge is None else len(EXPERTS)
     table = np.zeros((ROWS, dim))
     table[ROOTS] = DELTA
     return AdaState(
@@ -95,6 +97,7 @@ def init_local(dim: int) -> AdaState:
         touched=np.zeros(dim, dtype=np.bool_),
         ridge=own_ridge,
         common=exact_ridge(DIRECTIONS, 2),
-        mixture=even_mixture(num_experts),
+        recent=np.zeros((DIRECTIONS, DIRECTIONS + 1)),
+        mixture=first_mixture(num_experts),
         targets=np.zeros((KEPT, 2)),
     )

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from drom_net.algorithms.adadrom.exchange import LAYOUT, num_sites, receive, summand
-from drom_net.algorithms.adadrom.state import AdaState, Tree, init_local
+from drom_net.algorithms.adadrom.exchange import num_sites, receive, summand
+from drom_net.algorithms.adadrom.state import LAYOUT, AdaState, Tree, init_local
 from drom_net.algorithms.base import IDLE, Contribution, ContributionKind, Reply, ReplyKind
 from drom_net.algorithms.features import Block
 from drom_net.algorithms.sums import (
