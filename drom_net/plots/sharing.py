@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from drom_net.algorithms.adadrom.mixing import ALONE
-from drom_net.algorithms.ldr import EXPERTS
+from drom_net.algorithms.adadrom.mixing import ALONE, EXPERTS
 from drom_net.core.errors import UsageError
 from drom_net.plots.base import EDGE, NAME_LIMIT, TEXT, check_plot_file, save
 from drom_net.plots.report import PAGE_INCHES

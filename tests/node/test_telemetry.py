@@ -11,8 +11,8 @@ import pytest
 from helpers import random_streams
 from star_harness import Star, hello, make_reducer, make_worker
 
+from drom_net.algorithms.adadrom.learner import adadrom
 from drom_net.algorithms.drom import drom
-from drom_net.algorithms.ldr import ldr
 from drom_net.node import telemetry as module
 from drom_net.node.metrics_page import METRICS
 from drom_net.node.reports import Counts, JsonLog
@@ -173,13 +173,13 @@ def test_counts_are_published_about_once_a_second_and_name_known_metrics(monkeyp
 
 def test_a_task_that_mixes_experts_counts_what_sharing_does() -> None:
     (stream,) = random_streams([40])
-    worker = make_worker(ldr(), stream, num_tasks=1)
+    worker = make_worker(adadrom(), stream, num_tasks=1)
     telemetry = make_telemetry(JsonLog("site"))
     telemetry.watch(worker, Moved())  # type: ignore[arg-type]
     named = ("drom_net_seen_errors_total", "drom_net_alone_errors_total", "drom_net_sharing_weight", "drom_net_noise")
     before = telemetry.counts()
     assert [before.get(name) for name in named] == [0, 0, pytest.approx(5 / 7), None]
-    star = Star(ldr(), [stream])
+    star = Star(adadrom(), [stream])
     star.run()
     telemetry.watch(star.workers[0], Moved())  # type: ignore[arg-type]
     after = telemetry.counts()
@@ -187,6 +187,15 @@ def test_a_task_that_mixes_experts_counts_what_sharing_does() -> None:
     assert after["drom_net_seen_errors_total"] == star.workers[0].totals.errors > 0
     assert after["drom_net_alone_errors_total"] > 0
     assert 0.0 <= after["drom_net_noise"] < 0.5
+    assert not [name for name in after if "gain" in name or "effect" in name], "there is nobody to share with"
+    telemetry = make_telemetry(JsonLog("site"), num_tasks=12)
+    telemetry.watch(star.workers[0], Moved())  # type: ignore[arg-type]
+    of_twelve = telemetry.counts()
+    assert of_twelve.keys() <= METRICS.keys()
+    assert of_twelve["drom_net_sharing_effect"] == 0
+    for unit in ("points", "nats"):
+        low, high = (of_twelve[f"drom_net_sharing_gain_{unit}_{end}"] for end in ("low", "high"))
+        assert -100.0 <= low < 0.0 < high <= 100.0
     telemetry.watch(make_worker(drom(), stream), Moved())  # type: ignore[arg-type]
     assert not set(named) & telemetry.counts().keys()
 
