@@ -697,20 +697,20 @@ def test_verify_checks_the_figures_that_people_read(
     assert f"all: {key} {value}, records say {summary[key]}" in err
 
 
-def run_ldr(tmp_path: Path, capsys: pytest.CaptureFixture[str], *more: str) -> str:
-    """What `run` prints of three sites that are learned by LDR."""
+def run_adadrom(tmp_path: Path, capsys: pytest.CaptureFixture[str], *more: str) -> str:
+    """What `run` prints of three sites that are learned by AdaDROM."""
     config = str(make_sites(tmp_path))
     code, out, _ = call(
-        capsys, "run", config, "--driver", "simulation", "--out", "run", "--set", "algorithm.name=ldr", *more
+        capsys, "run", config, "--driver", "simulation", "--out", "run", "--set", "algorithm.name=adadrom", *more
     )
     assert code == 0
     return out
 
 
 def test_a_run_says_what_sharing_gained_each_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = run_ldr(tmp_path, capsys)
+    out = run_adadrom(tmp_path, capsys)
     lines = out.splitlines()
-    columns = "task  examples  error rate  majority  AUC  log loss  alone  gain  F1  shared  noise"
+    columns = "task  examples  error rate  majority  AUC  log loss  alone  gain  sharing  F1  shared  noise"
     assert lines[0].split() == columns.split()
     assert max(map(len, lines[:5])) <= 100
     _, shown, _ = call(capsys, "show", "run")
@@ -723,19 +723,21 @@ def test_a_run_says_what_sharing_gained_each_task(tmp_path: Path, capsys: pytest
         assert its["gain_points"] == pytest.approx(100 * (its["error_rate_alone"] - its["error_rate"]))
         cells = [task["name"], f"{100 * its['error_rate_alone']:.2f} %", f"{its['gain_points']:+.2f}"]
         cells += [f"{100 * its['weight']:.1f} %", f"{100 * its['noise']:.1f} %"]
+        cells.append({"helps": "helps", "hurts": "hurts", "cannot tell yet": "?"}[its["effect"]])
+        assert its["gain_nats_interval"][0] <= its["gain_nats"] <= its["gain_nats_interval"][1]
         assert all(cell in line for cell in cells)
 
 
 def test_flipped_labels_have_a_column_and_the_verdict_says_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = run_ldr(tmp_path, capsys, "--set", "data.flip=0.2")
+    out = run_adadrom(tmp_path, capsys, "--set", "data.flip=0.2")
     assert out.splitlines()[0].split()[4:8] == ["majority", "on", "seen", "labels"]
-    assert " alone, by the labels seen; " in out
+    assert " alone, by the labels seen, " in out
 
 
 def test_a_run_of_an_earlier_version_is_shown_and_verified(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run_ldr(tmp_path, capsys)
+    run_adadrom(tmp_path, capsys)
     path = tmp_path / "run" / "summary.json"
     summary = json.loads(path.read_text())
     later = ("majority_errors", "majority_error_rate", "seen_positives", "auc", "auc_macro", "auc_macro_tasks")
@@ -750,6 +752,11 @@ def test_a_run_of_an_earlier_version_is_shown_and_verified(tmp_path: Path, capsy
     assert "\nsharing helped, it said\n" in out
     assert call(capsys, "show", "run", "run")[0] == 0
     assert call(capsys, "verify", "run")[0] == 0
+    for key in ("effect", "gain_points_interval", "gain_nats_interval", "examples_missing"):
+        del summary["sharing"][key]
+    path.write_text(json.dumps(summary))
+    *_, overall = (line for line in call(capsys, "show", "run")[1].splitlines() if line.startswith("all "))
+    assert overall.split()[-6] == "-"
 
 
 def test_a_run_says_first_that_it_is_no_better_than_the_commoner_label(
@@ -759,18 +766,28 @@ def test_a_run_says_first_that_it_is_no_better_than_the_commoner_label(
     for site in "abc":
         rows = [f"{x!r},{y!r},{int(rng.random() < 0.3)}" for x, y in rng.standard_normal((200, 2)).tolist()]
         (tmp_path / f"site-{site}.csv").write_text("age,pressure,ill\n" + "\n".join(rows) + "\n")
-    common = (str(config), "--driver", "reference", "--set", "algorithm.name=ldr")
+    common = (str(config), "--driver", "reference", "--set", "algorithm.name=adadrom")
     _, out, _ = call(capsys, "run", *common, "--out", "run")
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["error_rate"] >= summary["majority_error_rate"] > 0.2
     first = out.splitlines()[8]
     assert first == summary["verdict"][0]
     assert first.startswith("no better than always giving each site's commoner label: ")
-    assert "helped" not in out
+    assert "helps" not in out
     _, both, _ = call(capsys, "show", "run", "run")
     assert both.count(first) == 2
     out_of_compare = call(
-        capsys, "compare", str(config), "--algorithms", "ldr,local", "--settings", "1", "--orders", "2", "--out", "cmp"
+        capsys,
+        "compare",
+        str(config),
+        "--algorithms",
+        "adadrom,local",
+        "--settings",
+        "1",
+        "--orders",
+        "2",
+        "--out",
+        "cmp",
     )[1]
     assert "\nno learner is better than always giving each site's commoner label: at least " in out_of_compare
     assert "lowest" not in out_of_compare
@@ -788,12 +805,12 @@ def test_columns_are_left_out_where_the_terminal_is_narrow(
 
 
 def test_verify_compares_sharing_with_the_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run_ldr(tmp_path, capsys)
+    run_adadrom(tmp_path, capsys)
     assert call(capsys, "verify", "run")[0] == 0
     path = tmp_path / "run" / "summary.json"
     summary = json.loads(path.read_text())
     summary["tasks"][1]["sharing"]["gain_points"] += 1.0
-    summary["sharing"]["noise"] = 0.0001
+    summary["sharing"]["effect"] = "hurts"
     path.write_text(json.dumps(summary))
     code, _, err = call(capsys, "verify", "run")
     assert code == 1
@@ -802,10 +819,10 @@ def test_verify_compares_sharing_with_the_model(tmp_path: Path, capsys: pytest.C
 
 def test_show_draws_sharing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib")
-    run_ldr(tmp_path, capsys)
+    run_adadrom(tmp_path, capsys)
     code, out, _ = call(capsys, "show", "run", "--sharing", "gains.svg", "--timeline", "waits.svg")
     assert (code, out.splitlines()[-2:]) == (0, ["picture waits.svg", "picture gains.svg"])
-    assert "<!-- sites: ldr -->" in (tmp_path / "gains.svg").read_text()
+    assert "<!-- sites: adadrom -->" in (tmp_path / "gains.svg").read_text()
     call(capsys, "run", str(tmp_path / "sites.yaml"), "--driver", "reference", "--out", "drom", "-q")
     for arguments, message in [
         (["drom"], "error: drom says nothing of sharing: expected a run of a learner that mixes experts"),
