@@ -29,6 +29,7 @@ PLAIN = RowReader(Preprocessing(raw_dim=3))
 class FixedModel:
     round: int = 0
     w: Any = field(default_factory=lambda: np.array([1.0, 10.0, 100.0]))
+    mixing: tuple[Any, Any] | None = None
 
     def predict(self, x: Features) -> float:
         return dot(self.w, x)
@@ -54,7 +55,7 @@ def node_spec(folder: Path, rows: RowReader = PLAIN, **settings: Any) -> NodeSpe
         role="worker",
         name="north",
         task=0,
-        tasks=("north",),
+        tasks=("north", "south"),
         algorithm="local",
         parameters={},
         seed=0,

@@ -32,6 +32,7 @@ _LOG_EVERY_S = 10.0
 _RUNS_EVERY_S = 10.0
 _LIVE_EVERY_S = 0.25
 _LIVE_TASKS = 16
+_EFFECTS = {"helps": "helps", "hurts": "hurts", "cannot tell yet": "?"}
 _NAME_WIDTH = 40
 """Of a task's name in a table, which is cut where it is longer."""
 
@@ -356,7 +357,9 @@ def print_result(summary: dict[str, Any]) -> None:
     seen = summary["seen_errors"] != summary["errors"]
     sharing = summary.get("sharing")  # of a learner that mixes experts
     columns = ["task", "examples", "error rate", "majority", *(["on seen labels"] if seen else []), "AUC", "log loss"]
-    columns += ["alone", "gain", "F1", "shared", "noise"] if sharing else ["F1", "outliers", "sent", "received"]
+    columns += (
+        ["alone", "gain", "sharing", "F1", "shared", "noise"] if sharing else ["F1", "outliers", "sent", "received"]
+    )
     rows = []
     for task in [*summary["tasks"], summary | {"name": "all"}]:
         name = task["name"] + (" (lost)" if task.get("lost") else "")
@@ -366,7 +369,8 @@ def print_result(summary: dict[str, Any]) -> None:
         row += [fraction(task.get("auc")), fraction(task.get("log_loss"))]
         if sharing:
             its = task["sharing"]
-            row += [percent(its["error_rate_alone"]), _points(its["gain_points"]), fraction(task["f1"])]
+            row += [percent(its["error_rate_alone"]), _points(its["gain_points"])]
+            row += [_EFFECTS.get(its.get("effect"), "-"), fraction(task["f1"])]
             row += [percent(its["weight"], 1), percent(its["noise"], 1)]
         else:
             row += [fraction(task["f1"]), str(task["outliers"])]

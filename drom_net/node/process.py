@@ -62,6 +62,7 @@ def _run(role: Role, stop: Stop) -> bool:
             expected=role.expected,
             on_first_joined=lambda: role.folder.join(role.run_id),
             moved=role.moved,
+            num_tasks=len(role.spec.tasks),
         )
         ended = _drive(role, telemetry)
     if ended.error is not None and not role.has_learned:

@@ -26,6 +26,7 @@ from drom_net.protocol.node import (
 from drom_net.protocol.peer import Peer
 from drom_net.protocol.reducer import Reducer
 from drom_net.protocol.worker import Worker
+from drom_net.results.evidence import levels
 from drom_net.results.sharing import sharing_figures
 from drom_net.storage.node_folder import Spent
 
@@ -37,6 +38,7 @@ _REFUSALS_TOLD_EVERY_S = 60.0
 """And one of those that follow in so many seconds: a stranger must not fill the log."""
 _CHECKPOINTS_TOLD_EVERY_S = 60.0
 _PUBLISHED_EVERY_S = 1.0
+_EFFECTS = {"helps": 1, "cannot tell yet": 0, "hurts": -1}
 
 
 class _Stop(Protocol):
@@ -58,6 +60,7 @@ class Telemetry:
         expected: int = 0,
         on_first_joined: Callable[[], None] = lambda: None,
         moved: Callable[[], Mapping[int, tuple[int, int]]] = dict,
+        num_tasks: int = 1,
     ) -> None:
         """
         Args:
@@ -67,6 +70,7 @@ class Telemetry:
             expected: How many are to join.
             on_first_joined: Called when the first has joined; for a worker, when it is in.
             moved: By task, the bytes of messages sent and received so far.
+            num_tasks: How many there are in the run.
         """
         self.refused = 0
         self.first_joined_at = time.monotonic()
@@ -78,6 +82,7 @@ class Telemetry:
         self._expected = expected
         self._on_first_joined = on_first_joined
         self._moved = moved
+        self._level, _ = levels(num_tasks)
         self._joined: set[int] = set()
         self._late = 0
         self._next_late = 0.0
@@ -190,7 +195,7 @@ class Telemetry:
             counts["drom_net_majority_errors_total"] = totals.majority_errors
             counts["drom_net_waiting_seconds_total"] = node.waited_s
             if node.mixing is not None:
-                counts |= _counts_of_sharing(sharing_figures(*node.mixing))
+                counts |= _counts_of_sharing(sharing_figures(*node.mixing, self._level))
         counts["drom_net_sent_bytes_total"] = transport.bytes_sent
         counts["drom_net_received_bytes_total"] = transport.bytes_received
         counts["drom_net_resends_total"] = node.resends
@@ -240,7 +245,11 @@ def _counts_of_sharing(figures: dict[str, Any]) -> Counts:
         "drom_net_alone_errors_total": figures["errors_alone"],
         "drom_net_sharing_weight": figures["weight_at_end"],
         "drom_net_noise": figures["noise"],
+        "drom_net_sharing_effect": _EFFECTS.get(figures["effect"]),
     }
+    for unit in ("points", "nats"):
+        low, high = figures[f"gain_{unit}_interval"] or (None, None)
+        known |= {f"drom_net_sharing_gain_{unit}_low": low, f"drom_net_sharing_gain_{unit}_high": high}
     return {name: value for name, value in known.items() if value is not None}
 
 

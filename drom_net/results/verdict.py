@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -50,7 +51,7 @@ def verdict(
         said.append(f"tasks no better than their commoner label: {', '.join(told)}")
     if sharing is not None:
         better = [is_better(task) for task in counts]
-        said.append(sharing_verdict(names, sharing_of_tasks, sharing, flipped=flipped, useful=useful, better=better))
+        said += sharing_verdict(names, sharing_of_tasks, sharing, flipped=flipped, useful=useful, better=better)
     return said
 
 
@@ -98,8 +99,8 @@ def sharing_verdict(
     flipped: bool,
     useful: bool,
     better: Sequence[bool],
-) -> str:
-    """Whether sharing helped, and where it hurt, as a sentence.
+) -> list[str]:
+    """Whether sharing helps, in all, and whom it helps or hurts, as sentences.
 
     Args:
         tasks: The `sharing.sharing_figures` of each, and `overall` of all.
@@ -108,30 +109,49 @@ def sharing_verdict(
         better: The same of each task.
     """
     if overall["error_rate"] is None:
-        return "sharing: there were no examples"
+        return ["sharing: there were no examples"]
     if len(names) == 1:
-        return "sharing: there is one task, and nobody to share with"
-    gains = {name: task["gain_points"] or 0.0 for name, task in zip(names, tasks, strict=True)}
-    lost = {name: task["errors"] - task["errors_alone"] for name, task in zip(names, tasks, strict=True)}
-    losers = sorted((name for name in gains if gains[name] < 0.0), key=gains.__getitem__)
-    num_helped = sum(gain > 0.0 and its for gain, its in zip(gains.values(), better, strict=True))
-    helped = f"{num_helped} of {len(gains)} tasks"
-    gain = overall["gain_points"]
+        return ["sharing: there is one task, and nobody to share with"]
+    gain, found = overall["gain_points"], overall["effect"]
     rates = f"{100 * overall['error_rate']:.2f} % errors"
     rates += f" instead of {100 * overall['error_rate_alone']:.2f} % alone" if gain else ", as alone"
     rates += ", by the labels seen" if flipped else ""
-    if not useful:
-        said = f"sharing: {rates}"
-    elif gain > 0.0:
-        said = f"sharing helped {helped}: {rates}"
-    elif gain < 0.0:
-        said = f"sharing lost {-gain:.2f} points: {rates}; it helped {helped}"
+    if not useful or found is None:
+        return [f"sharing: {rates}"]
+    if found == "cannot tell yet":
+        more = overall["examples_missing"]
+        when = "" if more is None else f", {_about(more)}"
+        said = [f"sharing: cannot tell yet whether it helps{when}: {rates}, {_gain(overall)}"]
     else:
-        said = f"sharing made no difference: {rates}; it helped {helped}"
-    told = [
-        f"{name} lost {-gains[name]:.2f} points ({lost[name]} error{'' if lost[name] == 1 else 's'})"
-        for name in losers[:_TASKS_TOLD]
-    ]
-    if len(losers) > len(told):
-        told.append(f"{len(losers) - len(told)} more lost less")
-    return f"{said}; {', '.join(told) or 'no task lost'}"
+        said = [f"sharing {found}: {rates}, {_gain(overall)}"]
+    of: dict[str, list[tuple[float, str]]] = {"helps": [], "hurts": [], "cannot tell yet": []}
+    for name, its, is_good in zip(names, tasks, better, strict=True):
+        if its["effect"] in (None, "cannot tell yet"):
+            more = its["examples_missing"]
+            text = name if more is None else f"{name} ({_about(more)})"
+            of["cannot tell yet"].append((math.inf if more is None else more, text))
+        elif its["effect"] == "hurts" or is_good:
+            of[its["effect"]].append((-abs(its["gain_nats"]), f"{name} {_gain(its)}"))
+    for effect, whom in of.items():
+        told = [text for _, text in sorted(whom, key=lambda pair: pair[0])]
+        if len(told) > _TASKS_TOLD:
+            told[_TASKS_TOLD:] = [f"{len(told) - _TASKS_TOLD} more"]
+        if told:
+            start = "cannot tell yet of" if effect == "cannot tell yet" else f"sharing {effect}"
+            said.append(f"{start} {len(whom)} of {len(names)} tasks: {', '.join(told)}")
+    return said
+
+
+def _gain(its: Figures) -> str:
+    """A gain with its interval, in points of the error rate; in log loss where that alone has told the effect."""
+    low, high = its["gain_points_interval"]
+    if its["effect"] == "cannot tell yet" or (low > 0.0 if its["effect"] == "helps" else high < 0.0):
+        return f"{its['gain_points']:+.2f} points [{low:.2f}, {high:.2f}]"
+    low, high = its["gain_nats_interval"]
+    return f"{its['gain_nats']:+.3f} nats [{low:.3f}, {high:.3f}]"
+
+
+def _about(examples: int) -> str:
+    """How many more examples it takes, in two figures."""
+    unit = 10 ** max(0, len(str(examples)) - 2)
+    return f"about {-(-examples // unit) * unit} more example{'' if examples == 1 else 's'}"

@@ -66,7 +66,8 @@ class Plain:
         self.rows: list[np.ndarray] = []
         self.labels: list[float] = []
         self.left: list[float] = []
-        self.loss_alone = 0.0
+        self.loss_alone = self.loss_variance = 0.0
+        self.disagreements = 0
 
     def fit(self, targets: list[float], turn: np.ndarray, kept: float = 1.0) -> np.ndarray:
         """Ridge regression over all examples so far, in these coordinates; each counts `kept` times the one after."""
@@ -101,6 +102,10 @@ class Plain:
         self.w = 0.99 * self.w * given / (self.w @ given) + 0.01 * FIRST
         of_alone = self.alone * given[[0, 6]]
         self.loss_alone -= math.log(of_alone.sum())
+        p_alone = of_alone.sum() if y > 0 else 1 - of_alone.sum()
+        gains = [math.log(answer / p_alone), math.log((1 - answer) / (1 - p_alone))]  # by the label
+        self.loss_variance += ((max(gains) - min(gains)) / 2) ** 2
+        self.disagreements += bool(answer > 0.5 - 1e-9) != bool(p_alone > 0.5 - 1e-9)
         self.alone = 0.99 * of_alone / of_alone.sum() + 0.01 / 2
         return answer - 0.5
 
@@ -157,6 +162,8 @@ def test_it_is_what_its_equations_say(kind: str, tau: int, plain_tau: int, m: in
         np.testing.assert_allclose(np.frombuffer(rows, TASK_DTYPE)["score"], scores, atol=1e-6)
         counts = dict(zip(EVIDENCE, task.model["evidence"], strict=True))
         assert counts["loss_alone"] == pytest.approx(one.loss_alone, abs=1e-9)
+        assert counts["loss_variance"] == pytest.approx(one.loss_variance, abs=1e-5)
+        assert counts["disagreements"] == one.disagreements
         assert task.model["mixture"].sum() == pytest.approx(1.0)
 
 

@@ -710,7 +710,7 @@ def run_adadrom(tmp_path: Path, capsys: pytest.CaptureFixture[str], *more: str) 
 def test_a_run_says_what_sharing_gained_each_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = run_adadrom(tmp_path, capsys)
     lines = out.splitlines()
-    columns = "task  examples  error rate  majority  AUC  log loss  alone  gain  F1  shared  noise"
+    columns = "task  examples  error rate  majority  AUC  log loss  alone  gain  sharing  F1  shared  noise"
     assert lines[0].split() == columns.split()
     assert max(map(len, lines[:5])) <= 100
     _, shown, _ = call(capsys, "show", "run")
@@ -723,6 +723,8 @@ def test_a_run_says_what_sharing_gained_each_task(tmp_path: Path, capsys: pytest
         assert its["gain_points"] == pytest.approx(100 * (its["error_rate_alone"] - its["error_rate"]))
         cells = [task["name"], f"{100 * its['error_rate_alone']:.2f} %", f"{its['gain_points']:+.2f}"]
         cells += [f"{100 * its['weight']:.1f} %", f"{100 * its['noise']:.1f} %"]
+        cells.append({"helps": "helps", "hurts": "hurts", "cannot tell yet": "?"}[its["effect"]])
+        assert its["gain_nats_interval"][0] <= its["gain_nats"] <= its["gain_nats_interval"][1]
         assert all(cell in line for cell in cells)
 
 
@@ -731,7 +733,7 @@ def test_flipped_labels_have_a_column_and_the_verdict_says_so(
 ) -> None:
     out = run_adadrom(tmp_path, capsys, "--set", "data.flip=0.2")
     assert out.splitlines()[0].split()[4:8] == ["majority", "on", "seen", "labels"]
-    assert " alone, by the labels seen; " in out
+    assert " alone, by the labels seen, " in out
 
 
 def test_a_run_of_an_earlier_version_is_shown_and_verified(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -750,6 +752,11 @@ def test_a_run_of_an_earlier_version_is_shown_and_verified(tmp_path: Path, capsy
     assert "\nsharing helped, it said\n" in out
     assert call(capsys, "show", "run", "run")[0] == 0
     assert call(capsys, "verify", "run")[0] == 0
+    for key in ("effect", "gain_points_interval", "gain_nats_interval", "examples_missing"):
+        del summary["sharing"][key]
+    path.write_text(json.dumps(summary))
+    *_, overall = (line for line in call(capsys, "show", "run")[1].splitlines() if line.startswith("all "))
+    assert overall.split()[-6] == "-"
 
 
 def test_a_run_says_first_that_it_is_no_better_than_the_commoner_label(
@@ -766,7 +773,7 @@ def test_a_run_says_first_that_it_is_no_better_than_the_commoner_label(
     first = out.splitlines()[8]
     assert first == summary["verdict"][0]
     assert first.startswith("no better than always giving each site's commoner label: ")
-    assert "helped" not in out
+    assert "helps" not in out
     _, both, _ = call(capsys, "show", "run", "run")
     assert both.count(first) == 2
     out_of_compare = call(
@@ -803,7 +810,7 @@ def test_verify_compares_sharing_with_the_model(tmp_path: Path, capsys: pytest.C
     path = tmp_path / "run" / "summary.json"
     summary = json.loads(path.read_text())
     summary["tasks"][1]["sharing"]["gain_points"] += 1.0
-    summary["sharing"]["noise"] = 0.0001
+    summary["sharing"]["effect"] = "hurts"
     path.write_text(json.dumps(summary))
     code, _, err = call(capsys, "verify", "run")
     assert code == 1

@@ -14,6 +14,7 @@ import pytest
 import zmq
 from live_site import FixedModel, Said, learned, live_input_of, node_spec
 
+from drom_net.algorithms.adadrom.mixing import EVIDENCE
 from drom_net.algorithms.features import SparseVector
 from drom_net.core.errors import CheckpointError, ClusterError
 from drom_net.data.columns import Column, Schema
@@ -510,6 +511,17 @@ def test_rows_are_predicted_and_learned_when_their_labels_come(asker: Asker) -> 
     status = asker.ask("status")
     assert (status["task"], status["accepted"], status["learned"], status["predicted"]) == ("north", 1, 1, 4)
     assert (status["unlabelled"], status["forgotten"], status["ended"]) == (2, 1, False)
+    assert status["sharing"] is None, "this learner mixes no experts"
+
+
+def test_the_status_says_what_sharing_does(asker: Asker) -> None:
+    counts = {"examples": 400, "errors": 10, "errors_alone": 90, "disagreements": 80, "loss_alone": 1, "loss": 2}
+    asker.model.mixing = np.full(7, 1 / 7), np.array([float(counts.get(name, 0)) for name in EVIDENCE])
+    sharing = asker.ask("status")["sharing"]
+    assert (sharing["effect"], sharing["gain_points"], sharing["examples_missing"]) == ("helps", 20.0, None)
+    low, high = sharing["gain_points_interval"]
+    assert 10 < low < 20 < high < 30
+    assert sharing["gain_nats_interval"][0] < sharing["gain_nats"] == -0.0025
 
 
 def test_the_oldest_row_without_a_label_is_forgotten_and_that_is_said(asker: Asker) -> None:

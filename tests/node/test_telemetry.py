@@ -187,6 +187,15 @@ def test_a_task_that_mixes_experts_counts_what_sharing_does() -> None:
     assert after["drom_net_seen_errors_total"] == star.workers[0].totals.errors > 0
     assert after["drom_net_alone_errors_total"] > 0
     assert 0.0 <= after["drom_net_noise"] < 0.5
+    assert not [name for name in after if "gain" in name or "effect" in name], "there is nobody to share with"
+    telemetry = make_telemetry(JsonLog("site"), num_tasks=12)
+    telemetry.watch(star.workers[0], Moved())  # type: ignore[arg-type]
+    of_twelve = telemetry.counts()
+    assert of_twelve.keys() <= METRICS.keys()
+    assert of_twelve["drom_net_sharing_effect"] == 0
+    for unit in ("points", "nats"):
+        low, high = (of_twelve[f"drom_net_sharing_gain_{unit}_{end}"] for end in ("low", "high"))
+        assert -100.0 <= low < 0.0 < high <= 100.0
     telemetry.watch(make_worker(drom(), stream), Moved())  # type: ignore[arg-type]
     assert not set(named) & telemetry.counts().keys()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from drom_net.learning.records import TASK_DTYPE
 from drom_net.learning.reference import run_reference
 from drom_net.plots.sharing import draw_sharing
 from drom_net.results.run_directory import aucs
-from drom_net.results.sharing import Figures, sharing_figures
+from drom_net.results.sharing import Figures, sharing_figures, sharing_sections
 from drom_net.results.summary import TaskFigures, summarize
 from drom_net.results.verdict import sharing_verdict, verdict
 
@@ -85,42 +86,106 @@ def test_nothing_is_said_where_there_is_too_little() -> None:
     )
 
 
-def of(errors: int, alone: int, examples: int = 400) -> Figures:
-    return sharing_figures(EVEN, evidence(examples=examples, errors=errors, errors_alone=alone))
+def of(errors: int, alone: int, examples: int = 400, *, nats: float = 0.0, level: float | None = 0.025) -> Figures:
+    """Of one of two tasks, in which 30 predictions were other ones than alone, or as many as errors differ.
+
+    Args:
+        nats: How much log loss sharing gained, of ranges whose squared halves have the sum 10.
+    """
+    counts = {
+        "examples": examples,
+        "errors": errors,
+        "errors_alone": alone,
+        "disagreements": max(30, abs(errors - alone)),
+    }
+    return sharing_figures(EVEN, evidence(**counts, loss_alone=nats, loss_variance=10.0), level)
 
 
 @pytest.mark.parametrize(
     ("tasks", "said"),
     [
-        ([(10, 20), (15, 15)], "sharing helped 1 of 2 tasks: 3.12 % errors instead of 4.38 % alone; no task lost"),
         (
-            [(10, 20), (16, 15)],
-            "sharing helped 1 of 2 tasks: 3.25 % errors instead of 4.38 % alone; b lost 0.25 points (1 error)",
+            [of(10, 90), of(15, 15)],
+            [
+                "sharing helps: 3.12 % errors instead of 13.12 % alone, +10.00 points [5.42, 14.58]",
+                "sharing helps 1 of 2 tasks: a +20.00 points [11.84, 28.16]",
+                "cannot tell yet of 1 of 2 tasks: b",
+            ],
         ),
         (
-            [(20, 20), (17, 15)],
-            "sharing lost 0.25 points: 4.62 % errors instead of 4.38 % alone; it helped 0 of 2 tasks; "
-            "b lost 0.50 points (2 errors)",
+            [of(90, 10), of(10, 20)],
+            [
+                "sharing hurts: 12.50 % errors instead of 3.75 % alone, -8.75 points [-13.33, -4.17]",
+                "sharing hurts 1 of 2 tasks: a -20.00 points [-28.16, -11.84]",
+                "cannot tell yet of 1 of 2 tasks: b (about 1300 more examples)",
+            ],
         ),
         (
-            [(14, 15), (16, 15)],
-            "sharing made no difference: 3.75 % errors, as alone; it helped 1 of 2 tasks; b lost 0.25 points (1 error)",
+            [of(10, 11), of(11, 10, nats=16.0)],
+            [
+                "sharing helps: 2.62 % errors, as alone, +0.020 nats [0.002, 0.038]",
+                "sharing helps 1 of 2 tasks: b +0.040 nats [0.012, 0.068]",
+                "cannot tell yet of 1 of 2 tasks: a",
+            ],
         ),
         (
-            [(10, 90), (12, 10), (11, 10), (14, 10), (13, 10), (11, 10)],
-            "sharing helped 1 of 6 tasks: 2.96 % errors instead of 5.83 % alone; d lost 1.00 points (4 errors), "
-            "e lost 0.75 points (3 errors), b lost 0.50 points (2 errors), 2 more lost less",
+            [of(10, 20), of(20, 10)],
+            [
+                "sharing: cannot tell yet whether it helps: 3.75 % errors, as alone, +0.00 points [-3.31, 3.31]",
+                "cannot tell yet of 2 of 2 tasks: a (about 1300 more examples), b (about 1300 more examples)",
+            ],
+        ),
+        (
+            [of(10, 11, nats=-1.0), of(10, 12), of(10, 14), of(10, 19), of(0, 0, examples=0), of(10, 18)],
+            [
+                "sharing: cannot tell yet whether it helps, about 6800 more examples: "
+                "2.50 % errors instead of 3.70 % alone, +1.20 points [-1.19, 3.59]",
+                "cannot tell yet of 6 of 6 tasks: d (about 1700 more examples), f (about 2300 more examples), "
+                "c (about 12000 more examples), 3 more",
+            ],
         ),
     ],
-    ids=["nobody lost", "one lost", "worse", "as good", "many lost"],
+    ids=["helps", "hurts", "log loss alone", "as good", "many"],
 )
-def test_the_verdict_says_whether_sharing_helped_and_whom_it_hurt(tasks: list[tuple[int, int]], said: str) -> None:
-    figures = [of(*task) for task in tasks]
-    overall = of(*(sum(column) for column in zip(*tasks, strict=True)), examples=400 * len(tasks))
+def test_the_verdict_says_what_is_sure_and_how_long_the_rest_takes(tasks: list[Figures], said: list[str]) -> None:
     names, better = "abcdef"[: len(tasks)], [True] * len(tasks)
-    assert sharing_verdict(names, figures, overall, flipped=False, useful=True, better=better) == said
-    flipped = sharing_verdict(names, figures, overall, flipped=True, useful=True, better=better)
-    assert "alone, by the labels seen; " in flipped
+    examples = 400 * sum(task["error_rate"] is not None for task in tasks)
+    sums = {key: sum(task[key] for task in tasks) for key in ("errors", "errors_alone")}
+    differ = sum(max(30, abs(task["errors"] - task["errors_alone"])) for task in tasks)
+    nats = 400 * sum(task["gain_nats"] or 0.0 for task in tasks)
+    variance = 10.0 * len(tasks)
+    together = evidence(examples=examples, **sums, disagreements=differ, loss_alone=nats, loss_variance=variance)
+    overall = sharing_figures(EVEN, together, 0.05)
+    assert sharing_verdict(names, tasks, overall, flipped=False, useful=True, better=better) == said
+    flipped = sharing_verdict(names, tasks, overall, flipped=True, useful=True, better=better)
+    assert "alone, by the labels seen, " in flipped[0]
+
+
+def test_a_task_that_is_no_better_than_its_majority_is_not_called_helped() -> None:
+    tasks = [of(10, 90), of(10, 90), of(90, 10)]
+    said = sharing_verdict("abc", tasks, of(110, 190, 1200), flipped=False, useful=True, better=[True, False, False])
+    assert [line.split(":")[0] for line in said[1:]] == ["sharing helps 1 of 3 tasks", "sharing hurts 1 of 3 tasks"]
+
+
+def test_levels_are_of_all_tasks_and_of_all_together() -> None:
+    counts = evidence(examples=400, errors=10, errors_alone=28, disagreements=18, loss_alone=12.0, loss_variance=10.0)
+
+    def effects(num_tasks: int) -> tuple[str | None, str | None, int | None]:
+        overall, (first, *_) = sharing_sections(np.stack([EVEN] * num_tasks), np.stack([counts] * num_tasks))
+        return overall["effect"], first["effect"], first["examples_missing"]
+
+    assert effects(1) == (None, None, None), "there is nobody to share with"
+    assert effects(2) == ("helps", "helps", None)
+    of_all, of_each, more = effects(50)
+    assert (of_all, of_each) == ("helps", "cannot tell yet")
+    assert more is not None and more > 0
+
+
+def test_of_a_run_by_an_earlier_version_no_evidence_is_known() -> None:
+    overall, of_tasks = sharing_sections(np.stack([EVEN] * 2), np.ones((2, 8)))
+    assert [figures["effect"] for figures in (overall, *of_tasks)] == [None] * 3
+    said = sharing_verdict("ab", of_tasks, overall, flipped=False, useful=True, better=[True] * 2)
+    assert said == ["sharing: 100.00 % errors, as alone"]
 
 
 def judged(
@@ -169,7 +234,8 @@ NO_BETTER = "no better than always giving each site's commoner label: "
 def test_a_run_that_is_no_better_than_its_majority_says_so_first_and_why(
     counts: Totals, dim: int, auc: float | None, rates: str, why: str
 ) -> None:
-    found = verdict(["a"], [counts], of(10, 20), [of(10, 20)], dim=dim, auc=auc)
+    alone = of(10, 20, level=None)
+    found = verdict(["a"], [counts], alone, [alone], dim=dim, auc=auc)
     assert found == [f"{NO_BETTER}{rates}; {why}", "sharing: there is one task, and nobody to share with"]
 
 
@@ -179,17 +245,19 @@ def test_nothing_helped_where_the_run_is_no_better_than_its_majority() -> None:
     sharing = [of(205, 210), of(206, 208), of(206, 206)]
     first, second = verdict("abc", counts, of(617, 624, 1200), sharing, dim=3, auc=0.5)
     assert first.startswith(NO_BETTER + "51.42 % errors against 48.58 %; ")
-    assert second == "sharing: 51.42 % errors instead of 52.00 % alone; no task lost"
-    lost = verdict("abc", counts, of(630, 624, 1200), sharing, dim=3, auc=0.5)[-1]
-    assert "helped" not in lost
+    assert second == "sharing: 51.42 % errors instead of 52.00 % alone"
+    sure = [of(205, 300), of(206, 300), of(206, 300)]
+    said = verdict("abc", counts, of(617, 900, 1200), sure, dim=3, auc=0.5)
+    assert len(said) == 2 and not any("helps" in sentence for sentence in said)
 
 
 def test_tasks_that_are_no_better_than_their_majority_are_named_and_not_helped() -> None:
     good, bad = judged(40, 200), judged(100, 80)
-    said = verdict("ab", [good, bad], of(140, 160, 800), [of(40, 50), of(100, 110)], dim=3, auc=0.9)
+    said = verdict("ab", [good, bad], of(140, 280, 800), [of(40, 110), of(100, 170)], dim=3, auc=0.9)
     assert said == [
         "tasks no better than their commoner label: b (25.00 % errors against 20.00 %)",
-        "sharing helped 1 of 2 tasks: 17.50 % errors instead of 20.00 % alone; no task lost",
+        "sharing helps: 17.50 % errors instead of 35.00 % alone, +17.50 points [12.00, 23.00]",
+        "sharing helps 1 of 2 tasks: a +17.50 points [9.90, 25.10]",
     ]
     (many,) = verdict("abcdef", [good, *[bad] * 5], None, [], dim=3, auc=0.9)
     assert many.count("(25.00 %") == 3 and many.endswith(", 2 more")
@@ -206,13 +274,18 @@ def test_a_summary_has_sharing_where_it_is_known_of_all_tasks() -> None:
         json.dumps(found, allow_nan=False)
         return found
 
-    empty, full = evidence(), evidence(examples=50, errors=5, errors_alone=10, weight_of_sharing=40, sure=10)
+    empty, full = (
+        evidence(),
+        evidence(examples=50, errors=5, errors_alone=10, weight_of_sharing=40, sure=10, disagreements=5),
+    )
     both = document(full, full)
     overall = both["sharing"]
     assert isinstance(overall, dict)
     assert (overall["errors"], overall["errors_alone"], overall["gain_points"]) == (10, 20, 10.0)
     assert (overall["weight"], overall["noise"]) == (0.8, 0.0)
-    assert both["verdict"] == ["sharing: 10.00 % errors instead of 20.00 % alone; no task lost"]
+    reach = math.sqrt(2.0 * math.log(40.0)) / 100
+    assert (overall["effect"], overall["gain_nats_interval"]) == ("cannot tell yet", pytest.approx([-reach, reach]))
+    assert both["verdict"] == ["sharing: 10.00 % errors instead of 20.00 % alone"], "no better than the majority"
     assert [task["sharing"]["gain_points"] for task in both["tasks"]] == [10.0, 10.0]  # type: ignore[attr-defined]
     assert document(empty, empty)["verdict"] == ["sharing: there were no examples"]
     assert document(empty, full)["sharing"]["gain_points"] == 10.0  # type: ignore[index]

@@ -18,11 +18,15 @@ SHARE, SHARE_OF_PRIOR = 0.01, 0.1
 LEAST = 1e-9
 """No less weight has either of the two mixtures."""
 SCALE = 0.5 - FLOOR
-EVIDENCE = ("examples", "errors", "errors_alone", "loss", "loss_alone", "weight_of_sharing", "sure", "sure_errors")
+EVIDENCE = (
+    *("examples", "errors", "errors_alone", "loss", "loss_alone", "weight_of_sharing", "sure", "sure_errors"),
+    *("loss_variance", "disagreements"),
+)
 """What a task counts, by the labels that it sees: errors and log loss (nats) of the mixture, and of one of the experts
 alone that use nothing of others, the sum of the weight of those that do, and how sure it was, of all and of what came
 out contrary. Sure is (|p - 1/2| / 0.4)^4, at most 1: above all the surest count, and a task of which it is never very
-sure has some too."""
+sure has some too. The last two are V of results.evidence for log loss and errors: for the latter it is how often the
+two mixtures predicted different labels."""
 EXPERTS = (
     *("local", "shared", "shared with offset", "directions", "shared with directions", "recent directions"),
     *("local ridge", "shared with ridge"),
@@ -112,7 +116,11 @@ def weigh(mixture: Mixture, tilts: Sequence[float], y: float) -> tuple[float, fl
         sharing -= own * weights[expert] + joint / total * products[expert]
     loss, loss_alone = -math.log(0.5 + y * score), -math.log(0.5 + y * score_alone)
     wrong, wrong_alone, sure = (score >= 0.0) != (y > 0.0), (score_alone >= 0.0) != (y > 0.0), (score / SCALE) ** 4
-    counts = (1.0, wrong, wrong_alone, loss, loss_alone, sharing, sure, sure * wrong)
+    half_range = 0.5 * (loss_alone - loss - math.log((0.5 - y * score) / (0.5 - y * score_alone)))
+    counts = (
+        *(1.0, wrong, wrong_alone, loss, loss_alone, sharing, sure, sure * wrong),
+        *(half_range * half_range, wrong != wrong_alone),
+    )
     mixture.evidence = list(map(operator.add, mixture.evidence, counts))
     own *= 0.5 + y * of_own
     own = min(1.0 - LEAST, max(LEAST, own / (own + joint * (0.5 + y * of_joint))))

@@ -10,13 +10,15 @@ from typing import Any, Protocol
 import msgpack
 import zmq
 
-from drom_net.algorithms.features import Features
+from drom_net.algorithms.features import Features, Vector
 from drom_net.client import REQUEST_BYTES, WIRE_VERSION
 from drom_net.data.formats.jsonl import once
 from drom_net.data.incoming import RowError, RowReader
 from drom_net.node.live.application_port import ApplicationPort, listen_failed
 from drom_net.node.live.live_input import LiveInput
 from drom_net.protocol.settings import Timeouts
+from drom_net.results.evidence import levels
+from drom_net.results.sharing import sharing_figures
 from drom_net.storage.journal import Sender
 from drom_net.transport.keys import Keyring, client_of
 from drom_net.transport.router import RouterTransport
@@ -35,6 +37,10 @@ _LABELLED = 100_000
 """Of so many tickets, the last ones, it is known that they were labelled."""
 _TICKETS = 40
 """Bits of a ticket that count; those above are the node's incarnation, so that no two lives use one twice."""
+_OF_SHARING = (
+    *("effect", "examples_missing", "gain_points", "gain_points_interval", "gain_nats", "gain_nats_interval"),
+)
+"""What the status has of `sharing.sharing_figures`."""
 
 
 class Model(Protocol):
@@ -42,6 +48,8 @@ class Model(Protocol):
 
     round: int
 
+    @property
+    def mixing(self) -> tuple[Vector, Vector] | None: ...
     def predict(self, x: Features) -> float: ...
 
 
@@ -95,11 +103,13 @@ class Service:
         *,
         unlabelled: int,
         incarnation: int,
+        num_tasks: int = 1,
         keys: Keyring | None = None,
     ) -> None:
         """
         Args:
             unlabelled: How many predicted rows are remembered.
+            num_tasks: How many tasks there are in the run.
             keys: The node's: with them only its client's key is let in at a tcp endpoint, and all is encrypted.
 
         Raises:
@@ -109,6 +119,7 @@ class Service:
         self._rows = rows
         self._model = model
         self._limit = unlabelled
+        self._level, _ = levels(num_tasks)
         self._unlabelled: OrderedDict[int, Features] = OrderedDict()
         """By ticket, the oldest first."""
         self._labelled: OrderedDict[int, None] = OrderedDict()
@@ -236,7 +247,8 @@ class Service:
         return found
 
     def _status(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        stream = self._live_input.stream
+        stream, mixing = self._live_input.stream, self._model.mixing
+        figures = None if mixing is None else sharing_figures(*mixing, self._level)
         return {
             "is": "ok",
             "task": self._live_input.task,
@@ -250,6 +262,7 @@ class Service:
             "labelled_again": self._labelled_again,
             "bad": self._live_input.bad,
             "ended": stream.has_ended,
+            "sharing": figures and {key: figures[key] for key in _OF_SHARING},
         }
 
     def _finish(self, request: Mapping[str, Any]) -> dict[str, Any]:

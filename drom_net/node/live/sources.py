@@ -31,6 +31,7 @@ def open_source(live_input: LiveInput, model: Model) -> None:
                 model,
                 unlabelled=settings["unlabelled"],
                 incarnation=live_input.incarnation,
+                num_tasks=len(live_input.spec.tasks),
                 keys=keys,
             )
         )
