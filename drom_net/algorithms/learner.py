@@ -103,6 +103,9 @@ class Learner:
     """From an instance of it to the algorithm."""
     reveals: str
     """What leaves a site, in one sentence."""
+    reveals_with: Callable[[Any, bool], str] | None = None
+    """(parameters, whether on a graph) -> in one sentence what the reducer, a neighbor and another site can compute
+    with these; None where it is always `reveals`."""
     on_graph: bool = False
     """Whether its nodes are peers on a graph; else they are workers of a reducer. On a graph the parameters must have
     `tau`, and may have `exchange`: without it a peer waits for its neighbors in each sync round (blocking)."""
@@ -127,6 +130,10 @@ class Learner:
     def make(self, **parameters: Any) -> Algorithm:
         """The algorithm with these parameters by field name, and the defaults of the others."""
         return self.build(self.parameters(**parameters))
+
+    def what_leaves(self, parameters: Any, *, on_graph: bool) -> str:
+        """In one sentence what others can compute with these parameters."""
+        return self.reveals if self.reveals_with is None else self.reveals_with(parameters, on_graph)
 
     def preset(self, name: str) -> Values:
         """A named set; nothing where there is none of this name."""

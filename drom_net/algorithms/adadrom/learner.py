@@ -105,12 +105,28 @@ def _robust(sync: SyncRounds, only: int | None = None) -> CentralStep:
     return central_step
 
 
+def _reveals(q: AdaDROMParameters, on_graph: bool) -> str:
+    rows = (
+        "every row" if q.tau == 1 else "each site's first 8 rows, and any that is its only one between two sync rounds,"
+    )
+    if on_graph:
+        return (
+            f"A neighbor can compute {rows} with its label, and the model up to its sign, of each site whose sums come "
+            "to it alone: on a full graph of all, along the spanning tree of another graph of those at its ends."
+        )
+    return (
+        f"The reducer can compute {rows} with its label, and each site's model up to its sign; from two totals another "
+        "site can compute rows of a site that alone had something new meanwhile, so with two sites as many."
+    )
+
+
 ADADROM = Learner(
     name="adadrom",
     parameters=AdaDROMParameters,
     build=adadrom,
     reveals="The reducer gets each site's sums, from whose differences rows can be computed, and its model up to the "
     "sign; every site gets the totals, and from two in turn the rows of a site that alone had something new.",
+    reveals_with=_reveals,
 )
 ADADROM_D = Learner(
     name="adadrom-d",
@@ -118,5 +134,6 @@ ADADROM_D = Learner(
     build=adadrom_d,
     reveals="Neighbors get a site's sums, from whose differences rows can be computed, and its model up to the sign; "
     "along a spanning tree together with those of all sites behind it.",
+    reveals_with=_reveals,
     on_graph=True,
 )
