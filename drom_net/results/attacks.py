@@ -8,24 +8,27 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from drom_net.algorithms.adadrom.exchange import BITS_OF_G, BITS_OF_Q, BITS_OF_SKETCH, omega
 from drom_net.algorithms.adadrom.learner import AdaDROMParameters
 from drom_net.algorithms.adadrom.state import LAYOUT, SKETCHED
-from drom_net.algorithms.base import Contribution, Reply, ReplyKind
+from drom_net.algorithms.base import Contribution, ContributionKind, Reply, ReplyKind
 from drom_net.algorithms.d_ofw import DOFWParameters
 from drom_net.algorithms.drom import DromParameters
 from drom_net.algorithms.drom_d import DromDParameters
-from drom_net.algorithms.features import Block, SparseVectors, Vector, put
+from drom_net.algorithms.features import Block, Matrix, SparseVectors, Vector, put
 from drom_net.algorithms.fed_avg import FedAvgDParameters, FedAvgParameters
 from drom_net.algorithms.losses import LOSSES
 from drom_net.algorithms.osmtl import OSMTLParameters
 from drom_net.algorithms.pooled import PooledParameters
 from drom_net.algorithms.prox_gd import ProxGDParameters
-from drom_net.algorithms.sums import Whole
+from drom_net.algorithms.ridge import RIDGE, ExactRidge, ridge
+from drom_net.algorithms.sums import Whole, to_floats
+from drom_net.core.seeding import stream
 
 
 class Guess(NamedTuple):
@@ -112,29 +115,94 @@ class _OfDuals:
 
 
 class _OfSummands:
-    """AdaDROM: what a site's sum of gradients has grown by; of one row it is a multiple. Its sketch shows its model."""
+    """AdaDROM: what a site's sum of gradients has grown by; of one row it is a multiple. Its sketch shows its model.
+
+    Of two rows it is a combination, and where all rows before are known, and are of length 1, the model shows another
+    one: so they follow from both and from the sum of squares.
+    """
 
     def __init__(self, q: AdaDROMParameters, dim: int) -> None:
         self._dim, self._t = dim, 0
         self._blocks: tuple[Whole, ...] = ()
+        self._known: list[Vector] | None = [] if isinstance(ridge(dim, 2), ExactRidge) else None
+        """All rows so far, as y x; None once there is one that is not known."""
 
     def hear(self, t: int, contribution: Contribution, reply: Reply) -> Iterator[Guess]:
         if not self._blocks:  # sums; of a robust tree with the largest and the smallest behind them
             rows = [_rows_of(block, self._dim) for block in contribution.vectors]
             self._blocks = tuple([np.zeros((each, self._dim), dtype=np.int64) for each in rows])
-        before = self._blocks[0][0].copy()
+        before = self._blocks[0][:2].copy()
         for block, news in zip(self._blocks, contribution.vectors, strict=True):
             put(block, news)
-        yield Guess((self._blocks[0][0] - before).astype(np.float64), self._t, t)
+        grown, squares = to_floats(self._blocks[0][:2] - before, np.array([[BITS_OF_G], [BITS_OF_Q]]))
+        yield Guess(grown, self._t, t)
+        if self._known is not None:
+            both = self._two(grown, squares)
+            for vector in both:
+                yield Guess(vector, self._t, t)
         self._t = t
+
+    def _two(self, grown: Vector, squares: Vector) -> Sequence[Vector]:
+        """The two rows since the last contribution, each times a factor; nothing where there is another number."""
+        assert self._known is not None
+        model, known = self.model(), self._known
+        assert model is not None
+        weight = float(np.linalg.norm(omega(self._dim) @ model))  # |Y| is this times the number of examples
+        count = round(float(np.linalg.norm(self._sketch())) / weight) - len(known) if weight else 0
+        found: Sequence[Vector] = [grown] if count == 1 else ()
+        if count == 2 and known:
+            rows: Matrix = np.array(known)
+            found = _split(grown, squares, RIDGE * model + (rows @ model) @ rows, rows.sum(axis=0))
+        lengths = [float(np.linalg.norm(vector)) for vector in found]
+        self._known = (
+            [*known, *(-vector / length for vector, length in zip(found, lengths, strict=True))]
+            if (found and min(lengths) > 0.0)
+            else None
+        )
+        return found if count == 2 else ()
+
+    def _sketch(self) -> Matrix:
+        """Y^T, shape (k, d)."""
+        sketch: Matrix = to_floats(self._blocks[1][:SKETCHED], BITS_OF_SKETCH)
+        sketch[self._dim :] = 0.0  # where the weights may stand
+        return sketch
 
     def model(self) -> Vector | None:
         if not self._blocks:
             return None
-        sketch = self._blocks[1][:SKETCHED].astype(np.float64)
-        sketch[self._dim :] = 0.0  # where the weights may stand
-        model: Vector = np.linalg.svd(sketch, full_matrices=False)[2][0]
+        model: Vector = np.linalg.svd(self._sketch(), full_matrices=False)[2][0]
         return model
+
+
+def _split(total: Vector, squares: Vector, *others: Vector) -> Sequence[Vector]:
+    """The vectors p and q with p + q = total and p^2 + q^2 = squares, where p is a combination of these and others.
+
+    Nothing where there are none. By the method of Levenberg and Marquardt from a few starts.
+    """
+    basis: Matrix = np.linalg.qr(np.stack([total, *others]).T)[0].T
+    draws = stream(0, "audit", len(total))
+    scale = float(np.linalg.norm(squares))
+
+    def missed(at: Vector) -> Vector:
+        p = at @ basis
+        return p * p + (total - p) ** 2 - squares
+
+    for _ in range(20):
+        at = draws.normal(size=len(basis)) * float(np.linalg.norm(total))
+        off, damping = missed(at), 1e-3
+        for _ in range(60):
+            slopes = basis * (4.0 * (at @ basis) - 2.0 * total)
+            normal = slopes @ slopes.T
+            moved = at - np.linalg.solve(normal + damping * np.diag(np.diag(normal) + 1e-18), slopes @ off)
+            then = missed(moved)
+            if then @ then < off @ off:
+                at, off, damping = moved, then, damping / 3.0
+            else:
+                damping *= 4.0
+        if np.linalg.norm(off) < 1e-3 * scale:
+            p = at @ basis
+            return p, total - p
+    return ()
 
 
 def _rows_of(block: Block, dim: int) -> int:
@@ -142,20 +210,19 @@ def _rows_of(block: Block, dim: int) -> int:
 
 
 class _OfTotals:
-    """AdaDROM: what the total has grown by, without one's own; of one row of one other site it is a multiple."""
+    """AdaDROM: the totals without one's own summand are those of a single site, where there is one other or only one
+    has something new."""
 
     def __init__(self, q: AdaDROMParameters, dim: int) -> None:
-        shape = (LAYOUT[0], dim)
-        self._total, self._own, self._t = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64), 0
-        self._others = np.zeros(dim, dtype=np.int64)
+        self._totals, self._own = ([np.zeros((rows, dim), dtype=np.int64) for rows in LAYOUT] for _ in range(2))
+        self._others = _OfSummands(q, dim)
 
     def hear(self, t: int, own: Contribution, reply: Reply, others: int) -> Iterator[Guess]:
-        if own.vectors:
-            put(self._own, own.vectors[0])
-        put(self._total, reply.vectors[0])
-        now = self._total[0] - self._own[0]
-        yield Guess((now - self._others).astype(np.float64), self._t, t)
-        self._others, self._t = now, t
+        for kept, news in ((self._own, own.vectors), (self._totals, reply.vectors)):
+            for block, its in zip(kept, news, strict=False):  # nothing is new of one's own where one was idle
+                put(block, its)
+        rest: list[Any] = [total - mine for total, mine in zip(self._totals, self._own, strict=True)]
+        return self._others.hear(t, Contribution(ContributionKind.VECTORS, tuple(rest)), reply)
 
 
 class _OfExamples:

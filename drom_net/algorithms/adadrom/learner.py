@@ -15,6 +15,7 @@ from drom_net.algorithms.adadrom.tree import init_of_tree, receive_along, send_a
 from drom_net.algorithms.base import IDLE, Algorithm, CentralInfo, CentralStep, Contribution, Reply, SyncRounds
 from drom_net.algorithms.features import Sums
 from drom_net.algorithms.learner import Learner
+from drom_net.algorithms.ridge import EXACT
 from drom_net.algorithms.sums import WITH_EXTREMES, SumsCentral, add_up, along_tree, init_sums
 from drom_net.core.fields import Flag, Integer, option
 
@@ -106,9 +107,12 @@ def _robust(sync: SyncRounds, only: int | None = None) -> CentralStep:
 
 
 def _reveals(q: AdaDROMParameters, on_graph: bool) -> str:
-    rows = (
-        "every row" if q.tau == 1 else "each site's first 8 rows, and any that is its only one between two sync rounds,"
-    )
+    if q.tau == 1:
+        rows = "every row"
+    elif q.tau == 2:
+        rows = "many rows"
+    else:
+        rows = f"each site's first 8 rows, 12 of up to {EXACT} features, and any that is alone between two sync rounds,"
     if on_graph:
         return (
             f"A neighbor can compute {rows} with its label, and the model up to its sign, of each site whose sums come "
