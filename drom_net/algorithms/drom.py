@@ -243,7 +243,8 @@ DROM = Learner(
     name="drom",
     parameters=DromParameters,
     build=drom,
-    reveals="The reducer gets each task's dual vector in each round; two of them in a row give nearly every row away.",
+    reveals="From dual vectors of two rounds in a row the reducer can compute nearly every row with its label, and "
+    "each site's model; how another site could compute a row from its replies is not known.",
     presets={"paper": PAPER},
     check=stable,
     searches=(SEARCH,),

@@ -102,11 +102,23 @@ def drom_d(parameters: DromDParameters | None = None) -> Algorithm:
     )
 
 
+def _reveals(q: DromDParameters, on_graph: bool) -> str:
+    if 1 in (q.tau if isinstance(q.tau, tuple) else (q.tau,)):
+        rows = (
+            "can compute rows with their labels from dual vectors of two rounds in a row, on a full graph all of them"
+        )
+    else:
+        rows = "gets dual vectors in which the rows of several rounds are mixed, and can compute those that are not"
+    return f"A neighbor {rows}; how a site that is no neighbor could compute a row is not known."
+
+
 DROM_D = Learner(
     name="drom-d",
     parameters=DromDParameters,
     build=drom_d,
-    reveals="Neighbors get a task's dual vector every tau rounds; with tau 1 two in a row give nearly every row away.",
+    reveals="Neighbors get a task's dual vector every tau rounds; with tau 1 they can compute rows with their labels "
+    "from two in a row, on a full graph all of them.",
+    reveals_with=_reveals,
     on=("graph",),
     presets={"paper": PAPER},
     check=stable,

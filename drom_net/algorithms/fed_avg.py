@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -172,6 +173,20 @@ def _learner(parameters: LocalParameters, tau: int, *, name: str, stays: bool) -
     )
 
 
+def _reveals(q: Any, on_graph: bool) -> str:
+    each = "every row" if 1 in np.atleast_1d(q.tau) else "any row that is a site's only one between two sync rounds"
+    if on_graph:
+        return (
+            f"A neighbor gets each site's model; from two averages of its own it can compute {each} with its label "
+            "where the site's neighbors are its own, as on a full graph; how a site that is no neighbor could, is not "
+            "known."
+        )
+    return (
+        f"The reducer gets each site's model, and can compute {each} with its label; from two averages another site "
+        "can where no third one learned meanwhile, so with two sites all the same."
+    )
+
+
 _SEARCH = Search(space={**STEP, "tau": OneOf((1, 5, 20, 50))})
 
 FED_AVG = Learner(
@@ -180,6 +195,7 @@ FED_AVG = Learner(
     build=fed_avg,
     reveals="The reducer gets each task's model every tau rounds, and every task the average; with tau 1 two models in "
     "a row give the example away.",
+    reveals_with=_reveals,
     searches=(_SEARCH,),
 )
 FED_AVG_D = Learner(
@@ -187,6 +203,7 @@ FED_AVG_D = Learner(
     parameters=FedAvgDParameters,
     build=fed_avg_d,
     reveals="Neighbors get a task's model every tau rounds; with tau 1 two in a row give the example away.",
+    reveals_with=_reveals,
     on=("graph",),
     searches=(Search(space=STEP),),
 )

@@ -103,6 +103,9 @@ class Learner:
     """From an instance of it to the algorithm."""
     reveals: str
     """What leaves a site, in one sentence."""
+    reveals_with: Callable[[Any, bool], str] | None = None
+    """(parameters, whether on a graph) -> in one sentence what the reducer, a neighbor and another site can compute
+    with these; None where it is always `reveals`."""
     on: tuple[str, ...] = ("star",)
     """Where it runs: on a "star" its nodes are workers of a reducer, on a "graph" they are peers; on either, as a file
     has a section topology or not. On a graph the parameters must have `tau`, and may have `exchange`: without it a peer
@@ -134,6 +137,10 @@ class Learner:
     def make(self, **parameters: Any) -> Algorithm:
         """The algorithm with these parameters by field name, and the defaults of the others."""
         return self.build(self.parameters(**parameters))
+
+    def what_leaves(self, parameters: Any, *, on_graph: bool) -> str:
+        """In one sentence what others can compute with these parameters."""
+        return self.reveals if self.reveals_with is None else self.reveals_with(parameters, on_graph)
 
     def preset(self, name: str) -> Values:
         """A named set; nothing where there is none of this name."""

@@ -167,7 +167,7 @@ OSMTL = Learner(
     name="osmtl",
     parameters=OSMTLParameters,
     build=osmtl,
-    reveals="Every example leaves its site: all other sites get it as y x.",
+    reveals="Every example leaves its site: the reducer and all other sites get it as y x.",
     searches=(
         Search("f", {"relation": "fixed"}, {**STEP, "alpha": Even(0.1, 1.0)}),
         Search("e", {"relation": "exponential"}, _SPACE),

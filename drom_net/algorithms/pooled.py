@@ -107,6 +107,7 @@ POOLED = Learner(
     name="pooled",
     parameters=PooledParameters,
     build=pooled,
-    reveals="Every example leaves its site: the reducer gets it as y x.",
+    reveals="Every example leaves its site: the reducer gets it as y x; from the common model another site can compute "
+    "the rows of a site that no third one learned beside, so with two sites all.",
     searches=(Search(space=STEP),),
 )

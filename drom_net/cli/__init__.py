@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import click
 
 from drom_net import __version__
+from drom_net.cli.audit import audit_command
 from drom_net.cli.compare import compare_command
 from drom_net.cli.data import data
 from drom_net.cli.export import export
@@ -56,6 +57,7 @@ for member in (
     run,
     check,
     simulate,
+    audit_command,
     topology,
     show,
     verify,

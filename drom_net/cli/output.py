@@ -394,6 +394,7 @@ def print_result(summary: dict[str, Any]) -> None:
             if summary.get("unlabelled")
             else ""
         )
+        + (f"what leaves: {summary['what_leaves']}\n" if "what_leaves" in summary else "")
         + _usage_line(summary)
         + f"digest {summary['digest']}"
     )

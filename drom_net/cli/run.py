@@ -25,7 +25,17 @@ from drom_net.cli.output import (
 )
 from drom_net.cluster.directories import require_resumable
 from drom_net.cluster.machine import lacks, raise_file_descriptors, require_room, this_machine
-from drom_net.cluster.plan import ALMOST, Cost, Roster, check_sharing, cost, hiding_table, source_endpoint, source_of
+from drom_net.cluster.plan import (
+    ALMOST,
+    Cost,
+    Roster,
+    check_sharing,
+    cost,
+    hiding_table,
+    source_endpoint,
+    source_of,
+    what_leaves,
+)
 from drom_net.cluster.prepare import Prepared, prepare, require_stored, stream_of
 from drom_net.cluster.run import run as run_prepared
 from drom_net.config.load import load_config
@@ -234,6 +244,7 @@ def check(
     for line in [columns_in_words(prepared.dataset), *prepared.dataset.notes]:
         if line:
             click.echo(line)
+    click.echo(f"what leaves: {what_leaves(config)}")
     for lack in lacks(costs, this_machine()):
         click.echo(f"this machine alone cannot run it: it needs {lack}")
     for line in hiding_lines(hiding or [], latency or 0.0, round_s or config.data.pace_s):
@@ -257,6 +268,7 @@ def _plan(prepared: Prepared) -> dict[str, Any]:
         "notes": list(prepared.dataset.notes),
         "warnings": advice(prepared.dataset, prepared.streams),
         "config_digest": config_digest(config, prepared.roster.tasks),
+        "what_leaves": what_leaves(config),
         "reducer": {"listens": config.reducer.listens_at, "endpoint": config.reducer.endpoint},
         "tasks": [
             {"task": task, "name": row.name, "node": row.node, "examples": row.examples, "address": row.address}
@@ -337,6 +349,7 @@ def _check_one(config: ClusterConfig, wanted: str, *, as_json: bool) -> None:
         read_keyring(Path(config.security.keys), node)
     facts: dict[str, object] = {"node": node, "role": REDUCER if index < 0 else deployment.role, "endpoint": endpoint}
     facts["config_digest"] = config_digest(config, names)
+    facts["what_leaves"] = what_leaves(config)
     rows = ""
     if index >= 0 and config.source is None:
         dataset = load_dataset(config.data, base=config.base, only=index)
@@ -353,7 +366,9 @@ def _check_one(config: ClusterConfig, wanted: str, *, as_json: bool) -> None:
     keys = "no keys" if config.security.keys is None else f"its key is in {config.security.keys}"
     named_so = REDUCER if index < 0 else f"{facts['role']} {node}"
     click.echo(f"{named_so}{rows}; it {what} at {endpoint or _PRIVATE}; {keys}")
-    click.echo(f"configuration digest {facts['config_digest']}\nnothing was started")
+    click.echo(
+        f"configuration digest {facts['config_digest']}\nwhat leaves: {facts['what_leaves']}\nnothing was started"
+    )
 
 
 def columns_of(dataset: Dataset) -> dict[str, object] | None:

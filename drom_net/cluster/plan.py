@@ -293,12 +293,20 @@ def source_of(config: ClusterConfig, names: Sequence[str], task: int) -> str:
     return config.source.file.replace("{task}", safe_names(names)[task]) if config.source.file else "standard input"
 
 
+def what_leaves(config: ClusterConfig) -> str:
+    """What the reducer, a neighbor and another site can compute with this learner and these parameters."""
+    learner, parameters = config.algorithm.learner, config.algorithm.parameters
+    keys = " Keys encrypt the path, and hide nothing from members." if config.security.keys is not None else ""
+    return learner.what_leaves(parameters, on_graph=config.topology is not None) + keys
+
+
 def about_run(config: ClusterConfig) -> dict[str, str]:
     """What a summary says of a run beside its figures."""
     return {
         "name": config.name,
         "algorithm": config.algorithm.name,
         "dataset": type(config.data).dataset,
+        "what_leaves": what_leaves(config),
     }
 
 

@@ -15,6 +15,7 @@ from drom_net.algorithms.adadrom.tree import init_of_tree, receive_along, send_a
 from drom_net.algorithms.base import IDLE, Algorithm, CentralInfo, CentralStep, Contribution, Reply, SyncRounds
 from drom_net.algorithms.features import Sums
 from drom_net.algorithms.learner import Learner
+from drom_net.algorithms.ridge import EXACT
 from drom_net.algorithms.sums import WITH_EXTREMES, SumsCentral, add_up, along_tree, init_sums
 from drom_net.core.fields import Flag, Integer, option
 
@@ -100,6 +101,24 @@ def _robust(sync: SyncRounds, only: int | None = None) -> CentralStep:
     return central_step
 
 
+def _reveals(q: AdaDROMParameters, on_graph: bool) -> str:
+    if q.tau == 1:
+        rows = "every row"
+    elif q.tau == 2:
+        rows = "many rows"
+    else:
+        rows = f"each site's first 8 rows, 12 of up to {EXACT} features, and any that is alone between two sync rounds,"
+    if on_graph:
+        return (
+            f"A neighbor can compute {rows} with its label, and the model up to its sign, of each site whose sums come "
+            "to it alone: on a full graph of all, along the spanning tree of another graph of those at its ends."
+        )
+    return (
+        f"The reducer can compute {rows} with its label, and each site's model up to its sign; from two totals another "
+        "site can compute rows of a site that alone had something new meanwhile, so with two sites as many."
+    )
+
+
 ADADROM = Learner(
     name="adadrom",
     parameters=AdaDROMParameters,
@@ -107,5 +126,6 @@ ADADROM = Learner(
     reveals="The reducer gets each site's sums, from whose differences rows can be computed, and its model up to the "
     "sign; every site gets the totals, and from two in turn the rows of a site that alone had something new. On a "
     "graph neighbors get a site's sums; along a spanning tree together with those of all sites behind it.",
+    reveals_with=_reveals,
     on=("star", "graph"),
 )
