@@ -45,7 +45,8 @@ def test_the_seeds_of_a_ci_run_meet_everything() -> None:
             "name: drom,",
             "name: adadrom,",
             "name: adadrom-d,",
-            "ended: drop",
+            "ended: drop, solver: power",
+            "ended: drop, solver: sums",
         )
     )
     assert texts.count("policy: {absent: proceed") > 10 < texts.count("policy: {absent: wait, deadline_s: ")
