@@ -88,7 +88,8 @@ def draw_config(draw: Random, policy: str) -> str:
         ended = draw.choice(("keep", "drop"))
         if learner < 0.12:
             return f"algorithm: {{name: adadrom, {sums}}}\n{data}{rounds}{timeouts}"
-        return f"algorithm: {{name: drom, {steps}, ended: {ended}}}\n{data}{rounds}{timeouts}"
+        solver = draw.choice(("power", "sums"))
+        return f"algorithm: {{name: drom, {steps}, ended: {ended}, solver: {solver}}}\n{data}{rounds}{timeouts}"
     graph = draw.choice(_GRAPHS)
     more = ", probability: 0.6" if graph == "erdos-renyi" else ""
     topology = f"topology: {{graph: {graph}{more}}}\n"

@@ -253,6 +253,6 @@ def test_what_a_learner_does_not_keep_is_said_in_a_sentence(installed: Path) -> 
         check_learner("other_learners.means:WRONG_V")
 
 
-@pytest.mark.parametrize("name", BUILTIN)
-def test_the_battery_passes_all_learners_of_this_package(name: str) -> None:
-    check_learner(BUILTIN[name])
+@pytest.mark.parametrize(("name", "parameters"), [*((name, {}) for name in BUILTIN), ("drom", {"solver": "sums"})])
+def test_the_battery_passes_all_learners_of_this_package(name: str, parameters: dict[str, object]) -> None:
+    check_learner(BUILTIN[name], **parameters)

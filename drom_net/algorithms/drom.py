@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -24,11 +24,13 @@ from drom_net.algorithms.base import (
     ReplyKind,
     SyncRounds,
 )
-from drom_net.algorithms.features import Features, Matrix, Vector, add_scaled, dot
+from drom_net.algorithms.features import Features, Integers, Matrix, Sums, Vector, add_scaled, dot, put
 from drom_net.algorithms.learner import LOSS, Disagreement, Even, Learner, Log, OneOf, Search, Spread, short
 from drom_net.algorithms.losses import LOSSES, capped_weight, loss_limit
 from drom_net.algorithms.spectral import SOLVERS, leading_pair, random_start
+from drom_net.algorithms.sums import SumsCentral, Whole, add_up, init_sums, to_floats, to_integers
 from drom_net.core.fields import Choice, Integer, Number, option
+from drom_net.core.seeding import stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +54,11 @@ class DromParameters:
     kappa: float = option(Number(above=0.0, or_infinity=True), 2.0, doc="The bound on an example's weight gamma.")
     loss: str = option(Choice(tuple(LOSSES)), "logistic", doc="The loss of the margin.")
     solver: str = option(
-        Choice(SOLVERS),
+        Choice((*SOLVERS, "sums")),
         "power",
         doc="The leading singular pair by warm-started power iteration, O(dm) an iteration, "
-        "or exactly from the Gram matrix, O(dm^2).",
+        "exactly from the Gram matrix, O(dm^2), or by one power iteration a round whose parts are made at the tasks, "
+        "so that the reducer only adds.",
     )
     power_iterations: int = option(Integer(1, 1_000_000), 10, doc="Power iterations a round.")
     f0: str = option(
@@ -69,6 +72,10 @@ class DromParameters:
         "keep",
         doc="The dual vector of a task whose stream has ended: keep leaves it in A, drop zeroes it.",
     )
+
+
+BITS_OF_SUMS = 24
+"""Summands count 2^-24, and are cut beyond 2^27: there is room for dual vectors of a length up to 11,585."""
 
 
 PAPER: dict[str, object] = {
@@ -104,6 +111,16 @@ class DromState:
             self.r = None
 
 
+@dataclass(slots=True, kw_only=True)
+class SummingState(DromState):
+    """One task where the centre only adds."""
+
+    u: Vector
+    """As the last reply gave it, or the start: shape (d,), unit length; never written to."""
+    v: float = 0.0
+    """<a, u>, as it was last said."""
+
+
 @dataclass(slots=True)
 class DromCentral:
     """The centre: a row of A for each task, and the last v."""
@@ -111,6 +128,14 @@ class DromCentral:
     row_of: dict[int, int]
     A: Matrix
     v: Vector
+
+
+@dataclass(slots=True)
+class SummingCentral:
+    """A centre that only adds; u as the tasks have it, for the records."""
+
+    sums: SumsCentral
+    u: Vector
 
 
 def _central_step(
@@ -198,7 +223,7 @@ def drom(parameters: DromParameters | None = None) -> Algorithm:
         state.x = None
         return state, Contribution(ContributionKind.VECTORS, (a,))
 
-    return Algorithm(
+    star = Algorithm(
         name="drom",
         init_local=init_local,
         primal_step=primal_step,
@@ -210,6 +235,71 @@ def drom(parameters: DromParameters | None = None) -> Algorithm:
         model=lambda state: {"w": state.w, "a": state.a},
         push_vectors=1,
         pull_vectors=lambda num_tasks: 1,
+    )
+    return _by_sums(q, star) if q.solver == "sums" else star
+
+
+@cache
+def start(dim: int) -> Vector:
+    """Where the power iteration by sums starts, at all sites: shape (d,), unit length."""
+    u = random_start(dim, stream(0, "drom"))
+    u.flags.writeable = False
+    return u
+
+
+def pair_of_sum(total: Whole, u: Vector, *, least: float = 0.0) -> tuple[float, float, Vector]:
+    """(sigma_1, |A u|, the next u) from the integers of A^T A u, shape (d,); sigma_1 = 0 where they cannot be that.
+
+    Args:
+        least: What |A u|^2 is at least.
+    """
+    product = to_floats(total, BITS_OF_SUMS)
+    length = math.sqrt(float(np.dot(product, product)))
+    if length == 0.0:
+        return 0.0, 0.0, u
+    norm = math.sqrt(max(float(np.dot(u, product)), least))
+    return length / norm if norm > 0.0 else 0.0, norm, product / length
+
+
+def _by_sums(q: DromParameters, star: Algorithm) -> Algorithm:
+    """DROM whose tasks make v_i = <a_i, u>: they say v_i a_i, and are told the sum over tasks, which is A^T A u."""
+    init = init_sums((1,))
+
+    def send(state: SummingState, t: int) -> tuple[SummingState, Contribution]:
+        state.v = float(np.dot(state.a, state.u))
+        summand, _ = to_integers(state.v * state.a, BITS_OF_SUMS)
+        return state, Contribution(ContributionKind.VECTORS, (summand,))
+
+    def receive(state: SummingState, reply: Reply, t: int) -> SummingState:
+        if reply.kind is ReplyKind.VECTORS:
+            total = np.zeros((1, len(state.u)), dtype=np.int64)
+            put(total, reply.vectors[0])
+            sigma, norm, state.u = pair_of_sum(total[0], state.u, least=state.v * state.v)
+            state.r = state.v / norm * state.u if sigma > 1.0 else None
+        return state
+
+    def central_step(
+        state: SummingCentral, contributions: Mapping[int, Contribution], members: Sequence[int] | None = None
+    ) -> tuple[SummingCentral, dict[int, Reply], CentralInfo]:
+        sums, replies, _ = add_up(state.sums, contributions)
+        (said,), (total,) = sums.said, sums.totals
+        sigma, norm, u = pair_of_sum(total[0], state.u)
+        rest = sigma * u - norm * state.u
+        state.u = u
+        for task, contribution in contributions.items():
+            if contribution.last and q.ended == "drop":
+                total -= said[sums.row_of[task]]
+                said[sums.row_of[task]] = 0
+        return state, replies, CentralInfo(sigma, None, math.sqrt(float(np.dot(rest, rest))))
+
+    return star._replace(
+        init_local=lambda dim: SummingState(np.zeros(dim), np.zeros(dim), None, u=start(dim)),
+        init_central=lambda tasks, dim, rng: SummingCentral(init(tasks, dim, rng), start(dim)),
+        central_step=central_step,
+        push_layout=(Integers(1),),
+        pull_layout=lambda num_tasks: (Sums(1),),
+        receive=receive,
+        send=send,
     )
 
 
@@ -239,12 +329,24 @@ _SPACE: dict[str, Spread] = {
 }
 SEARCH = Search(space=_SPACE, finish=_of_ratios)
 
+
+def _reveals(q: DromParameters, on_graph: bool) -> str:
+    if q.solver != "sums":
+        return DROM.reveals
+    return (
+        "From v_i a_i of two rounds in a row, and u, which it knows, the reducer can compute most rows with their "
+        "labels, up to one sign for all of a site, and each site's model; another site gets the sum over all, from "
+        "which with two sites it can do the same."
+    )
+
+
 DROM = Learner(
     name="drom",
     parameters=DromParameters,
     build=drom,
     reveals="From dual vectors of two rounds in a row the reducer can compute nearly every row with its label, and "
     "each site's model; how another site could compute a row from its replies is not known.",
+    reveals_with=_reveals,
     presets={"paper": PAPER},
     check=stable,
     searches=(SEARCH,),

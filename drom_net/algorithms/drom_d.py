@@ -18,6 +18,7 @@ from drom_net.algorithms.base import (
 from drom_net.algorithms.drom import PAPER, SEARCH, DromParameters, DromState, drom, stable
 from drom_net.algorithms.features import add_scaled
 from drom_net.algorithms.learner import Learner
+from drom_net.algorithms.spectral import SOLVERS
 from drom_net.core.fields import Choice, Integer, IntegerOrList, option
 
 EXCHANGES = ("blocking", "overlap", "delayed")
@@ -27,6 +28,12 @@ EXCHANGES = ("blocking", "overlap", "delayed")
 class DromDParameters(DromParameters):
     """DROM-D's parameters: those of DROM, and how often vectors travel."""
 
+    solver: str = option(
+        Choice(SOLVERS),
+        "power",
+        doc="The leading singular pair by warm-started power iteration, O(dm) an iteration, "
+        "or exactly from the Gram matrix, O(dm^2).",
+    )
     tau: int | tuple[int, ...] = option(
         IntegerOrList(1),
         1,

@@ -18,9 +18,9 @@ from drom_net.algorithms.adadrom.learner import AdaDROMParameters
 from drom_net.algorithms.adadrom.state import LAYOUT, SKETCHED
 from drom_net.algorithms.base import Contribution, ContributionKind, Reply, ReplyKind
 from drom_net.algorithms.d_ofw import DOFWParameters
-from drom_net.algorithms.drom import DromParameters
+from drom_net.algorithms.drom import BITS_OF_SUMS, DromParameters, pair_of_sum, start
 from drom_net.algorithms.drom_d import DromDParameters
-from drom_net.algorithms.features import Block, Matrix, SparseVectors, Vector, put
+from drom_net.algorithms.features import Block, Matrix, SparseVectors, Vector, numbers, put
 from drom_net.algorithms.fed_avg import FedAvgDParameters, FedAvgParameters
 from drom_net.algorithms.losses import LOSSES
 from drom_net.algorithms.osmtl import OSMTLParameters
@@ -112,6 +112,30 @@ class _OfDuals:
 
     def model(self) -> Vector | None:
         return self._w if self._t else None
+
+
+class _OfProducts(_OfDuals):
+    """DROM by sums: v_i a_i and u show a_i, up to a sign that is one for all rounds; then as from dual vectors."""
+
+    def __init__(self, q: DromParameters, dim: int) -> None:
+        super().__init__(q, dim)
+        self._u = start(dim)
+
+    def hear(self, t: int, contribution: Contribution, reply: Reply) -> Iterator[Guess]:
+        (block,) = contribution.vectors
+        product = to_floats(block, BITS_OF_SUMS).ravel()
+        v = math.sqrt(max(0.0, float(product @ self._u)))
+        a = product / v if v > 0.0 else self._a
+        if a @ self._a < 0.0:
+            a, v = -a, -v
+        if reply.kind is ReplyKind.VECTORS:
+            total: Any = numbers(reply.vectors[0])
+            sigma, norm, self._u = pair_of_sum(total.ravel(), self._u, least=v * v)
+            reply = Reply(ReplyKind.VECTORS, (v / norm * self._u if sigma > 1.0 else np.zeros(len(a)),))
+        if np.allclose(a, self._a, rtol=1e-6, atol=1e-9):  # an outlier, or idle
+            self._replies.append(reply.vectors[0] if reply.vectors else self._replies[-1])
+            return
+        yield from super().hear(t, contribution._replace(vectors=(a,)), reply)
 
 
 class _OfSummands:
@@ -318,4 +342,6 @@ _KNOWN: dict[type, Attacks] = {
 
 def attacks_on(parameters: object) -> Attacks:
     """By the class of a learner's parameters, as one class has one way of sending."""
+    if isinstance(parameters, DromParameters) and parameters.solver == "sums":
+        return Attacks(_OfProducts)
     return _KNOWN.get(type(parameters), Attacks())

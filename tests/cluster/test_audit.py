@@ -55,6 +55,13 @@ def test_the_reducer_reads_all_rows_of_drom_but_the_last_ones(tmp_path: Path) ->
     assert found.onlookers[0].model is not None and found.onlookers[0].model > READ
 
 
+def test_a_power_iteration_by_sums_gives_most_rows_away_as_well(tmp_path: Path) -> None:
+    """1,551 of the 1,797 rows of digits-sites."""
+    found, read = attacked(tmp_path, "name: drom, solver: sums")
+    assert (read[REDUCER] or 0) > 2 * ROWS
+    assert found.onlookers[0].model is not None and found.onlookers[0].model > READ
+
+
 def test_a_dual_vector_without_the_nuclear_norm_says_nothing(tmp_path: Path) -> None:
     assert attacked(tmp_path, "name: drom, lambda: 0")[1][REDUCER] == 0
 

@@ -16,6 +16,7 @@ CASES = {
     "synthetic, alone": ("synthetic-12.yaml", ["--set", "rounds=25", "--set", "algorithm.name=local"]),
     "sums of integers": ("quickstart.yaml", ["--set", "algorithm.name=adadrom", "--set", "rounds=50"]),
     "sums of integers along a tree": ("ring-12.yaml", ["--set", "algorithm.name=adadrom", "--set", "rounds=42"]),
+    "a power iteration by sums": ("quickstart.yaml", ["--set", "algorithm.solver=sums", "--set", "rounds=25"]),
     "models averaged now and then": ("quickstart.yaml", ["--set", "algorithm.name=fed-avg", "--set", "rounds=50"]),
     "models averaged on a ring": ("ring-12.yaml", ["--set", "algorithm.name=fed-avg-d", "--set", "rounds=42"]),
     "a ring without a centre": ("ring-12.yaml", ["--set", "rounds=40"]),

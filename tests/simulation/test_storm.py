@@ -43,7 +43,8 @@ def test_the_seeds_of_a_ci_run_meet_everything() -> None:
             "postpone_below: 3",
             "name: local",
             "name: drom,",
-            "ended: drop",
+            "ended: drop, solver: power",
+            "ended: drop, solver: sums",
         )
     )
     adadrom = [text for text, _, _ in scenarios if "name: adadrom," in text]
