@@ -274,7 +274,7 @@ BAD: dict[str, tuple[str | bytes, list[str]]] = {
     "key of another kind": (
         "algorithm: {name: local, rho: 1}\ndata: {dataset: synthetic, zero_based: true}\n",
         [
-            'c.yaml:1: algorithm.rho: expected one of the keys name, preset, eta0, loss, got "rho"; '
+            'c.yaml:1: algorithm.rho: expected one of the keys name, preset, eta0, loss, steps, got "rho"; '
             "it belongs to algorithm drom, drom-d and d-admm",
             'c.yaml:2: data.zero_based: expected a key of data (synthetic), got "zero_based"; '
             "it belongs to dataset files and live",
@@ -453,7 +453,8 @@ BAD: dict[str, tuple[str | bytes, list[str]]] = {
         GOOD + "topology: {graph: ring}\npeers: {endpoints: ['tcp://a:1']}\n",
         [
             "c.yaml:3: topology: expected no such section with algorithm drom, got a mapping; "
-            "drom has a reducer, and no graph of peers; algorithm.name: adadrom, drom-d or fed-avg-d has one",
+            "drom has a reducer, and no graph of peers; algorithm.name: "
+            "adadrom, drom-d, fed-avg-d or mt-co2ol-d has one",
             "c.yaml:4: peers: expected no such section with algorithm drom, got a mapping; "
             "drom has a reducer, and its workers are no peers; where they meet is reducer.endpoint",
         ],
@@ -462,7 +463,8 @@ BAD: dict[str, tuple[str | bytes, list[str]]] = {
         "algorithm: {name: local}\n" + DIGITS + "topology: {graph: ring}\n",
         [
             "c.yaml:3: topology: expected no such section with algorithm local, got a mapping; "
-            "local has a reducer, and no graph of peers; algorithm.name: adadrom, drom-d or fed-avg-d has one"
+            "local has a reducer, and no graph of peers; algorithm.name: "
+            "adadrom, drom-d, fed-avg-d or mt-co2ol-d has one"
         ],
     ),
     "a reducer beside peers": (
@@ -645,10 +647,10 @@ def test_another_algorithm_drops_what_only_the_former_one_knows(tmp_path: Path) 
     config = load(tmp_path, text, "algorithm.name=local")
     assert config.algorithm.parameters == LocalParameters(eta0=3.0)
     assert messages(tmp_path, text.replace("kappa", "kapa"), "algorithm.name=local") == [
-        'c.yaml:1: algorithm.kapa: expected one of the keys name, preset, eta0, loss, got "kapa"'
+        'c.yaml:1: algorithm.kapa: expected one of the keys name, preset, eta0, loss, steps, got "kapa"'
     ]
     assert messages(tmp_path, text, "algorithm.name=local", "algorithm.lambda=1") == [
-        '--set algorithm.lambda: expected one of the keys name, preset, eta0, loss, got "lambda"; '
+        '--set algorithm.lambda: expected one of the keys name, preset, eta0, loss, steps, got "lambda"; '
         "it belongs to algorithm drom, drom-d, d-admm and prox-gd"
     ]
     text = text.replace("kappa: 9", "preset: paper")
@@ -665,7 +667,8 @@ def test_another_algorithm_drops_the_sections_that_only_the_former_one_has(tmp_p
         assert config == load(tmp_path, f"algorithm: {{name: {name}}}\n{DIGITS}")
     assert messages(tmp_path, peers, "algorithm.name=local", "topology.graph=full") == [
         "--set topology: expected no such section with algorithm local, got a mapping; "
-        "local has a reducer, and no graph of peers; algorithm.name: adadrom, drom-d or fed-avg-d has one"
+        "local has a reducer, and no graph of peers; algorithm.name: "
+        "adadrom, drom-d, fed-avg-d or mt-co2ol-d has one"
     ]
     star = GOOD + "reducer: {endpoint: 'tcp://a:1'}\n"
     assert load(tmp_path, star, "algorithm.name=drom-d", "topology.graph=ring") == load(tmp_path, RING)

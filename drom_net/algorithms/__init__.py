@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from drom_net.algorithms.adadrom.learner import ADADROM
+from drom_net.algorithms.arow import AROW
 from drom_net.algorithms.base import Algorithm
 from drom_net.algorithms.d_admm import D_ADMM
 from drom_net.algorithms.d_ofw import D_OFW
@@ -17,6 +18,8 @@ from drom_net.algorithms.drom_d import DROM_D
 from drom_net.algorithms.fed_avg import FED_AVG, FED_AVG_D
 from drom_net.algorithms.learner import Learner
 from drom_net.algorithms.local import LOCAL
+from drom_net.algorithms.mt_co2ol import MT_CO2OL, MT_CO2OL_D
+from drom_net.algorithms.mt_omd import MT_OMD
 from drom_net.algorithms.osmtl import OSMTL
 from drom_net.algorithms.pooled import POOLED
 from drom_net.algorithms.prox_gd import PROX_GD
@@ -26,6 +29,7 @@ BUILTIN: dict[str, Learner] = {
     learner.name: learner
     for learner in (
         *(ADADROM, DROM, DROM_D, LOCAL, FED_AVG, FED_AVG_D),
+        *(AROW, MT_OMD, MT_CO2OL, MT_CO2OL_D),
         *(OSMTL, D_ADMM, D_OFW, PROX_GD, POOLED),
     )
 }

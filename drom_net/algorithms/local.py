@@ -31,20 +31,26 @@ class LocalParameters:
 
     eta0: float = option(Number(above=0.0), 10.0, doc="The first step size; round t steps by eta0/sqrt(t).")
     loss: str = option(Choice(tuple(LOSSES)), "logistic", doc="The loss of the margin.")
+    steps: str = option(
+        Choice(("falling", "constant")), "falling", doc="falling as eta0/sqrt(t), or constant: each step is by eta0."
+    )
+
+    def eta(self, t: int) -> float:
+        """The step size of round t."""
+        return self.eta0 if self.steps == "constant" else self.eta0 / math.sqrt(t)
 
 
 def local(parameters: LocalParameters | None = None) -> Algorithm:
-    """w -= eta0/sqrt(t) g, with g the gradient of the plain loss (section 4 of the specification)."""
+    """w -= eta0/sqrt(t) g, with g the gradient of the plain loss (section 4 of the specification); or eta0 g."""
     parameters = parameters or LocalParameters()
     loss = LOSSES[parameters.loss]
-    eta0 = parameters.eta0
 
     def primal_step(w: Vector, example: Example, t: int) -> tuple[Vector, Prediction]:
         x, y = example
         score = dot(w, x)
         z = y * score
         c = loss.slope(z) * y
-        eta = eta0 / math.sqrt(t)
+        eta = parameters.eta(t)
         # eta * (c * x) and not (eta * c) * x: so that DROM with lambda = rho = 0 has the same bits.
         if isinstance(x, SparseVector):
             add_scaled(w, -eta, SparseVector(x.indices, c * x.values))
@@ -80,5 +86,5 @@ LOCAL = Learner(
     parameters=LocalParameters,
     build=local,
     reveals="Nothing leaves a site.",
-    searches=(Search(space=STEP),),
+    searches=(Search(space=STEP), Search("constant", {"steps": "constant"}, STEP)),
 )

@@ -16,9 +16,10 @@ from drom_net.cli.output import choose_runs_progress, print_json, print_table
 from drom_net.cluster.prepare import require_stored
 from drom_net.comparison.compare import compare
 from drom_net.comparison.findings import conclusion, headline, results_on, title_of
+from drom_net.comparison.outside import PACKAGES
 from drom_net.comparison.pages import write_report
 from drom_net.comparison.runner import Runner
-from drom_net.comparison.spaces import line_names, searched_keys
+from drom_net.comparison.spaces import line_names, outside_lines, searched_keys
 from drom_net.comparison.store import Store
 from drom_net.comparison.subjects import Subject, make_subject, named_config
 from drom_net.comparison.tuning import Effort, check_learners
@@ -69,6 +70,14 @@ def _num_cores() -> int:
     "that of WHAT, but those of peers only beside a file whose learner is one of them.",
 )
 @click.option(
+    "--with",
+    "tools",
+    metavar="TOOL,TOOL,..",
+    default="",
+    help=f"Learners of other packages as well, of {', '.join(PACKAGES)}, where these are installed "
+    f"({', '.join(PACKAGES.values())}).",
+)
+@click.option(
     "--settings", type=click.IntRange(1), default=24, show_default=True, help="How many are tried of each learner."
 )
 @click.option(
@@ -95,6 +104,7 @@ def _num_cores() -> int:
 def compare_command(
     what: tuple[str, ...],
     names: str,
+    tools: str,
     settings: int,
     tuning_orders: int,
     orders: int,
@@ -120,6 +130,7 @@ def compare_command(
     \b
     Examples:
       drom-net compare digits-sites --out runs/compare
+      drom-net compare digits-sites --with river,vw --out runs/compare
       drom-net compare pumps/pumps.yaml --algorithms adadrom,drom,local --settings 40 --out runs/compared
     """
     effort = Effort(settings, tuning_orders, orders, seed)
@@ -130,7 +141,9 @@ def compare_command(
         if key.startswith("algorithm.") and key.removeprefix("algorithm.") in searched_keys():
             raise UsageError(f"--set {key}: the comparison searches it for every learner itself")
     subjects = [_subject(word, overrides) for word in what]
-    chosen = check_learners([name.strip() for name in names.split(",") if name.strip()], subjects)
+    others = outside_lines(_words(tools))
+    chosen = check_learners(_words(names), subjects)
+    chosen += tuple(name for name in others if name not in chosen)
     with open_runner(out, jobs=jobs, as_json=as_json) as runner:
         comparison = compare(subjects, chosen, effort, runner, num_processes=num_processes)
     write_report(comparison.report, out, page="report.md")
@@ -149,6 +162,10 @@ def compare_command(
         click.echo(line)
     click.echo(f"report {out / 'report.md'}")
     return exit_code
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
 
 
 def _subject(word: str, overrides: tuple[str, ...]) -> Subject:

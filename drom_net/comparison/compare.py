@@ -23,8 +23,9 @@ from drom_net.comparison.findings import (
     search_table,
     seconds_table,
 )
+from drom_net.comparison.outside import versions
 from drom_net.comparison.runner import Runner
-from drom_net.comparison.spaces import num_settings
+from drom_net.comparison.spaces import is_outside, num_settings
 from drom_net.comparison.subjects import Job, Subject
 from drom_net.comparison.tuning import (
     Chosen,
@@ -113,7 +114,7 @@ def compare(
     equal = {
         f"{result.name} on {result.subject.name}, seed {result.seeds[place]}": _as_processes(result, place, runner)
         for result in results
-        if not result.shares_examples or result.subject.config.allow_sharing_examples
+        if (not result.shares_examples or result.subject.config.allow_sharing_examples) and not is_outside(result.name)
         for place in range(min(num_processes, len(result.seeds)))
         if result.outcomes[place].status == "finished"
     }
@@ -132,7 +133,14 @@ def compare(
         "comparisons.",
         "",
         *(f"- {line}" for line in closing),
-        f"- drom-net {__version__}, NumPy {np.__version__}, BLAS kernel {blas_kernel()}",
+        ", ".join(
+            [
+                f"- drom-net {__version__}",
+                *(versions() if any(map(is_outside, names)) else []),
+                f"NumPy {np.__version__}",
+                f"BLAS kernel {blas_kernel()}",
+            ]
+        ),
     ]
     report = Report(
         name="compare",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 from drom_net.algorithms import BUILTIN, Learner, find_learner, learner_named
 from drom_net.algorithms.learner import Search
+from drom_net.comparison import outside
 from drom_net.core.errors import UsageError, did_you_mean
 from drom_net.core.fields import settings_of
 from drom_net.core.seeding import stream
@@ -33,6 +35,28 @@ def lines_of(algorithm: str, learner: Learner) -> dict[str, Line]:
 
 _LINES = {name: line for algorithm, learner in BUILTIN.items() for name, line in lines_of(algorithm, learner).items()}
 
+_OUTSIDE = {
+    name: Line(f"{outside.__name__}:{attribute}", line.search)
+    for attribute in ("RIVER", "VW")
+    for name, line in lines_of(getattr(outside, attribute).name, getattr(outside, attribute)).items()
+}
+
+
+def outside_lines(tools: Collection[str]) -> list[str]:
+    """The lines of learners of other packages, as `--with` names them.
+
+    Raises:
+        UsageError: There is no such tool, or it is not installed.
+    """
+    for tool in tools:
+        outside.require(tool)
+    return [name for name, line in _OUTSIDE.items() if line.learner.name in tools]
+
+
+def is_outside(name: str) -> bool:
+    """Whether this line is that of another package's learner, which no process can run."""
+    return name in _OUTSIDE
+
 
 def line_names() -> tuple[str, ...]:
     """What a comparison may name of this package; learners of others are found by their own names."""
@@ -45,8 +69,9 @@ def line_of(name: str) -> Line:
     Raises:
         UsageError: There is none.
     """
-    if name in _LINES:
-        return _LINES[name]
+    known = _LINES.get(name) or _OUTSIDE.get(name)
+    if known is not None:
+        return known
     names: tuple[str, ...] = line_names()
     for algorithm in (name, name.rpartition("-")[0]):
         if algorithm not in BUILTIN and (learner := find_learner(algorithm)) is not None:

@@ -419,3 +419,13 @@ def test_the_losses_of_the_transcriptions_are_those_of_the_product() -> None:
     for name, loss in LOSSES.items():
         for z in (-2.0, 0.0, 0.5, 3.0):
             assert gradient_slope(name, z) == pytest.approx(loss.slope(z), rel=1e-12)
+
+
+def test_local_with_constant_steps_is_its_equation() -> None:
+    streams = random_streams([20, 20], flip=0.1)
+    result = run_reference(local(LocalParameters(eta0=0.7, steps="constant")), streams, seed=0)
+    for stream, w in zip(streams, models(result), strict=True):
+        expected = np.zeros(stream.dim)
+        for x, y in zip(np.asarray(stream.rows), stream.labels, strict=True):
+            expected -= 0.7 * y * gradient_slope("logistic", y * (expected @ x)) * x
+        np.testing.assert_allclose(w, expected, rtol=1e-12)
