@@ -334,7 +334,8 @@ def theory_contenders(loss: str, radius: float) -> list[Contender]:
 def tuned_contenders(loss: str, radius: float) -> list[Contender]:
     """Every algorithm with its default parameters, on this loss; its step is tuned.
 
-    Those without a step mix several models: they have no W_t that could be set beside the best W.
+    Those without a step are left out: they mix several models, and have no W_t that could be set beside the best W, or
+    make their steps themselves (AROW, MT-CO2OL).
     """
     shared = {"loss": loss, "radius": radius, "solver": "gram"}
     found = []

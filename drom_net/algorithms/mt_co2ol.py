@@ -2,7 +2,8 @@
 
 Achddou, Cesa-Bianchi and Laforgue 2024, Multitask Online Learning: Listen to the Neighborhood Buzz (AISTATS). Each
 agent j runs the multi-task learner MT-FTRL for its closed neighborhood; agent i predicts with the weighted mean of what
-its neighbors' instances have for i, and tells all of them its gradient.
+its neighbors' instances have for i, and tells all of them its gradient. So much is from the paper, whose full text was
+not at hand: the grid of variances, A with b = N and the steps are as in multi-task online mirror descent (`mt_omd`).
 """
 
 from __future__ import annotations
