@@ -59,6 +59,8 @@ class Prediction(NamedTuple):
     """What the model says of one row."""
 
     score: float
+    p: float
+    """The probability of +1."""
     ticket: int
     """For the node to know the row again when its label comes."""
     row: Row
@@ -143,8 +145,8 @@ class Site:
         """
         answer = self._ask({"do": "predict", "rows": _packed(rows)})
         return [
-            Prediction(score, ticket, row)
-            for score, ticket, row in zip(answer["scores"], answer["tickets"], rows, strict=True)
+            Prediction(score, p, ticket, row)
+            for score, p, ticket, row in zip(answer["scores"], answer["p"], answer["tickets"], rows, strict=True)
         ]
 
     def label(self, predictions: Iterable[Prediction], labels: Iterable[Any], *, relabel: bool = False) -> None:

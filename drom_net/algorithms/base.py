@@ -228,8 +228,9 @@ class Algorithm(NamedTuple):
     """The same of a reply."""
     score: Callable[[Mapping[str, Vector], Features], float] | None = None
     """The score of x by the vectors of `model`; None is <w, x>."""
-    probability: Callable[[float], float] = sigmoid
-    """The probability of +1 that a score stands for, for the log loss; of -score it is 1 less that."""
+    log_odds: Callable[[float], float] | None = None
+    """The log odds of +1 that a score stands for, from which probabilities are made (`learning.calibration`); of -score
+    they have the other sign. None where a score is log odds itself, and is taken as it is."""
     receive: Callable[[LocalState, Reply, int], LocalState] | None = None
     """(state, reply, t): what a task does with the reply of round t before it predicts again, also where it was idle.
 

@@ -23,7 +23,8 @@ from drom_net.config.load import load_config
 from drom_net.core.errors import DromNetError, UsageError
 from drom_net.data.formats import line_formats
 from drom_net.data.row_lines import read_rows
-from drom_net.learning.task import SCALING
+from drom_net.learning.calibration import probability_of
+from drom_net.learning.task import CALIBRATION, SCALING
 from drom_net.plots.base import check_plot_file
 from drom_net.plots.sharing import draw_sharing
 from drom_net.plots.timeline import Timeline, draw_timelines
@@ -247,7 +248,7 @@ def merge(dirs: tuple[Path, ...], out: Path | None, file_format: str, as_json: b
 )
 @options.as_json
 def predict(run_dir: Path, task: str, row_format: str, as_json: bool) -> None:
-    """Label rows from standard input with a task's model; one line "label,score" for each on standard output.
+    """Label rows from standard input with a task's model; one line "label,p,score" for each on standard output.
 
     Rows are as in the run's data files, with or without a label: CSV with a line of column names (in any order; others
     than the features are left out), JSON lines, or svmlight lines; they are prepared as the run prepared its own.
@@ -269,12 +270,16 @@ def predict(run_dir: Path, task: str, row_format: str, as_json: bool) -> None:
     preparation = reader.preprocessing.begin(names[index], state)
     vectors = vectors_of(model, index)
     made_by = str(model["algorithm"]) if "algorithm" in model else "drom"  # earlier versions did not say
-    score = learner_named(made_by, f"{run_dir}: algorithm").make().score or (lambda vectors, x: dot(vectors["w"], x))
-    scores = [score(vectors, preparation.look(row)) for row in rows]
-    predictions: list[dict[str, Any]] = [{"label": 1 if score >= 0.0 else -1, "score": score} for score in scores]
+    algorithm = learner_named(made_by, f"{run_dir}: algorithm").make()
+    score_of = algorithm.score or (lambda vectors, x: dot(vectors["w"], x))
+    predictions: list[dict[str, Any]] = []
+    for row in rows:
+        score = score_of(vectors, preparation.look(row))
+        p = probability_of(score, algorithm.log_odds, vectors.get(CALIBRATION))
+        predictions.append({"label": 1 if score >= 0.0 else -1, "p": p, "score": score})
     if as_json:
         print_json(predictions)
         return
-    click.echo("label,score")
+    click.echo("label,p,score")
     for prediction in predictions:
-        click.echo(f"{prediction['label']},{prediction['score']!r}")
+        click.echo(f"{prediction['label']},{prediction['p']:.6g},{prediction['score']!r}")

@@ -14,6 +14,7 @@ from drom_net.cluster.plan import algorithm_of
 from drom_net.cluster.prepare import Prepared
 from drom_net.cluster.run import run_loop
 from drom_net.core.errors import DivergedError, StoppedError
+from drom_net.learning.calibration import probabilities
 from drom_net.learning.metrics import LEAST_PROBABILITY, auc, macro, majority_wrong
 from drom_net.learning.records import TASK_DTYPE
 from drom_net.learning.reference import AfterRound, PeersResult, ReferenceResult
@@ -89,7 +90,7 @@ def run_one(
     seconds = time.process_time() - started
     rows = [np.frombuffer(records, dtype=TASK_DTYPE) for records in result.task_records]
     rows = [task[task["active"] == 1] for task in rows]
-    judged = judge(rows, algorithm_of(prepared.config, 0).probability)
+    judged = judge(rows, algorithm_of(prepared.config, 0).log_odds)
     blocks = []
     if heads is not None:
         judged = [task[head:] for task, head in zip(judged, heads, strict=True)]
@@ -116,20 +117,23 @@ _JUDGED = np.dtype(
 """A prediction: its score, and by each kind of label whether the commoner label would have been wrong, and -ln p."""
 
 
-def judge(rows: Sequence[npt.NDArray[np.void]], probability: Callable[[float], float]) -> list[npt.NDArray[np.void]]:
+def judge(
+    rows: Sequence[npt.NDArray[np.void]], log_odds: Callable[[float], float] | None
+) -> list[npt.NDArray[np.void]]:
     """What figures are made of, each task's predictions in order, as `_JUDGED`.
 
     Args:
         rows: Each task's records of its active rounds.
-        probability: As `Algorithm.probability`.
+        log_odds: As `Algorithm.log_odds`.
     """
     result = []
     for task in rows:
         judged = np.zeros(len(task), _JUDGED)
         judged["score"] = task["score"]
+        positive = np.array(probabilities(task["score"].tolist(), task["label"].tolist(), log_odds))
         for of, name in (("clean", "clean_label"), ("seen", "label")):
             labels = task[name]
-            given = np.array([probability(z) for z in (labels * task["score"]).tolist()])
+            given = np.where(labels > 0.0, positive, 1.0 - positive)
             judged[f"label_{of}"] = labels
             judged[f"majority_{of}"] = majority_wrong(task["label"], labels)
             judged[f"loss_{of}"] = -np.log(np.maximum(given, LEAST_PROBABILITY))

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from drom_net.algorithms.base import CentralInfo, ContributionKind, ReplyKind, sigmoid
 from drom_net.algorithms.features import Vector
+from drom_net.learning.calibration import Calibration
 from drom_net.learning.metrics import Totals
 
 CHAIN_START = bytes(32)
@@ -82,12 +83,13 @@ class TaskLog:
     steps would find cold caches, and cost several times as much.
     """
 
-    def __init__(self, probability: Callable[[float], float] = sigmoid) -> None:
+    def __init__(self, log_odds: Callable[[float], float] | None = None) -> None:
         """
         Args:
-            probability: As `Algorithm.probability`.
+            log_odds: As `Algorithm.log_odds`.
         """
-        self._probability = probability
+        self._log_odds = log_odds
+        self._calibration = Calibration()
         self._open: list[TaskRow] = []
         self._chain = CHAIN_START
         self._totals = Totals()
@@ -98,9 +100,10 @@ class TaskLog:
         if len(self._open) >= _BATCH:
             self._settle()
 
-    def go_on_from(self, chain: bytes, totals: Totals) -> None:
+    def go_on_from(self, chain: bytes, totals: Totals, calibration: Sequence[float]) -> None:
         """Continue a log whose rows are kept elsewhere."""
         self._chain, self._totals = chain, dataclasses.replace(totals)
+        self._calibration = Calibration(calibration)
 
     @property
     def chain(self) -> bytes:
@@ -113,6 +116,19 @@ class TaskLog:
         """The counts over all rounds so far."""
         self._settle()
         return self._totals
+
+    @property
+    def calibration(self) -> tuple[float, ...]:
+        """`Calibration.state` after all rounds so far."""
+        self._settle()
+        return self._calibration.state
+
+    def probability(self, score: float) -> float:
+        """Of +1, for a score of the model as it is after all rounds so far."""
+        if self._log_odds is None:
+            return sigmoid(score)
+        self._settle()
+        return self._calibration.probability(self._log_odds(score))
 
     def take(self) -> bytes:
         """The rows since the last call, as TASK_DTYPE."""
@@ -129,12 +145,21 @@ class TaskLog:
             if active == PREDICTED:
                 self._totals.unlabelled += 1
             elif active:
-                self._totals.count(score, clean, label, gamma, self._probability(clean * score))
+                self._totals.count(score, clean, label, gamma, self._given(score, clean, label))
             if reply != ReplyKind.NONE and contribution == ContributionKind.VECTORS:
                 self._totals.pushes += 1
             if reply == ReplyKind.VECTORS:
                 self._totals.corrections += 1
         self._open.clear()
+
+    def _given(self, score: float, clean: float, label: float) -> float:
+        """The probability that was given to the clean label; then the other one is learned from."""
+        if self._log_odds is None:
+            return sigmoid(clean * score)
+        z = self._log_odds(score)
+        p = self._calibration.probability(z)
+        self._calibration.learn(z, positive=label > 0.0)
+        return p if clean > 0.0 else 1.0 - p
 
 
 class CentralLog:

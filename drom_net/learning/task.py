@@ -39,6 +39,8 @@ from drom_net.learning.records import IDLE_ROUND, LEARNED, PREDICTED, CentralLog
 _NOTHING_SEEN = (0.0, 0.0, 0.0, 0.0, 0.0)
 SCALING = "scaling"
 """In a model: what running standardisation has come to, as RunningScaling.state."""
+CALIBRATION = "calibration"
+"""In a model: a and b of its `Calibration`, for a learner whose scores are no log odds."""
 LARGEST = 1e30
 """The most that a number of a contribution counts for: sums, products and squares of squares of such are finite."""
 LARGEST_OF_EXAMPLE = 1e6
@@ -136,7 +138,7 @@ class TaskLearner:
         self._stream = stream
         self._look_for_end()
         self._state = algorithm.init_local(stream.dim)
-        self._log = TaskLog(algorithm.probability)
+        self._log = TaskLog(algorithm.log_odds)
         self._reply = NO_REPLY
         self._active = self._row_active = IDLE_ROUND
         self._seen = self._row = _NOTHING_SEEN
@@ -243,13 +245,18 @@ class TaskLearner:
         """All that it needs to go on from here, but for its records."""
         kept = {name: copy.deepcopy(getattr(self, name)) for name in _KEPT}
         scaling = self._stream.scaling if isinstance(self._stream, LiveStream) else None
-        return kept | {"chain": self._log.chain, "totals": dataclasses.replace(self._log.totals), "scaling": scaling}
+        return kept | {
+            "chain": self._log.chain,
+            "totals": dataclasses.replace(self._log.totals),
+            "calibration": self._log.calibration,
+            "scaling": scaling,
+        }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Go on from a snapshot of a learner of the same stream."""
         for name in _KEPT:
             setattr(self, name, copy.deepcopy(snapshot[name]))
-        self._log.go_on_from(snapshot["chain"], snapshot["totals"])
+        self._log.go_on_from(snapshot["chain"], snapshot["totals"], snapshot["calibration"])
         if isinstance(self._stream, LiveStream):
             self._stream.seek(self._taken, self._round, snapshot.get("scaling"))
         self._look_for_end()
@@ -278,6 +285,10 @@ class TaskLearner:
             x = self._stream.look(x)
         return self.algorithm.predict(self._state, x)
 
+    def probability(self, score: float) -> float:
+        """Of +1, for a score of the model as it is now."""
+        return self._log.probability(score)
+
     def result(self) -> TaskResult:
         """The task's model, counts and closed chain, as after the last `end`.
 
@@ -288,6 +299,8 @@ class TaskLearner:
         self._check_finite(0.0, model.values(), self._round)
         if self._stream.scaling is not None:
             model = model | {SCALING: np.array(self._stream.scaling)}
+        if self.algorithm.log_odds is not None:
+            model = model | {CALIBRATION: np.array(self._log.calibration[:2])}
         return TaskResult(close_task_chain(self._log.chain, model.values()), self._log.totals, model)
 
     @staticmethod

@@ -286,6 +286,10 @@ class Learns:
         """The score of x by the model as it is now."""
         return self._learner.predict(x)
 
+    def probability(self, score: float) -> float:
+        """Of +1, for a score of the model as it is now."""
+        return self._learner.probability(score)
+
     def take_records(self) -> bytes:
         return self._learner.take_records()
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from drom_net.algorithms import learner_named
+from drom_net.learning.calibration import probabilities
 from drom_net.learning.metrics import Totals, total
 from drom_net.learning.records import (
     LEARNED,
@@ -50,13 +51,15 @@ def wrong_figures(run_dir: Path, summary: dict[str, Any]) -> list[str]:
     """
     names = [task["name"] for task in summary["tasks"]]
     rows, _, _ = read_records(run_dir, names)
-    probability = learner_named(summary.get("algorithm", "drom"), f"{run_dir}: algorithm").make().probability
+    log_odds = learner_named(summary.get("algorithm", "drom"), f"{run_dir}: algorithm").make().log_odds
     counts = []
     for task_rows in rows:
         totals = Totals()
-        for row in rows_as_tuples(task_rows[task_rows["active"] == LEARNED]):
+        learned = task_rows[task_rows["active"] == LEARNED]
+        given = probabilities(learned["score"].tolist(), learned["label"].tolist(), log_odds)
+        for row, p in zip(rows_as_tuples(learned), given, strict=True):
             _, _, score, label, gamma, _, clean, _, _ = row
-            totals.count(score, clean, label, gamma, probability(clean * score))
+            totals.count(score, clean, label, gamma, p if clean > 0.0 else 1.0 - p)
         counts.append(totals)
     wrong = []
     model = load_model(run_dir)

@@ -10,6 +10,7 @@ import numpy as np
 
 from drom_net.algorithms.adadrom.exchange import admits, receive, send
 from drom_net.algorithms.adadrom.experts import model, predict, primal_step, score_of_model
+from drom_net.algorithms.adadrom.mixing import log_odds
 from drom_net.algorithms.adadrom.state import LAYOUT, init_local
 from drom_net.algorithms.adadrom.tree import init_of_tree, receive_along, send_along
 from drom_net.algorithms.base import IDLE, Algorithm, CentralInfo, CentralStep, Contribution, Reply, SyncRounds
@@ -80,7 +81,7 @@ def adadrom(parameters: AdaDROMParameters | None = None) -> Algorithm:
         push_layout=LAYOUT,
         pull_layout=lambda num_tasks: tuple(map(Sums, LAYOUT)),
         score=score_of_model,
-        probability=lambda score: 0.5 + score,
+        log_odds=log_odds,
         receive=receive,
         send=send,
         at=at,

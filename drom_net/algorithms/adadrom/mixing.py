@@ -18,6 +18,8 @@ SHARE, SHARE_OF_PRIOR = 0.01, 0.1
 LEAST = 1e-9
 """No less weight has either of the two mixtures."""
 SCALE = 0.5 - FLOOR
+_SOFT = 1e-3
+"""So much is added to a probability, so that 0 and 1 have log odds."""
 EVIDENCE = (
     *("examples", "errors", "errors_alone", "loss", "loss_alone", "weight_of_sharing", "sure", "sure_errors"),
     *("loss_variance", "disagreements"),
@@ -96,6 +98,11 @@ def prior_of(others: Sequence[float]) -> list[float]:
 def tilts_of(z: Sequence[float]) -> list[float]:
     """By how much experts of these scores find the label +1 more probable than 1/2: pi(z) - 1/2."""
     return [SCALE * math.tanh(0.5 * one) for one in z]  # s(z) - 1/2 = tanh(z/2) / 2
+
+
+def log_odds(score: float) -> float:
+    """Those of p without its floor, which p - 1/2 stands for."""
+    return math.log((SCALE + score + _SOFT) / (SCALE - score + _SOFT))
 
 
 def slope_of(tilt: float, y: float) -> float:

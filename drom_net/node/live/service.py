@@ -51,6 +51,7 @@ class Model(Protocol):
     @property
     def mixing(self) -> tuple[Vector, Vector] | None: ...
     def predict(self, x: Features) -> float: ...
+    def probability(self, score: float) -> float: ...
 
 
 class _KeyedPort(RouterTransport):
@@ -186,7 +187,8 @@ class Service:
         while len(self._unlabelled) > self._limit:
             self._unlabelled.popitem(last=False)
             self._forgotten += 1
-        return {"is": "ok", "scores": scores, "tickets": list(tickets), "round": self._model.round}
+        given = [self._model.probability(score) for score in scores]
+        return {"is": "ok", "scores": scores, "p": given, "tickets": list(tickets), "round": self._model.round}
 
     def _label(self, request: Mapping[str, Any]) -> dict[str, Any]:
         tickets = request.get("tickets")
