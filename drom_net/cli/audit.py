@@ -11,8 +11,8 @@ from drom_net.cli import options
 from drom_net.cli.output import count_of, percent, print_json, print_table, showing_progress, shown
 from drom_net.cli.run import load_and_prepare
 from drom_net.cluster.audit import READ, audit
-from drom_net.cluster.plan import what_leaves
 from drom_net.cluster.prepare import require_stored
+from drom_net.config.model import what_leaves
 
 
 @click.command("audit")

@@ -25,21 +25,11 @@ from drom_net.cli.output import (
 )
 from drom_net.cluster.directories import require_resumable
 from drom_net.cluster.machine import lacks, raise_file_descriptors, require_room, this_machine
-from drom_net.cluster.plan import (
-    ALMOST,
-    Cost,
-    Roster,
-    check_sharing,
-    cost,
-    hiding_table,
-    source_endpoint,
-    source_of,
-    what_leaves,
-)
+from drom_net.cluster.plan import ALMOST, Cost, Roster, check_sharing, cost, hiding_table, source_endpoint, source_of
 from drom_net.cluster.prepare import Prepared, prepare, require_stored, stream_of
 from drom_net.cluster.run import run as run_prepared
 from drom_net.config.load import load_config
-from drom_net.config.model import ClusterConfig, config_digest, peer_endpoints
+from drom_net.config.model import ClusterConfig, config_digest, peer_endpoints, what_leaves
 from drom_net.config.yamlfile import Problems, read_yaml
 from drom_net.core.errors import UsageError
 from drom_net.core.names import safe_names

@@ -13,7 +13,7 @@ import numpy as np
 from drom_net.algorithms import Algorithm
 from drom_net.algorithms.base import Contribution, ContributionKind, Reply, ReplyKind
 from drom_net.algorithms.learner import exchange_of, exchanges_of, of_task
-from drom_net.config.model import ClusterConfig, config_digest, graph_schedule
+from drom_net.config.model import ClusterConfig, config_digest, graph_schedule, what_leaves
 from drom_net.core.errors import ConfigError, Problem
 from drom_net.core.names import safe_names
 from drom_net.data.formats import line_format_of
@@ -293,21 +293,10 @@ def source_of(config: ClusterConfig, names: Sequence[str], task: int) -> str:
     return config.source.file.replace("{task}", safe_names(names)[task]) if config.source.file else "standard input"
 
 
-def what_leaves(config: ClusterConfig) -> str:
-    """What the reducer, a neighbor and another site can compute with this learner and these parameters."""
-    learner, parameters = config.algorithm.learner, config.algorithm.parameters
-    keys = " Keys encrypt the path, and hide nothing from members." if config.security.keys is not None else ""
-    return learner.what_leaves(parameters, on_graph=config.topology is not None) + keys
-
-
 def about_run(config: ClusterConfig) -> dict[str, str]:
     """What a summary says of a run beside its figures."""
-    return {
-        "name": config.name,
-        "algorithm": config.algorithm.name,
-        "dataset": type(config.data).dataset,
-        "what_leaves": what_leaves(config),
-    }
+    about = {"name": config.name, "algorithm": config.algorithm.name, "dataset": type(config.data).dataset}
+    return about | {"what_leaves": what_leaves(config)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -220,6 +220,13 @@ def to_yaml(config: ClusterConfig, *, head: str = _AS_RUN, without: Collection[s
     return f"# {head}\n{write_yaml(written)}"
 
 
+def what_leaves(config: ClusterConfig) -> str:
+    """What the reducer, a neighbor and another site can compute with this learner and these parameters."""
+    learner, parameters = config.algorithm.learner, config.algorithm.parameters
+    keys = " Keys encrypt the path, and hide nothing from members." if config.security.keys is not None else ""
+    return learner.what_leaves(parameters, on_graph=config.topology is not None) + keys
+
+
 def graph_schedule(config: ClusterConfig, tasks: Sequence[str]) -> GraphSchedule | None:
     """The graph of each sync round; None where there is a reducer.
 

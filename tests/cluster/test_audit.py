@@ -20,10 +20,10 @@ from drom_net.algorithms.drom import DromParameters
 from drom_net.algorithms.features import dot, places
 from drom_net.cli import main
 from drom_net.cluster.audit import NEIGHBOR, NO_ATTACK, OTHER, READ, REDUCER, Audit, audit
-from drom_net.cluster.plan import what_leaves
 from drom_net.cluster.prepare import Prepared, prepare
 from drom_net.cluster.progress import Silent
 from drom_net.config.load import load_config
+from drom_net.config.model import what_leaves
 from drom_net.data.datasets import load_dataset
 from drom_net.results.attacks import attacks_on
 
