@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import zmq
 
+from drom_net.algorithms.base import sigmoid
 from drom_net.algorithms.features import Features, SparseVector, dot
 from drom_net.data.incoming import RowReader
 from drom_net.data.preprocessing import Preprocessing
@@ -33,6 +34,9 @@ class FixedModel:
 
     def predict(self, x: Features) -> float:
         return dot(self.w, x)
+
+    def probability(self, score: float) -> float:
+        return sigmoid(score)
 
 
 @dataclass

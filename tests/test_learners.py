@@ -176,7 +176,7 @@ def test_a_learner_of_another_package_in_every_command(
     assert json.loads((installed / "run" / "summary.json").read_text())["algorithm"] == "mean"
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"x1,x2,x3,x4\n1,2,3,4\n")))
     assert main(["predict", str(installed / "run"), "--task", "0"]) == 0
-    assert capsys.readouterr().out.startswith("label,score\n")
+    assert capsys.readouterr().out.startswith("label,p,score\n")
 
 
 def test_its_keys_are_checked_and_written_as_those_of_the_package(installed: Path) -> None:

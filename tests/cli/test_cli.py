@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import os
 import signal
 import sys
@@ -475,12 +476,13 @@ def test_predict_labels_rows_from_standard_input(
     code, out, _ = call(capsys, "predict", "run", "--task", "b")
     assert code == 0
     header, *lines = out.splitlines()
-    assert header == "label,score"
+    assert header == "label,p,score"
     with np.load(tmp_path / "run" / "model.npz") as model:
         w, scaling = model["W"][1], RunningScaling(2, model["SCALING"][1])
     trained = np.loadtxt(tmp_path / "site-b.csv", delimiter=",", skiprows=1)[:, :2]
     for line, numbers in zip(lines, ([2.0, 3.0], [-5.0, -1.0]), strict=True):
-        label, score = line.split(",")
+        label, p, score = line.split(",")
+        assert float(p) == pytest.approx(1.0 / (1.0 + math.exp(-float(score))), rel=1e-5)
         scaled = (np.array(numbers) - trained.mean(axis=0)) / trained.std(axis=0)
         np.testing.assert_allclose(scaling.look(np.array(numbers)), np.clip(scaled, -5.0, 5.0), rtol=1e-12)
         row = np.array([*np.clip(scaled, -5.0, 5.0), 0.0, 0.3])

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers import random_streams
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drom_net.algorithms.adadrom.learner import adadrom
 from drom_net.algorithms.base import sigmoid
 from drom_net.learning.metrics import Totals, auc, macro, majority_wrong, total
-from drom_net.learning.records import TASK_DTYPE
-from drom_net.learning.reference import run_reference
 
 PREDICTIONS = st.lists(
     st.tuples(st.sampled_from([-1.5, -0.0, 0.0, 2.0]), st.sampled_from([-1.0, 1.0]), st.sampled_from([-1.0, 1.0]))
@@ -126,29 +122,17 @@ def test_the_majority_goes_by_the_labels_seen_and_counts_the_clean_ones(
     assert counted(predictions).majority_errors == wrong == majority_wrong(seen, clean).sum()
 
 
-@pytest.mark.parametrize("kind", ["log odds", "adadrom"])
-def test_the_log_loss_is_that_of_scikit_learn(kind: str) -> None:
+def test_the_log_loss_is_that_of_scikit_learn() -> None:
     sklearn_metrics = pytest.importorskip("sklearn.metrics")
     rng = np.random.default_rng(5)
     labels = np.where(rng.random(300) < 0.3, 1.0, -1.0)
-    if kind == "adadrom":
-        probability, scores = adadrom().probability, rng.uniform(-0.4, 0.4, 300)
-        given_to_one = 0.5 + scores
-    else:
-        probability, scores = sigmoid, np.concatenate([10.0 * rng.standard_normal(296), [800.0, -800.0, 40.0, 0.0]])
-        with np.errstate(over="ignore"):
-            given_to_one = 1.0 / (1.0 + np.exp(-scores))
+    scores = np.concatenate([10.0 * rng.standard_normal(296), [800.0, -800.0, 40.0, 0.0]])
+    with np.errstate(over="ignore"):
+        given_to_one = 1.0 / (1.0 + np.exp(-scores))
     totals = Totals()
     for score, label in zip(scores.tolist(), labels.tolist(), strict=True):
-        totals.count(score, label, label, 1.0, probability(label * score))
+        totals.count(score, label, label, 1.0, sigmoid(label * score))
     assert totals.log_loss == pytest.approx(sklearn_metrics.log_loss(labels > 0.0, given_to_one), rel=1e-9)
-
-
-def test_adadrom_s_probability_is_what_its_own_loss_is_made_of() -> None:
-    (stream,) = random_streams([120])
-    result = run_reference(adadrom(), [stream], seed=0)
-    rows = np.frombuffer(result.task_records[0], TASK_DTYPE)
-    assert result.tasks[0].totals.log_loss_sum == pytest.approx(rows["loss"].sum(), rel=1e-12)
 
 
 @given(st.lists(st.tuples(st.integers(-3, 3).map(float), st.sampled_from([-1.0, 1.0])), min_size=1))
