@@ -14,7 +14,7 @@ from drom_net.cluster.plan import algorithm_of
 from drom_net.cluster.prepare import Prepared
 from drom_net.cluster.run import run_loop
 from drom_net.core.errors import DivergedError, StoppedError
-from drom_net.learning.calibration import probabilities
+from drom_net.learning.calibration import probabilities_of
 from drom_net.learning.metrics import LEAST_PROBABILITY, auc, macro, majority_wrong
 from drom_net.learning.records import TASK_DTYPE
 from drom_net.learning.reference import AfterRound, PeersResult, ReferenceResult
@@ -130,10 +130,10 @@ def judge(
     for task in rows:
         judged = np.zeros(len(task), _JUDGED)
         judged["score"] = task["score"]
-        positive = np.array(probabilities(task["score"].tolist(), task["label"].tolist(), log_odds))
         for of, name in (("clean", "clean_label"), ("seen", "label")):
             labels = task[name]
-            given = np.where(labels > 0.0, positive, 1.0 - positive)
+            truth, scores, seen = (column.tolist() for column in (labels, task["score"], task["label"]))
+            given = np.array(probabilities_of(truth, scores, seen, log_odds))
             judged[f"label_{of}"] = labels
             judged[f"majority_{of}"] = majority_wrong(task["label"], labels)
             judged[f"loss_{of}"] = -np.log(np.maximum(given, LEAST_PROBABILITY))

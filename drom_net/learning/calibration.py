@@ -57,22 +57,27 @@ class Calibration:
         )
 
 
-def probabilities(
-    scores: Iterable[float], labels: Iterable[float], log_odds: Callable[[float], float] | None
+def probabilities_of(
+    truth: Iterable[float],
+    scores: Iterable[float],
+    labels: Iterable[float],
+    log_odds: Callable[[float], float] | None,
 ) -> list[float]:
-    """The probability of +1 that one task gave to each of its examples, before it saw the label.
+    """What probability one task gave to what was true of each of its examples, before it saw the label.
 
     Args:
+        truth: -1.0 or +1.0.
         scores: In order.
         labels: As the learner saw them, -1.0 or +1.0.
         log_odds: As `Algorithm.log_odds`.
     """
     if log_odds is None:
-        return [sigmoid(score) for score in scores]
+        return [sigmoid(true * score) for true, score in zip(truth, scores, strict=True)]
     calibration, found = Calibration(), []
-    for score, label in zip(scores, labels, strict=True):
+    for true, score, label in zip(truth, scores, labels, strict=True):
         z = log_odds(score)
-        found.append(calibration.probability(z))
+        p = calibration.probability(z)
+        found.append(p if true > 0.0 else 1.0 - p)
         calibration.learn(z, positive=label > 0.0)
     return found
 

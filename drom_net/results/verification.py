@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from drom_net.algorithms import learner_named
-from drom_net.learning.calibration import probabilities
+from drom_net.learning.calibration import probabilities_of
 from drom_net.learning.metrics import Totals, total
 from drom_net.learning.records import (
     LEARNED,
@@ -56,10 +56,11 @@ def wrong_figures(run_dir: Path, summary: dict[str, Any]) -> list[str]:
     for task_rows in rows:
         totals = Totals()
         learned = task_rows[task_rows["active"] == LEARNED]
-        given = probabilities(learned["score"].tolist(), learned["label"].tolist(), log_odds)
+        clean_labels, scores, labels = (learned[name].tolist() for name in ("clean_label", "score", "label"))
+        given = probabilities_of(clean_labels, scores, labels, log_odds)
         for row, p in zip(rows_as_tuples(learned), given, strict=True):
             _, _, score, label, gamma, _, clean, _, _ = row
-            totals.count(score, clean, label, gamma, p if clean > 0.0 else 1.0 - p)
+            totals.count(score, clean, label, gamma, p)
         counts.append(totals)
     wrong = []
     model = load_model(run_dir)

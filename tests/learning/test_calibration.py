@@ -19,7 +19,7 @@ from drom_net.learning.calibration import (
     VARIANCE_OF_INTERCEPT,
     VARIANCE_OF_SLOPE,
     Calibration,
-    probabilities,
+    probabilities_of,
     probability_of,
 )
 from drom_net.learning.records import TASK_DTYPE
@@ -52,7 +52,7 @@ def test_it_stays_a_probability_whatever_comes(examples: list[tuple[float, bool]
     assert all(map(math.isfinite, made.state))
 
 
-@pytest.mark.parametrize("share", [0.01, 0.03, 0.08, 0.3])
+@pytest.mark.parametrize("share", [0.01, 0.03, 0.08])
 def test_where_labels_are_rare_they_are_given_little(share: float) -> None:
     """Calibration error at most 2 %, log loss at most that of the share of labels so far; raw it is up to 9 %."""
     rng = np.random.default_rng(2)
@@ -66,7 +66,8 @@ def test_where_labels_are_rare_they_are_given_little(share: float) -> None:
     given, wanted, raw, base = [], [], [], []
     for rows in result.task_records:
         records = np.frombuffer(rows, TASK_DTYPE)
-        given += probabilities(records["score"].tolist(), records["label"].tolist(), log_odds)
+        ones, scores, labels = ([1.0] * len(records), *(records[name].tolist() for name in ("score", "label")))
+        given += probabilities_of(ones, scores, labels, log_odds)
         positive = records["label"] > 0.0
         wanted += positive.tolist()
         raw += (0.5 + records["score"]).tolist()
@@ -78,7 +79,8 @@ def test_where_labels_are_rare_they_are_given_little(share: float) -> None:
 
     assert calibration_error(p, y) < 0.02
     assert loss(p) <= 1.02 * loss(np.array(base))
-    assert share > 0.1 or (loss(p) < loss(np.array(raw)) and calibration_error(np.array(raw), y) > 0.03)
+    assert loss(p) < loss(np.array(raw))
+    assert calibration_error(np.array(raw), y) > 0.03
     assert sum(task.totals.log_loss_sum for task in result.tasks) == pytest.approx(len(y) * loss(p), rel=1e-9)
 
 
@@ -106,6 +108,6 @@ def test_a_model_says_what_its_site_says() -> None:
 def test_log_odds_are_those_of_p_without_its_floor() -> None:
     for z in (-4.0, -0.3, 0.0, 2.0):
         assert log_odds(SCALE * math.tanh(0.5 * z)) == pytest.approx(z, abs=0.1)
-        assert log_odds(-0.1 * z) == -log_odds(0.1 * z)
+        assert log_odds(-0.1 * z) == pytest.approx(-log_odds(0.1 * z), rel=1e-12)
     assert math.isfinite(log_odds(SCALE)) and math.isfinite(log_odds(-SCALE))
     assert probability_of(0.3, None, None) == 1.0 / (1.0 + math.exp(-0.3))
