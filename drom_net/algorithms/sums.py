@@ -71,6 +71,11 @@ def block_of(at: Any, values: Whole, length: int) -> Block:
     return found if isinstance(at, slice) else SparseVectors(at, found, length)
 
 
+def nothing(rows: int, length: int) -> Block:
+    """Vectors of this length of which nothing is new."""
+    return block_of(np.zeros(0, dtype=np.intp), np.zeros((rows, 0), dtype=np.int64), length)
+
+
 @dataclass(slots=True)
 class SumsCentral:
     """What a centre knows that adds. Of each block of a contribution:"""

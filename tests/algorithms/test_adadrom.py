@@ -13,7 +13,7 @@ from helpers import graph_of, hoods_of, random_streams, run_loop, sparse_stream,
 from drom_net.algorithms.adadrom.exchange import BITS_OF_Q, admits, omega
 from drom_net.algorithms.adadrom.learner import AdaDROMParameters, adadrom
 from drom_net.algorithms.adadrom.mixing import EVIDENCE, first_mixture, prior_of
-from drom_net.algorithms.adadrom.state import COMMON, DELTA, KEPT, LAYOUT, AdaState
+from drom_net.algorithms.adadrom.state import AGAIN, COMMON, DELTA, KEPT, LAYOUT, AdaState
 from drom_net.algorithms.base import (
     IDLE,
     Algorithm,
@@ -63,6 +63,7 @@ class Plain:
         self.U = np.zeros((D, D))
         self.w, self.prior, self.alone = FIRST.copy(), np.full(8, 1 / 8), np.full(2, 0.5)
         self.both = np.full(2, 0.5)
+        self.sketched, self.sketch, self.said = 0, np.zeros((D, D)), self.w
         self.rows: list[np.ndarray] = []
         self.labels: list[float] = []
         self.left: list[float] = []
@@ -116,8 +117,10 @@ def summand_of(task: Plain) -> list[np.ndarray]:
     task.P, task.q = np.zeros(D), np.zeros(D)
     f = task.fit(task.labels, np.eye(D))
     f *= math.sqrt(len(task.rows)) / np.linalg.norm(f)
-    Y = rounded(np.outer(f, f @ omega(D)[:D].T), 28)
-    return [rounded(task.own_P, 28), rounded(task.own_q, 34), Y, task.w, np.ones(1)]
+    if len(task.rows) >= AGAIN * task.sketched:
+        task.sketched = len(task.rows)
+        task.sketch, task.said = rounded(np.outer(f, f @ omega(D)[:D].T), 28), task.w
+    return [rounded(task.own_P, 28), rounded(task.own_q, 34), task.sketch, task.said, np.ones(1)]
 
 
 def hear(task: Plain, summands: list[list[np.ndarray]]) -> None:
@@ -126,7 +129,7 @@ def hear(task: Plain, summands: list[list[np.ndarray]]) -> None:
     u, singular, _ = np.linalg.svd(Y)
     task.G, task.Q, task.U = G, Q, u * singular / singular[0]
     if m > 1:
-        task.prior = 0.9 * (weights - task.w) / (m - 1) + 0.1 / 8
+        task.prior = 0.9 * (weights - task.said) / (m - 1) + 0.1 / 8
 
 
 def exchange(tasks: list[Plain]) -> None:
@@ -406,7 +409,7 @@ def test_a_summand_is_all_that_a_site_has_come_to() -> None:
 
 
 def test_what_is_said_is_sparse_where_that_is_shorter() -> None:
-    (stream,) = [sparse_stream(one) for one in random_streams([9], dim=200, density=0.05)]
+    (stream,) = [sparse_stream(one) for one in random_streams([10], dim=200, density=0.05)]
     algorithm = adadrom(AdaDROMParameters(tau=1))
     assert algorithm.receive is not None
     state, first = said_by(algorithm.init_local(200), stream, range(8))
@@ -418,9 +421,13 @@ def test_what_is_said_is_sparse_where_that_is_shorter() -> None:
     assert isinstance(x, SparseVector)
     sums, sketch = second.vectors
     assert sums.indices.tolist() == x.indices.tolist()  # sums are as they were elsewhere
+    assert sketch.indices.size == 0  # 9 examples are less than 1.25 times 8
+    state = algorithm.receive(state, Reply(ReplyKind.VECTORS, second.vectors), 9)
+    state, third = said_by(state, stream, range(9, 10))
+    sketch = third.vectors[1]
     assert set(x.indices) < set(sketch.indices)
     assert sketch.values[-1].sum() == pytest.approx(2**30, abs=7)
-    size = sum(len(frame) for frame in map(bytes, encode(Push(9, second))))
+    size = sum(len(frame) for frame in map(bytes, encode(Push(10, third))))
     assert size < 15 * 8 * 200 / 2
 
 
@@ -447,6 +454,29 @@ def test_who_missed_a_reply_gets_all() -> None:
             for ours, total in zip(states[task].totals, central.totals, strict=True):
                 assert ours.tobytes() == total.tobytes()
             assert not states[task].touched.any()
+
+
+def test_labels_that_turn_round_are_learned_anew() -> None:
+    """After three quarters of each stream. A learner with constant steps, which forgets by itself, is the yardstick."""
+    streams, turned = random_streams([320] * 4, flip=0.02), []
+    for stream in streams:
+        labels = np.where(np.arange(320) < 240, stream.labels, -stream.labels)
+        turned.append(dataclasses.replace(stream, labels=labels, clean=labels))
+    result = run_reference(adadrom(), turned, seed=0)
+    wrong, of_constant = 0, dict.fromkeys((1.0, 2.0, 4.0, 8.0), 0)
+    for stream, records in zip(turned, result.task_records, strict=True):
+        rows = np.frombuffer(records, TASK_DTYPE)
+        wrong += int(((rows["score"] >= 0.0) != (rows["label"] > 0.0))[240:].sum())
+        for step in of_constant:
+            w = np.zeros(D)
+            for t in range(320):
+                x, y = np.asarray(stream.features(t)), stream.label(t)
+                z = float(w @ x)
+                of_constant[step] += t >= 240 and (z >= 0.0) != (y > 0.0)
+                w += step * y * s(-y * z) * x
+    assert wrong <= 1.1 * min(of_constant.values())
+    weights = np.mean([task.model["mixture"] for task in result.tasks], axis=0)
+    assert weights[5] == weights.max()
 
 
 def test_equal_sites_double_the_totals() -> None:

@@ -15,6 +15,7 @@ import numpy as np
 
 from drom_net.algorithms.adadrom.mixing import EXPERTS, WITHOUT_RIDGE, prior_of
 from drom_net.algorithms.adadrom.state import (
+    AGAIN,
     COMMON,
     DELTA,
     DIRECTIONS,
@@ -30,9 +31,9 @@ from drom_net.algorithms.adadrom.state import (
     W,
 )
 from drom_net.algorithms.base import IDLE, Contribution, ContributionKind, Reply, ReplyKind
-from drom_net.algorithms.features import MOST_OF_SUMMAND, Features, Matrix, SparseVector, Vector, put
+from drom_net.algorithms.features import MOST_OF_SUMMAND, Features, Matrix, SparseVector, Vector, numbers, put
 from drom_net.algorithms.ridge import MOST, RIDGE, ExactRidge, inverse_of
-from drom_net.algorithms.sums import MOST_SITES, Whole, block_of, some_or_all, to_integers
+from drom_net.algorithms.sums import MOST_SITES, Whole, block_of, nothing, some_or_all, to_integers
 from drom_net.core.seeding import stream
 
 BITS_OF_G, BITS_OF_Q = 28, 34
@@ -61,25 +62,38 @@ def send(state: AdaState, t: int, *, whole: bool = False) -> tuple[AdaState, Con
     """
     if not state.touched.any():
         return state, IDLE
-    new: Any = slice(None)
-    old: Any = slice(None)
-    if not whole:
+    everywhere: Any = slice(None)
+    at = everywhere if whole else some_or_all(state.touched, LAYOUT[0])
+    sums, dim = sums_of(state, at), len(state.touched)
+    if whole or is_due(state):
         ever = state.table[ROOT + 1] > DELTA
         ever[-len(EXPERTS) :] = True
-        new, old = some_or_all(state.touched, LAYOUT[0]), some_or_all(ever, LAYOUT[1])
-    sums, sketch = summand(state, new, old)
-    dim = len(state.touched)
-    return state, Contribution(ContributionKind.VECTORS, (block_of(new, sums, dim), block_of(old, sketch, dim)))
+        old = everywhere if whole else some_or_all(ever, LAYOUT[1])
+        sketch = block_of(old, sketch_of(state, old), dim)
+    else:
+        state.telling, sketch = state.said, nothing(LAYOUT[1], dim)
+    return state, Contribution(ContributionKind.VECTORS, (block_of(at, sums, dim), sketch))
 
 
-def summand(state: AdaState, new: Any, old: Any) -> tuple[Whole, Whole]:
-    """What it has come to: G_i and Q_i at the first places; Y_i^T at the others, with the weights at its end."""
-    sums, clipped = to_integers(state.table[OWN][:, new], _BITS)
-    sketch = _sketch(state, old)
+def is_due(state: AdaState) -> bool:
+    """Whether the sketch and the weights are to be told again: Y is long, and both change little in the end."""
+    return state.mixture.evidence[0] >= AGAIN * state.sketched
+
+
+def sums_of(state: AdaState, at: Any) -> Whole:
+    """G_i and Q_i at these places, as it has come to them."""
+    sums, clipped = to_integers(state.table[OWN][:, at], _BITS)
+    state.clipped += clipped
+    return sums
+
+
+def sketch_of(state: AdaState, at: Any) -> Whole:
+    """Y_i^T at these places, and the weights at its end, which are then on their way; shape (k + 1, len(at))."""
+    found = _sketch(state, at)
     weights = np.array([round(weight * 2.0**BITS_OF_WEIGHTS) for weight in state.mixture.weights])
-    sketch.reshape(-1)[-len(weights) :] = weights
-    state.clipped, state.telling = state.clipped + clipped, weights
-    return sums, sketch
+    found.reshape(-1)[-len(weights) :] = weights
+    state.telling, state.sketching = weights, state.mixture.evidence[0]
+    return found
 
 
 def _sketch(state: AdaState, at: Any) -> Whole:
@@ -100,6 +114,7 @@ def receive(state: AdaState, reply: Reply, t: int) -> AdaState:
     if len(state.telling):  # it has come; without a reply all would be said again
         state.touched[:] = False
         state.said, state.telling = state.telling, state.telling[:0]
+        state.sketched = state.sketching
     for total, news in zip(state.totals, reply.vectors, strict=True):
         put(total, news)
     (gradients, squares), sketch = state.totals
@@ -108,6 +123,8 @@ def receive(state: AdaState, reply: Reply, t: int) -> AdaState:
     np.multiply(np.maximum(squares, 0), 0.5**BITS_OF_Q, out=table[ROOT])  # a site may say of squares what it likes
     table[ROOT] += DELTA
     np.divide(table[SUM], np.sqrt(table[ROOT]), out=table[SHARED])
+    if not numbers(reply.vectors[1]).size:
+        return state
     of_all = sketch.reshape(-1)[-len(state.said) :]
     state.mixture.prior = prior_of((of_all - state.said).tolist())
     if state.tree is None:  # along a tree all is late

@@ -17,6 +17,8 @@ DELTA = 1e-8
 SKETCHED, DIRECTIONS = 12, 8
 """k, the columns of the sketch Y, of which some are 0 where there are fewer features; r, those that S and DS use."""
 FORGOTTEN = 0.9
+AGAIN = 1.25
+"""A site tells its sketch and weights again once it has learned so many times as many examples."""
 LAYOUT = (Integers(2), Integers(SKETCHED + 1))
 """Of a contribution and a reply: G and Q; Y^T, with the experts' weights as its last numbers: it has min(k, d) vectors,
 so there is room with any d."""
@@ -60,6 +62,10 @@ class AdaState:
     """What the reducer has of this task's weights, shape (K,)."""
     telling: Whole
     """The weights that are on their way, shape (K,); (0,) where nothing is."""
+    sketched: float
+    """After so many examples was the sketch and the weights that the reducer has, and"""
+    sketching: float
+    """those that are on their way; `sketched` where none are."""
     touched: npt.NDArray[np.bool_]
     """Where examples were not zero since the reducer has the sums, shape (d,)."""
     ridge: Ridge | None
@@ -94,6 +100,8 @@ def init_local(dim: int) -> AdaState:
         totals=tuple([np.zeros((rows, dim), dtype=np.int64) for rows in LAYOUT]),
         said=np.zeros(num_experts, dtype=np.int64),
         telling=np.zeros(0, dtype=np.int64),
+        sketched=0.0,
+        sketching=0.0,
         touched=np.zeros(dim, dtype=np.bool_),
         ridge=own_ridge,
         common=exact_ridge(DIRECTIONS, 2),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from drom_net.algorithms.adadrom.exchange import num_sites, receive, summand
+from drom_net.algorithms.adadrom.exchange import is_due, num_sites, receive, sketch_of, sums_of
 from drom_net.algorithms.adadrom.state import LAYOUT, AdaState, Tree, init_local
 from drom_net.algorithms.base import IDLE, Contribution, ContributionKind, Reply, ReplyKind
 from drom_net.algorithms.features import Block
@@ -15,6 +15,7 @@ from drom_net.algorithms.sums import (
     WITH_EXTREMES,
     Whole,
     block_of,
+    nothing,
     some_or_all,
     trimmed,
     with_extremes,
@@ -44,7 +45,12 @@ def send_along(
     """
     assert state.tree is not None
     if state.touched.any():
-        sums, sketch = summand(state, slice(None), slice(None))
+        everywhere = slice(None)
+        sums, sketch = sums_of(state, everywhere), state.tree.mine[1]
+        if is_due(state):
+            sketch = sketch_of(state, everywhere)
+        else:
+            state.telling = state.said
         state.tree.mine = (with_extremes(sums[None]) if len(state.tree.mine[0]) == WITH_EXTREMES else sums), sketch
     elif not state.tree.news:
         return state, IDLE
@@ -56,7 +62,7 @@ def send_along(
             if task == own:
                 blocks.append(block_of(slice(None), part, dim))
             elif place < 0:
-                blocks.append(block_of(np.zeros(0, dtype=np.intp), part[:, :0], dim))
+                blocks.append(nothing(len(part), dim))
             else:
                 blocks.append(_news(_joined(part, relay, place), told[place], whole=whole))
     return state, Contribution(ContributionKind.VECTORS, tuple(blocks))
@@ -92,4 +98,5 @@ def receive_along(state: AdaState, reply: Reply, t: int) -> AdaState:
     tree.news = any((new != old).any() for new, old in zip(tree.relay, before, strict=True))
     if len(sums) == WITH_EXTREMES:
         sums = trimmed(sums) if num_sites(state, sketch) >= TRIMMED_FROM else sums[:2]
-    return receive(state, Reply(ReplyKind.VECTORS, (sums, sketch)), t)
+    same = (sketch == state.totals[1]).all()
+    return receive(state, Reply(ReplyKind.VECTORS, (sums, nothing(*sketch.shape) if same else sketch)), t)
