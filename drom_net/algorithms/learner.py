@@ -116,6 +116,9 @@ class Learner:
     """What several parameters must agree on: given those that are right by themselves, by field name."""
     searches: tuple[Search, ...] = (Search(),)
     """The lines of a comparison."""
+    constants: tuple[object, ...] = ()
+    """What of its code must be the same at all nodes, as the bits of integers that are added: part of the digest of the
+    configuration, by which nodes know that they fit together."""
     states: tuple[type, ...] = ()
     """Classes that its snapshots hold and that are in another module than its parameters; outside this package."""
 

@@ -1,6 +1,13 @@
 """MT-OMD: gradient steps that are shared, a part of each with every other task.
 
 Cesa-Bianchi, Laforgue, Paudice and Pontil 2022, Multitask Online Mirror Descent (TMLR): its instance MT-OGD.
+
+It differs from the paper in this:
+
+- there one task is active in a round; here all that have an example are, and their updates are added;
+- eta_t is Local's, and t counts rounds; the paper's b = N and eta come from the horizon and the tasks' variance;
+- there is no projection on a set of alike models;
+- with tau > 1 the part for the others, and for the mean in the own model, waits for the next sync round.
 """
 
 from __future__ import annotations
@@ -71,12 +78,7 @@ def mt_omd(parameters: MTOMDParameters | None = None) -> Algorithm:
 
     As A^-1 = (I + (b / N) 1 1^T) / (1 + b), a task's gradient g takes eta_t (1 + b / N) / (1 + b) g from its own model,
     and eta_t (b / N) / (1 + b) g from each other. The geometry, the weights of the update and its closed form are the
-    paper's, with tau 1 to the letter. It differs in this:
-
-    - in the paper one task is active in a round; here all that have an example are, and their updates are added;
-    - eta_t is Local's, and t counts rounds; the paper's b = N and eta come from the horizon and the tasks' variance;
-    - there is no projection on a set of alike models;
-    - with tau > 1 the part for the others, and for the mean in the own model, waits for the next sync round.
+    paper's, with tau 1 to the letter; what differs is said above.
     """
     q = parameters or MTOMDParameters()
     loss = LOSSES[q.loss]

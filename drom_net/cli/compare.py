@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import click
 from drom_net.cli import options
 from drom_net.cli.output import choose_runs_progress, print_json, print_table
 from drom_net.cluster.prepare import require_stored
-from drom_net.comparison.compare import compare
+from drom_net.comparison.compare import Comparison, compare
 from drom_net.comparison.findings import conclusion, headline, results_on, title_of
 from drom_net.comparison.outside import PACKAGES
 from drom_net.comparison.pages import write_report
@@ -153,6 +153,12 @@ def compare_command(
     if as_json:
         print_json(report_as_json(comparison.report) | {"out": str(out)})
         return exit_code
+    _print(comparison, subjects)
+    click.echo(f"report {out / 'report.md'}")
+    return exit_code
+
+
+def _print(comparison: Comparison, subjects: Sequence[Subject]) -> None:
     for subject in subjects:
         results = results_on(comparison.results, subject)
         columns, rows = headline(results)
@@ -160,8 +166,6 @@ def compare_command(
         click.echo(f"\n{conclusion(results)}\n")
     for line in comparison.closing:
         click.echo(line)
-    click.echo(f"report {out / 'report.md'}")
-    return exit_code
 
 
 def _words(text: str) -> list[str]:

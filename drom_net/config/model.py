@@ -280,6 +280,8 @@ def config_digest(config: ClusterConfig, tasks: Sequence[str]) -> str:
             data["features"] = PurePath(config.data.features).name
     content = {"algorithm": written["algorithm"], "data": data, "tasks": list(tasks)}
     content |= {"rounds": config.rounds, "seed": config.seed, "policy": written["policy"]}
+    if constants := config.algorithm.learner.constants:
+        content["constants"] = list(constants)
     if schedule := graph_schedule(config, tasks):
         content["topology"] = schedule.digest
     canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)

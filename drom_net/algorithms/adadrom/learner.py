@@ -8,9 +8,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from drom_net.algorithms.adadrom.exchange import admits, receive, send
+from drom_net.algorithms.adadrom.exchange import (
+    BITS_OF_G,
+    BITS_OF_Q,
+    BITS_OF_SKETCH,
+    BITS_OF_WEIGHTS,
+    admits,
+    receive,
+    send,
+)
 from drom_net.algorithms.adadrom.experts import model, predict, primal_step, score_of_model
-from drom_net.algorithms.adadrom.mixing import log_odds
+from drom_net.algorithms.adadrom.mixing import EXPERTS, log_odds
 from drom_net.algorithms.adadrom.state import LAYOUT, init_local
 from drom_net.algorithms.adadrom.tree import init_of_tree, receive_along, send_along
 from drom_net.algorithms.base import IDLE, Algorithm, CentralInfo, CentralStep, Contribution, Reply, SyncRounds
@@ -129,4 +137,5 @@ ADADROM = Learner(
     "graph neighbors get a site's sums; along a spanning tree together with those of all sites behind it.",
     reveals_with=_reveals,
     on=("star", "graph"),
+    constants=(BITS_OF_G, BITS_OF_Q, BITS_OF_SKETCH, BITS_OF_WEIGHTS, *LAYOUT, len(EXPERTS)),
 )
