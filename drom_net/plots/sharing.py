@@ -23,7 +23,10 @@ SHARING_LIMIT = 60
 _SHARING_SHOWN = 40
 _GAINED, _LOST = "#0072b2", "#d55e00"
 _ROW_POINTS = 13.0
-_WEIGHT_COLORS = ("#e3e3e3", "#0072b2", "#8cc6ec", "#a85100", "#f0b060", "#c6c6c6", "#009e73")
+_WEIGHT_COLORS = (
+    *("#e3e3e3", "#0072b2", "#8cc6ec", "#a85100", "#f0b060", "#f5e08a", "#cc79a7"),
+    *("#c6c6c6", "#009e73"),
+)
 """Of a mixture's experts, in their order; grey are those that learn alone."""
 
 

@@ -34,7 +34,7 @@ from drom_net.protocol.messages import Push
 from drom_net.testing import check_learner
 
 D = 7
-FIRST = np.array([0.99 / 7] * 5 + [0.01] + [0.99 / 7] * 2)
+FIRST = np.array([0.99 / 8] * 6 + [0.01] + [0.99 / 8] * 2)
 
 
 def s(z: float) -> float:
@@ -58,23 +58,32 @@ class Plain:
 
     def __init__(self) -> None:
         self.kappa = 1.0
-        self.W, self.V, self.P, self.q, self.own_P, self.own_q, self.G, self.Q = (np.zeros(D) for _ in range(8))
-        self.GW, self.GV = np.full(D, 1e-8), np.full(D, 1e-8)
+        self.W, self.V, self.V2, self.P, self.q, self.own_P, self.own_q = (np.zeros(D) for _ in range(7))
+        self.G, self.Q = np.zeros(D), np.zeros(D)
+        self.GW, self.GV, self.GV2 = (np.full(D, 1e-8) for _ in range(3))
         self.U = np.zeros((D, D))
-        self.w, self.prior, self.alone = FIRST.copy(), np.full(8, 1 / 8), np.full(2, 0.5)
+        self.w, self.prior, self.alone = FIRST.copy(), np.full(9, 1 / 9), np.full(2, 0.5)
         self.both = np.full(2, 0.5)
         self.sketched, self.sketch, self.said = 0, np.zeros((D, D)), self.w
         self.rows: list[np.ndarray] = []
         self.labels: list[float] = []
         self.left: list[float] = []
+        self.own: list[float] = []
         self.loss_alone = self.loss_variance = 0.0
         self.disagreements = 0
 
-    def fit(self, targets: list[float], turn: np.ndarray, kept: float = 1.0) -> np.ndarray:
-        """Ridge regression over all examples so far, in these coordinates; each counts `kept` times the one after."""
-        X = np.array(self.rows).reshape(-1, D) @ turn
-        counted = X.T * kept ** np.arange(len(X))[::-1]
-        return turn @ np.linalg.inv(0.1 * np.eye(turn.shape[1]) + counted @ X) @ counted @ np.array(targets)
+    def fit(self, targets: list[float], rows: np.ndarray, kept: float = 1.0) -> np.ndarray:
+        """Ridge regression over all examples so far; each counts `kept` times the one after."""
+        counted = rows.T * kept ** np.arange(len(rows))[::-1]
+        return np.linalg.inv(0.1 * np.eye(rows.shape[1]) + counted @ rows) @ counted @ np.array(targets)
+
+    def ridge(self, targets: list[float]) -> np.ndarray:
+        return self.fit(targets, np.array(self.rows).reshape(-1, D))
+
+    def common(self, targets: list[float], kept: float = 1.0) -> np.ndarray:
+        """In the coordinates U and what F had said."""
+        turned = np.array(self.rows).reshape(-1, D) @ self.U
+        return self.fit(targets, np.column_stack((turned, np.array(self.own).reshape(-1, 1))), kept)
 
     def step(self, x: np.ndarray, y: float) -> float:
         """The score of x, after which it is learned."""
@@ -82,9 +91,12 @@ class Plain:
         d = -eta * x @ ((self.G + self.kappa * self.P) / np.sqrt(self.Q + self.kappa * self.q + 1e-8))
         e = float(np.clip(d / 4, -1, 1))
         z = [self.W @ x, d, d + self.V @ x]
-        z += [4 * self.fit(self.labels, self.U) @ x, 4 * (e + self.fit(self.left, self.U) @ x)]
-        z += [4 * self.fit(self.labels, self.U, 0.9) @ x]
-        z += [4 * self.fit(self.labels, np.eye(D)) @ x, 4 * (e + self.fit(self.left, np.eye(D)) @ x)]
+        own = self.ridge(self.labels) @ x
+        u = np.append(self.U.T @ x, own)
+        z += [4 * self.common(self.labels) @ u, 4 * (e + self.common(self.left) @ u)]
+        z += [z[4] + self.V2 @ x, 4 * self.common(self.labels, 0.9) @ u]
+        z += [4 * own, 4 * (e + self.ridge(self.left) @ x)]
+        self.own.append(own)
         self.rows.append(x)
         self.labels.append(y)
         self.left.append(y - e)
@@ -92,7 +104,8 @@ class Plain:
         joint = self.w * self.prior / (self.w @ self.prior)
         answer = float(self.both[0] * self.w @ p + self.both[1] * joint @ p)
         c = [slope(one, y) for one in z]
-        for w, G, gradient in ((self.W, self.GW, c[0] * x), (self.V, self.GV, c[2] * x)):
+        own_models = ((self.W, self.GW, c[0]), (self.V, self.GV, c[2]), (self.V2, self.GV2, c[5]))
+        for w, G, gradient in [(w, G, slope_ * x) for w, G, slope_ in own_models]:
             G += gradient**2
             w -= eta * gradient / np.sqrt(G)
         self.P += c[1] * x
@@ -101,7 +114,7 @@ class Plain:
         self.both *= self.w @ given, joint @ given
         self.both /= self.both.sum()
         self.w = 0.99 * self.w * given / (self.w @ given) + 0.01 * FIRST
-        of_alone = self.alone * given[[0, 6]]
+        of_alone = self.alone * given[[0, 7]]
         self.loss_alone -= math.log(of_alone.sum())
         p_alone = of_alone.sum() if y > 0 else 1 - of_alone.sum()
         gains = [math.log(answer / p_alone), math.log((1 - answer) / (1 - p_alone))]  # by the label
@@ -115,7 +128,7 @@ def summand_of(task: Plain) -> list[np.ndarray]:
     """Its G, Q, Y, weights and 1, for which it counts."""
     task.own_P, task.own_q = task.own_P + task.P, task.own_q + task.q
     task.P, task.q = np.zeros(D), np.zeros(D)
-    f = task.fit(task.labels, np.eye(D))
+    f = task.ridge(task.labels)
     f *= math.sqrt(len(task.rows)) / np.linalg.norm(f)
     if len(task.rows) >= AGAIN * task.sketched:
         task.sketched = len(task.rows)
@@ -126,10 +139,11 @@ def summand_of(task: Plain) -> list[np.ndarray]:
 def hear(task: Plain, summands: list[list[np.ndarray]]) -> None:
     """Make of the sums what a task makes of them."""
     G, Q, Y, weights, m = (sum(parts) for parts in zip(*summands, strict=True))
-    u, singular, _ = np.linalg.svd(Y)
-    task.G, task.Q, task.U = G, Q, u * singular / singular[0]
+    task.G, task.Q = G, Q
     if m > 1:
-        task.prior = 0.9 * (weights - task.said) / (m - 1) + 0.1 / 8
+        u, singular, _ = np.linalg.svd(Y - task.sketch)
+        task.U = u * singular / singular[0]
+        task.prior = 0.9 * (weights - task.said) / (m - 1) + 0.1 / 9
 
 
 def exchange(tasks: list[Plain]) -> None:
@@ -233,7 +247,7 @@ def test_sparse_rows_are_learned_along_a_tree_as_dense_ones() -> None:
 @pytest.mark.parametrize("graph", ["star", "full", "ring"])
 @pytest.mark.parametrize("lies", [False, True])
 def test_what_others_send_costs_a_task_little(graph: str, lies: bool) -> None:
-    """sum -log p <= the loss of any expert that learns alone + ln(7 / 0.99) + ln 2 + 0.0086 n, whatever comes."""
+    """sum -log p <= the loss of any expert that learns alone + ln(8 / 0.99) + ln 2 + 0.0088 n, whatever comes."""
     (stream,) = random_streams([300], flip=0.1)
     streams = [stream, *random_streams([300] * 3, flip=0.5, seed=9)]
     rng = np.random.default_rng(3)
@@ -259,9 +273,9 @@ def test_what_others_send_costs_a_task_little(graph: str, lies: bool) -> None:
         x, y = stream.features(t), stream.label(t)
         assert isinstance(x, np.ndarray)
         local -= math.log(pi(y * float(plain.W @ x)))
-        ridge -= math.log(pi(y * 4 * float(plain.fit(plain.labels, np.eye(D)) @ x)))
+        ridge -= math.log(pi(y * 4 * float(plain.ridge(plain.labels) @ x)))
         plain.step(x, y)
-    dearer = math.log(7 / 0.99) + math.log(2) + 300 * -math.log(1 - 0.01 + 0.01 * 0.99 / 7)
+    dearer = math.log(8 / 0.99) + math.log(2) + 300 * -math.log(1 - 0.01 + 0.01 * 0.99 / 8)
     assert mixture <= min(local, ridge) + dearer + 1e-6
 
 
@@ -284,7 +298,7 @@ def test_any_number_of_features_and_sites_runs(dim: int, m: int) -> None:
     sparse = run_reference(adadrom(), [sparse_stream(stream) for stream in streams], seed=0)
     for one, other in zip(dense.tasks, sparse.tasks, strict=True):
         assert one.totals.examples == 12
-        assert len(one.model["mixture"]) == (8 if dim <= 2048 else 6)
+        assert len(one.model["mixture"]) == (9 if dim <= 2048 else 7)
         np.testing.assert_allclose(one.model["mixture"], other.model["mixture"], atol=1e-6)
 
 
@@ -476,13 +490,13 @@ def test_labels_that_turn_round_are_learned_anew() -> None:
                 w += step * y * s(-y * z) * x
     assert wrong <= 1.1 * min(of_constant.values())
     weights = np.mean([task.model["mixture"] for task in result.tasks], axis=0)
-    assert weights[5] == weights.max()
+    assert weights[6] == weights.max()
 
 
 def test_equal_sites_double_the_totals() -> None:
-    streams = random_streams([30], flip=0.1) * 2
+    streams = random_streams([30], flip=0.1) * 3
     result: dict[int, Any] = {}
-    for m in (1, 2):
+    for m in (1, 2, 3):
         algorithm, states = adadrom(AdaDROMParameters(tau=1)), []
         assert algorithm.receive is not None
         central = algorithm.init_central(tuple(range(m)), D, np.random.default_rng(0))
@@ -493,18 +507,19 @@ def test_equal_sites_double_the_totals() -> None:
     for one, two in zip(result[1][0], result[2][0], strict=True):
         assert (2 * one).tobytes() == two.tobytes()
     assert (result[1][1].kappa, result[2][1].kappa) == (1.0, math.sqrt(2.0))
-    np.testing.assert_allclose(np.abs(result[1][1].table[COMMON]), np.abs(result[2][1].table[COMMON]), atol=1e-9)
+    assert not result[1][1].table[COMMON].any()  # directions are those of the others
+    np.testing.assert_allclose(np.abs(result[2][1].table[COMMON]), np.abs(result[3][1].table[COMMON]), atol=1e-9)
 
 
 def test_the_prior_is_that_of_the_others() -> None:
     assert prior_of([0.0] * 5) == pytest.approx([0.2] * 5)
     assert prior_of([3.0, 1.0]) == pytest.approx([0.9 * 0.75 + 0.05, 0.9 * 0.25 + 0.05])
     assert prior_of([-1e9, 1.0]) == pytest.approx([0.05, 0.95])
-    mixture = first_mixture(8)
+    mixture = first_mixture(9)
     assert sum(mixture.weights) == pytest.approx(1.0)
-    mixture.weights = [1 / 8] * 8
-    mixture.prior = [0.3, *[0.1] * 7]
-    assert mixture.effective()[0] == pytest.approx(0.5 / 8 + 0.5 * 0.3)
+    mixture.weights = [1 / 9] * 9
+    mixture.prior = [0.2, *[0.1] * 8]
+    assert mixture.effective()[0] == pytest.approx(0.5 / 9 + 0.5 * 0.2)
 
 
 def test_a_number_beyond_the_range_is_clipped_and_counted() -> None:

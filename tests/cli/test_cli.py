@@ -459,7 +459,7 @@ def test_the_summary_of_an_earlier_version_is_shown(tmp_path: Path, capsys: pyte
     path = tmp_path / "run" / "summary.json"
     summary = json.loads(path.read_text())
     path.write_text(json.dumps(summary | {"waiting_share": 0.12345}))
-    assert "waited for others 12.3 % of the time\ndigest " in call(capsys, "show", "run")[1]
+    assert "waited for others 12.3 % of the time\nwhat leaves: " in call(capsys, "show", "run")[1]
     del summary["waiting_share"]
     path.write_text(json.dumps(summary))
     code, out, _ = call(capsys, "show", "run")

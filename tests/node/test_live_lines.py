@@ -182,7 +182,7 @@ def service(tmp_path: Path) -> Any:
     live_input: Any = LiveInput()
     live_input.has = lambda sender: False
     live_input.backlog_limit = 100
-    model: Any = SimpleNamespace(round=0, predict=lambda x: float(np.sum(x)))
+    model: Any = SimpleNamespace(round=0, predict=lambda x: float(np.sum(x)), probability=lambda score: 0.5)
     found = Service(live_input, f"ipc://{tmp_path}/s", NAMED, model, unlabelled=2, incarnation=1)
     yield found
     found.close()

@@ -75,7 +75,7 @@ def test_the_noise_follows_the_flipped_labels_and_names_the_one_noisy_task() -> 
 def test_nothing_is_said_where_there_is_too_little() -> None:
     empty = sharing_figures(EVEN, evidence())
     assert (empty["errors"], empty["error_rate"], empty["gain_points"], empty["noise"]) == (0, None, None, None)
-    assert empty["weight_at_end"] == pytest.approx(5 / 7)
+    assert empty["weight_at_end"] == pytest.approx(7 / 9)
     counts = {"examples": 19, "errors": 4, "errors_alone": 5, "sure": 8.0, "sure_errors": 2.0, "weight_of_sharing": 9.5}
     few = sharing_figures(EVEN, evidence(**counts))
     assert (few["noise"], few["weight"]) == (None, 0.5)

@@ -17,6 +17,7 @@ from drom_net.algorithms.adadrom.mixing import EXPERTS, WITHOUT_RIDGE, prior_of
 from drom_net.algorithms.adadrom.state import (
     AGAIN,
     COMMON,
+    COORDINATES,
     DELTA,
     DIRECTIONS,
     FORGOTTEN,
@@ -90,9 +91,10 @@ def sums_of(state: AdaState, at: Any) -> Whole:
 def sketch_of(state: AdaState, at: Any) -> Whole:
     """Y_i^T at these places, and the weights at its end, which are then on their way; shape (k + 1, len(at))."""
     found = _sketch(state, at)
-    weights = np.array([round(weight * 2.0**BITS_OF_WEIGHTS) for weight in state.mixture.weights])
+    weights = [round(weight * 2.0**BITS_OF_WEIGHTS) for weight in state.mixture.weights]
     found.reshape(-1)[-len(weights) :] = weights
-    state.telling, state.sketching = weights, state.mixture.evidence[0]
+    state.telling, state.sketching = np.zeros_like(state.said), state.mixture.evidence[0]
+    state.telling[:, at] = found
     return found
 
 
@@ -125,17 +127,17 @@ def receive(state: AdaState, reply: Reply, t: int) -> AdaState:
     np.divide(table[SUM], np.sqrt(table[ROOT]), out=table[SHARED])
     if not numbers(reply.vectors[1]).size:
         return state
-    of_all = sketch.reshape(-1)[-len(state.said) :]
-    state.mixture.prior = prior_of((of_all - state.said).tolist())
+    others = sketch - state.said
+    state.mixture.prior = prior_of(others.reshape(-1)[-len(state.mixture.weights) :].tolist())
     if state.tree is None:  # along a tree all is late
         state.kappa = math.sqrt(num_sites(state, sketch))
-    _turn(state, sketch[:SKETCHED].astype(np.float64))
+    _turn(state, others[:SKETCHED].astype(np.float64))
     return state
 
 
 def num_sites(state: AdaState, sketch: Whole) -> int:
     """How many have said something, by the weights in the total: each site's have the sum 1."""
-    weights = sum(sketch.reshape(-1)[-len(state.said) :].tolist())
+    weights = sum(sketch.reshape(-1)[-len(state.mixture.weights) :].tolist())
     return int(min(max(1, round(weights / 2**BITS_OF_WEIGHTS)), MOST_SITES))
 
 
@@ -159,7 +161,11 @@ def admits(summand: Sequence[Whole], t: int) -> bool:
 
 
 def _turn(state: AdaState, sketch: Matrix) -> None:
-    """Take the leading directions u_j s_j / s_1 from Y^T, shape (k, d) at any scale; fit S, DS and R again in these."""
+    """Take the leading directions u_j s_j / s_1 from the others' Y^T, shape (k, d) at any scale; fit S, DS and R again.
+
+    Not from its own part: a model fits the examples that it has learned, and would be trusted too much by them. What it
+    had said of each before it learned it is the last coordinate.
+    """
     sketch[len(state.touched) :] = 0.0  # where the weights may stand
     squares, vectors = np.linalg.eigh(sketch @ sketch.T)  # s^2, ascending
     if not squares[-1] > 0.0:
@@ -168,14 +174,15 @@ def _turn(state: AdaState, sketch: Matrix) -> None:
     state.table[COMMON] = common = turn @ sketch
     if not state.past:
         return
-    rows = _coordinates(state.past, common)
+    targets = state.targets[: len(state.past)]
+    rows = np.column_stack((_coordinates(state.past, common), targets[:, 2]))
     inverse, table = inverse_of(rows.T @ rows, RIDGE), state.common.table
-    table[:, :DIRECTIONS] = inverse
-    table[:, DIRECTIONS:] = inverse @ (rows.T @ state.targets[: len(rows)])
+    table[:, :COORDINATES] = inverse
+    table[:, COORDINATES:] = inverse @ (rows.T @ targets[:, :2])
     ages = (int(state.mixture.evidence[0]) - 1 - np.arange(len(rows))) % KEPT
     counted = rows.T * FORGOTTEN**ages
-    state.recent[:, :DIRECTIONS] = counted @ rows
-    state.recent[:, DIRECTIONS] = counted @ state.targets[: len(rows), 0]
+    state.recent[:, :COORDINATES] = counted @ rows
+    state.recent[:, COORDINATES] = counted @ targets[:, 0]
 
 
 def _coordinates(examples: Sequence[Features], common: Matrix) -> Matrix:

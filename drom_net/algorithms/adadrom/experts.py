@@ -1,9 +1,9 @@
 """The experts: what each says of an example, and how it learns.
 
 In this order: L learns alone, by AdaGrad; D is one model for all tasks, by dual averaging with AdaGrad's step; D+ is D
-and an offset of the task's own; S is ridge regression on the directions that the tasks' models have in common, and DS
-on what D leaves, in the same coordinates; R is S that forgets; F is ridge regression on the features, alone, and DF on
-what D leaves.
+and an offset of the task's own; S is ridge regression on the directions that the other tasks' models have in common and
+on what the task's own model says, DS the same on what D leaves, and DS+ is DS and an offset of the task's own; R is S
+that forgets; F is ridge regression on the features, alone, and DF on what D leaves.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from drom_net.algorithms.adadrom.mixing import RECENT, dot, slope_of, tilts_of, weigh
+from drom_net.algorithms.adadrom.mixing import dot, slope_of, tilts_of, weigh
 from drom_net.algorithms.adadrom.state import (
     COMMON,
+    COORDINATES,
     DELTA,
     DIRECTIONS,
     FORGOTTEN,
@@ -31,14 +32,24 @@ from drom_net.algorithms.adadrom.state import (
 )
 from drom_net.algorithms.base import Example, Prediction
 from drom_net.algorithms.features import Features, Matrix, Vector, places
-from drom_net.algorithms.ridge import RIDGE
+from drom_net.algorithms.ridge import RIDGE, ExactRidge
 
 STEP, MOST_MOVED = 0.5, 5.0
 """AdaGrad's step; and what one example's first step moves its own score by at most: long rows take smaller ones."""
 CERTAIN = 4.0
 """The score that ridge regression's answer 1 stands for."""
-_RIDGE = RIDGE * np.eye(DIRECTIONS)
-_MODELS = ("w", "shared", "offset", "recent", "common", "shared_common", "ridge", "shared_ridge")
+_RIDGE = RIDGE * np.eye(COORDINATES)
+_MODELS = (
+    "w",
+    "shared",
+    "offset",
+    "shared_common_offset",
+    "recent",
+    "common",
+    "shared_common",
+    "ridge",
+    "shared_ridge",
+)
 
 
 class _Seen(NamedTuple):
@@ -53,7 +64,7 @@ class _Seen(NamedTuple):
     z: list[float]
     """The experts' scores."""
     common: Vector
-    """U^T x."""
+    """U^T x, and what the site's own model says."""
     of_common: Vector
     """What S and DS want to have of the example when they learn."""
     of_ridge: Vector | None
@@ -65,33 +76,36 @@ def look(state: AdaState, x: Features) -> _Seen:
     at, values = places(x)
     step, table = step_of(values), state.table if isinstance(at, slice) else state.table.take(at, 1)
     scores = table[SCORED] @ values
-    shared, local, offset = scores[DIRECTIONS:].tolist()
-    common, of_ridge = scores[COMMON], None
-    means, of_common = state.common.means(slice(None), common)
-    pairs = [means.tolist()]
+    shared, local, *offsets = scores[DIRECTIONS:].tolist()
+    own, of_ridge, of_features = local / CERTAIN, None, []
     if state.ridge is not None:
         means, of_ridge = state.ridge.means(at, values)
-        pairs.append(means.tolist())
+        of_features = [means.tolist()]
+        own = of_features[0][0] if isinstance(state.ridge, ExactRidge) else own
+    common = np.append(scores[COMMON], own)
+    means, of_common = state.common.means(slice(None), common)
     recent = float(_recent(state) @ common)
-    z = _scores(local, -step * shared, offset, recent, pairs)
+    z = _scores(local, -step * shared, offsets, recent, [means.tolist(), *of_features])
     return _Seen(at, values, step, table, z, common, of_common, of_ridge)
 
 
 def _recent(state: AdaState) -> Vector:
     """The model of R, in U's coordinates."""
-    found: Any = np.linalg.solve(state.recent[:, :DIRECTIONS] + _RIDGE, state.recent[:, DIRECTIONS])
+    found: Any = np.linalg.solve(state.recent[:, :COORDINATES] + _RIDGE, state.recent[:, COORDINATES])
     result: Vector = found
     return result
 
 
-def _scores(local: float, shared: float, offset: float, recent: float, pairs: Iterable[Sequence[float]]) -> list[float]:
-    """By what L and D say, the offset of D+, what R expects of the label, and what other ridge regressions expect of
-    it, and of what D leaves."""
-    z = [local, shared, shared + offset]
+def _scores(
+    local: float, shared: float, offsets: Sequence[float], recent: float, pairs: Iterable[Sequence[float]]
+) -> list[float]:
+    """By what L and D say, the offsets of D+ and DS+, what R expects of the label, and what other ridge regressions
+    expect of it, and of what D leaves."""
+    z = [local, shared, shared + offsets[0]]
     prior = expected(shared)
     for alone, left in pairs:
         z += (CERTAIN * alone, CERTAIN * (prior + left))
-    z.insert(RECENT, CERTAIN * recent)
+    z[5:5] = z[4] + offsets[1], CERTAIN * recent
     return z
 
 
@@ -110,29 +124,31 @@ def primal_step(state: AdaState, example: Example, t: int) -> tuple[AdaState, Pr
     x, y = example
     seen = look(state, x)
     tilts = tilts_of(seen.z)
-    _descend(state, seen, *[slope_of(tilt, y) for tilt in tilts[:3]])
+    _descend(state, seen, *[slope_of(tilts[expert], y) for expert in (0, 1, 2, 5)])
     place = int(state.mixture.evidence[0]) % KEPT
     state.past[place : place + 1] = [x]
     targets = state.targets[place]
-    targets[0], targets[1] = y, y - expected(seen.z[1])
+    targets[:] = y, y - expected(seen.z[1]), seen.common[DIRECTIONS]
     state.recent *= FORGOTTEN
     state.recent += np.multiply.outer(seen.common, np.append(seen.common, y))
-    state.common.learn(slice(None), seen.common, seen.of_common, targets)
+    state.common.learn(slice(None), seen.common, seen.of_common, targets[:2])
     if state.ridge is not None and seen.of_ridge is not None:
-        state.ridge.learn(seen.at, seen.values, seen.of_ridge, targets)
+        state.ridge.learn(seen.at, seen.values, seen.of_ridge, targets[:2])
     score, loss = weigh(state.mixture, tilts, y)
     return state, Prediction(score, loss, 1.0)
 
 
-def _descend(state: AdaState, seen: _Seen, local: float, shared: float, offset: float) -> None:
-    """A step of L, D and D+.
+def _descend(state: AdaState, seen: _Seen, local: float, shared: float, *offsets: float) -> None:
+    """A step of L, D, D+ and DS+.
 
     Args:
-        local: The derivative of its loss by its score; shared, offset: those of D and D+.
+        local: The derivative of its loss by its score; shared, offsets: those of D, D+ and DS+.
     """
     values, table, unsent = seen.values, seen.table, state.kappa * shared
-    moves = np.multiply.outer((unsent, shared, seen.step * local, seen.step * offset), values)
-    squares = np.multiply.outer((shared * shared, unsent * shared, local * local, offset * offset), values * values)
+    own_slopes = (local, *offsets)
+    moves = np.multiply.outer((unsent, shared, *[seen.step * slope for slope in own_slopes]), values)
+    of_own = [slope * slope for slope in own_slopes]
+    squares = np.multiply.outer((shared * shared, unsent * shared, *of_own), values * values)
     linear, quadratic, models, own = table[LINEAR], table[SQUARES], table[MODELS], moves[2:]
     linear += moves[:2]  # not table[LINEAR] += .., which would then copy them to where they are
     quadratic += squares
@@ -152,16 +168,21 @@ def predict(state: AdaState, x: Features) -> float:
 
 def model(state: AdaState) -> dict[str, Vector]:
     """What is left of a task at its end."""
-    w, offset = state.table[MODELS].copy()
-    recent, common, shared_common = np.stack((_recent(state), *state.common.weights)) @ state.table[COMMON]
+    w, offset, shared_common_offset = state.table[MODELS].copy()
+    own = state.ridge.weights[0] if isinstance(state.ridge, ExactRidge) else w / CERTAIN
+    coordinates = np.concatenate((state.table[COMMON], own[None]))
+    in_common = np.stack((_recent(state), *state.common.weights)) @ coordinates
     ridges = () if state.ridge is None else state.ridge.vectors()
-    found = dict(zip(_MODELS, (w, -state.table[SHARED], offset, recent, common, shared_common, *ridges), strict=False))
+    vectors = (w, -state.table[SHARED], offset, shared_common_offset, *in_common, *ridges)
+    found = dict(zip(_MODELS, vectors, strict=False))
     return found | {"mixture": np.array(state.mixture.effective()), "evidence": np.array(state.mixture.evidence)}
 
 
 def score_of_model(model: Mapping[str, Vector], x: Features) -> float:
     """The same as `predict` by what is left of a task at its end."""
     at, values = places(x)
-    local, shared, offset, recent, *others = (float(model[name][at] @ values) for name in _MODELS if name in model)
-    z = _scores(local, step_of(values) * shared, offset, recent, zip(others[::2], others[1::2], strict=True))
+    local, shared, offset, other, recent, *others = (
+        float(model[name][at] @ values) for name in _MODELS if name in model
+    )
+    z = _scores(local, step_of(values) * shared, (offset, other), recent, zip(others[::2], others[1::2], strict=True))
     return dot(model["mixture"].tolist(), tilts_of(z))

@@ -30,14 +30,15 @@ out contrary. Sure is (|p - 1/2| / 0.4)^4, at most 1: above all the surest count
 sure has some too. The last two are V of results.evidence for log loss and errors: for the latter it is how often the
 two mixtures predicted different labels."""
 EXPERTS = (
-    *("local", "shared", "shared with offset", "directions", "shared with directions", "recent directions"),
+    *("local", "shared", "shared with offset", "directions", "shared with directions"),
+    *("directions with offset", "recent directions"),
     *("local ridge", "shared with ridge"),
 )
-"""L, D, D+, S, DS, R, F, DF; the last two are there up to 2,048 features only."""
-WITHOUT_RIDGE = 6
-RECENT, OF_RECENT = 5, 0.01
+"""L, D, D+, S, DS, DS+, R, F, DF; the last two are there up to 2,048 features only."""
+WITHOUT_RIDGE = 7
+RECENT, OF_RECENT = 6, 0.01
 """R, which forgets, and what it weighs at first: it is let in where the others fail, and costs them little before."""
-ALONE = (0, 6)
+ALONE = (0, 7)
 """Those that use nothing of others."""
 
 

@@ -16,6 +16,7 @@ DELTA = 1e-8
 """What sums of squares begin with."""
 SKETCHED, DIRECTIONS = 12, 8
 """k, the columns of the sketch Y, of which some are 0 where there are fewer features; r, those that S and DS use."""
+COORDINATES = DIRECTIONS + 1
 FORGOTTEN = 0.9
 AGAIN = 1.25
 """A site tells its sketch and weights again once it has learned so many times as many examples."""
@@ -26,14 +27,14 @@ KEPT = 600
 """So many examples are kept, to fit S and DS again when the directions change."""
 COMMON, SHARED, W = slice(0, DIRECTIONS), DIRECTIONS, DIRECTIONS + 1
 """Rows of `AdaState.table`: the directions U; D's model, with the other sign and without its step; the model of L."""
-MODELS, SCORED, LEARNED = slice(W, W + 2), slice(0, W + 2), slice(SHARED, W + 8)
-"""W, and V, the offset of D+; all that scores an example; all that an example changes."""
-LINEAR, OWN, SQUARES, ROOTS = slice(W + 2, W + 4), slice(W + 3, W + 5), slice(W + 4, W + 8), slice(W + 5, W + 8)
+MODELS, SCORED, LEARNED = slice(W, W + 3), slice(0, W + 3), slice(SHARED, W + 10)
+"""W, and V and V', the offsets of D+ and DS+; all that scores an example; all that an example changes."""
+LINEAR, OWN, SQUARES, ROOTS = slice(W + 3, W + 5), slice(W + 4, W + 6), slice(W + 5, W + 10), slice(W + 6, W + 10)
 """Sums of gradients: T, which D's model has, and G_i, this task's. The second of them, and the first of the next, is
-what it tells of itself: G_i and Q_i. Sums of their squares: Q_i, that of D's model, and those of W and V."""
-SUM, ROOT = W + 2, W + 5
+what it tells of itself: G_i and Q_i. Sums of their squares: Q_i, that of D's model, and those of W, V and V'."""
+SUM, ROOT = W + 3, W + 6
 """T, and the sum of squares that goes with it."""
-ROWS = W + 8
+ROWS = W + 10
 
 
 @dataclass(slots=True)
@@ -59,9 +60,9 @@ class AdaState:
     totals: tuple[Whole, ...]
     """All totals as they came: G and Q, shape (2, d); Y^T and, at its end, what the experts weigh, (k + 1, d)."""
     said: Whole
-    """What the reducer has of this task's weights, shape (K,)."""
+    """What the reducer has of this task's part of the latter, shape (k + 1, d)."""
     telling: Whole
-    """The weights that are on their way, shape (K,); (0,) where nothing is."""
+    """The part that is on its way, shape (k + 1, d); (0, d) where nothing is."""
     sketched: float
     """After so many examples was the sketch and the weights that the reducer has, and"""
     sketching: float
@@ -71,13 +72,14 @@ class AdaState:
     ridge: Ridge | None
     """What F and DF learn by."""
     common: ExactRidge
-    """What S and DS learn by, in the coordinates U^T x."""
+    """What S and DS learn by, in the coordinates U^T x and, as the last one, what the site's own model says."""
     recent: Matrix
     """What R learns by, in the same coordinates: the sums of x x^T and, as the last column, of y x, in which an example
-    counts `FORGOTTEN` times as much as the one after it; shape (r, r + 1)."""
+    counts `FORGOTTEN` times as much as the one after it; shape (r + 1, r + 2)."""
     mixture: Mixture
     targets: Matrix
-    """Of the last examples y and what D left of it, shape (`KEPT`, 2), by their number modulo `KEPT`."""
+    """Of the last examples y, what D left of it, and what the site's own model had said, shape (`KEPT`, 3), by their
+    number modulo `KEPT`."""
     past: list[Features] = field(default_factory=list)
     """Their x."""
     kappa: float = 1.0
@@ -98,14 +100,14 @@ def init_local(dim: int) -> AdaState:
     return AdaState(
         table=table,
         totals=tuple([np.zeros((rows, dim), dtype=np.int64) for rows in LAYOUT]),
-        said=np.zeros(num_experts, dtype=np.int64),
-        telling=np.zeros(0, dtype=np.int64),
+        said=np.zeros((LAYOUT[1], dim), dtype=np.int64),
+        telling=np.zeros((0, dim), dtype=np.int64),
         sketched=0.0,
         sketching=0.0,
         touched=np.zeros(dim, dtype=np.bool_),
         ridge=own_ridge,
-        common=exact_ridge(DIRECTIONS, 2),
-        recent=np.zeros((DIRECTIONS, DIRECTIONS + 1)),
+        common=exact_ridge(COORDINATES, 2),
+        recent=np.zeros((COORDINATES, COORDINATES + 1)),
         mixture=first_mixture(num_experts),
-        targets=np.zeros((KEPT, 2)),
+        targets=np.zeros((KEPT, 3)),
     )
