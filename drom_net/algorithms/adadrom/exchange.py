@@ -17,13 +17,13 @@ from drom_net.algorithms.adadrom.mixing import EXPERTS, WITHOUT_RIDGE, prior_of
 from drom_net.algorithms.adadrom.state import (
     AGAIN,
     COMMON,
-    COORDINATES,
     DELTA,
     DIRECTIONS,
     FORGOTTEN,
     KEPT,
     LAYOUT,
     OWN,
+    OWN_PART,
     ROOT,
     SHARED,
     SKETCHED,
@@ -131,7 +131,7 @@ def receive(state: AdaState, reply: Reply, t: int) -> AdaState:
     state.mixture.prior = prior_of(others.reshape(-1)[-len(state.mixture.weights) :].tolist())
     if state.tree is None:  # along a tree all is late
         state.kappa = math.sqrt(num_sites(state, sketch))
-    _turn(state, others[:SKETCHED].astype(np.float64))
+    _turn(state, (sketch - (1.0 - OWN_PART) * state.said)[:SKETCHED])
     return state
 
 
@@ -161,11 +161,7 @@ def admits(summand: Sequence[Whole], t: int) -> bool:
 
 
 def _turn(state: AdaState, sketch: Matrix) -> None:
-    """Take the leading directions u_j s_j / s_1 from the others' Y^T, shape (k, d) at any scale; fit S, DS and R again.
-
-    Not from its own part: a model fits the examples that it has learned, and would be trusted too much by them. What it
-    had said of each before it learned it is the last coordinate.
-    """
+    """Take the leading directions u_j s_j / s_1 from Y^T, shape (k, d) at any scale; fit S, DS and R again in these."""
     sketch[len(state.touched) :] = 0.0  # where the weights may stand
     squares, vectors = np.linalg.eigh(sketch @ sketch.T)  # s^2, ascending
     if not squares[-1] > 0.0:
@@ -174,15 +170,14 @@ def _turn(state: AdaState, sketch: Matrix) -> None:
     state.table[COMMON] = common = turn @ sketch
     if not state.past:
         return
-    targets = state.targets[: len(state.past)]
-    rows = np.column_stack((_coordinates(state.past, common), targets[:, 2]))
+    rows, targets = _coordinates(state.past, common), state.targets[: len(state.past)]
     inverse, table = inverse_of(rows.T @ rows, RIDGE), state.common.table
-    table[:, :COORDINATES] = inverse
-    table[:, COORDINATES:] = inverse @ (rows.T @ targets[:, :2])
+    table[:, :DIRECTIONS] = inverse
+    table[:, DIRECTIONS:] = inverse @ (rows.T @ targets)
     ages = (int(state.mixture.evidence[0]) - 1 - np.arange(len(rows))) % KEPT
     counted = rows.T * FORGOTTEN**ages
-    state.recent[:, :COORDINATES] = counted @ rows
-    state.recent[:, COORDINATES] = counted @ targets[:, 0]
+    state.recent[:, :DIRECTIONS] = counted @ rows
+    state.recent[:, DIRECTIONS] = counted @ targets[:, 0]
 
 
 def _coordinates(examples: Sequence[Features], common: Matrix) -> Matrix:

@@ -1,9 +1,9 @@
 """The experts: what each says of an example, and how it learns.
 
 In this order: L learns alone, by AdaGrad; D is one model for all tasks, by dual averaging with AdaGrad's step; D+ is D
-and an offset of the task's own; S is ridge regression on the directions that the other tasks' models have in common and
-on what the task's own model says, DS the same on what D leaves, and DS+ is DS and an offset of the task's own; R is S
-that forgets; F is ridge regression on the features, alone, and DF on what D leaves.
+and an offset of the task's own; S is ridge regression on the directions that the tasks' models have in common, DS the
+same on what D leaves, and DS+ is DS and an offset of the task's own; R is S that forgets; F is ridge regression on the
+features, alone, and DF on what D leaves.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import numpy as np
 from drom_net.algorithms.adadrom.mixing import dot, slope_of, tilts_of, weigh
 from drom_net.algorithms.adadrom.state import (
     COMMON,
-    COORDINATES,
     DELTA,
     DIRECTIONS,
     FORGOTTEN,
@@ -32,13 +31,13 @@ from drom_net.algorithms.adadrom.state import (
 )
 from drom_net.algorithms.base import Example, Prediction
 from drom_net.algorithms.features import Features, Matrix, Vector, places
-from drom_net.algorithms.ridge import RIDGE, ExactRidge
+from drom_net.algorithms.ridge import RIDGE
 
 STEP, MOST_MOVED = 0.5, 5.0
 """AdaGrad's step; and what one example's first step moves its own score by at most: long rows take smaller ones."""
 CERTAIN = 4.0
 """The score that ridge regression's answer 1 stands for."""
-_RIDGE = RIDGE * np.eye(COORDINATES)
+_RIDGE = RIDGE * np.eye(DIRECTIONS)
 _MODELS = (
     "w",
     "shared",
@@ -64,7 +63,7 @@ class _Seen(NamedTuple):
     z: list[float]
     """The experts' scores."""
     common: Vector
-    """U^T x, and what the site's own model says."""
+    """U^T x."""
     of_common: Vector
     """What S and DS want to have of the example when they learn."""
     of_ridge: Vector | None
@@ -77,21 +76,19 @@ def look(state: AdaState, x: Features) -> _Seen:
     step, table = step_of(values), state.table if isinstance(at, slice) else state.table.take(at, 1)
     scores = table[SCORED] @ values
     shared, local, *offsets = scores[DIRECTIONS:].tolist()
-    own, of_ridge, of_features = local / CERTAIN, None, []
+    common, of_ridge = scores[COMMON], None
+    means, of_common = state.common.means(slice(None), common)
+    pairs = [means.tolist()]
     if state.ridge is not None:
         means, of_ridge = state.ridge.means(at, values)
-        of_features = [means.tolist()]
-        own = of_features[0][0] if isinstance(state.ridge, ExactRidge) else own
-    common = np.append(scores[COMMON], own)
-    means, of_common = state.common.means(slice(None), common)
-    recent = float(_recent(state) @ common)
-    z = _scores(local, -step * shared, offsets, recent, [means.tolist(), *of_features])
+        pairs.append(means.tolist())
+    z = _scores(local, -step * shared, offsets, float(_recent(state) @ common), pairs)
     return _Seen(at, values, step, table, z, common, of_common, of_ridge)
 
 
 def _recent(state: AdaState) -> Vector:
     """The model of R, in U's coordinates."""
-    found: Any = np.linalg.solve(state.recent[:, :COORDINATES] + _RIDGE, state.recent[:, COORDINATES])
+    found: Any = np.linalg.solve(state.recent[:, :DIRECTIONS] + _RIDGE, state.recent[:, DIRECTIONS])
     result: Vector = found
     return result
 
@@ -128,12 +125,12 @@ def primal_step(state: AdaState, example: Example, t: int) -> tuple[AdaState, Pr
     place = int(state.mixture.evidence[0]) % KEPT
     state.past[place : place + 1] = [x]
     targets = state.targets[place]
-    targets[:] = y, y - expected(seen.z[1]), seen.common[DIRECTIONS]
+    targets[0], targets[1] = y, y - expected(seen.z[1])
     state.recent *= FORGOTTEN
     state.recent += np.multiply.outer(seen.common, np.append(seen.common, y))
-    state.common.learn(slice(None), seen.common, seen.of_common, targets[:2])
+    state.common.learn(slice(None), seen.common, seen.of_common, targets)
     if state.ridge is not None and seen.of_ridge is not None:
-        state.ridge.learn(seen.at, seen.values, seen.of_ridge, targets[:2])
+        state.ridge.learn(seen.at, seen.values, seen.of_ridge, targets)
     score, loss = weigh(state.mixture, tilts, y)
     return state, Prediction(score, loss, 1.0)
 
@@ -169,9 +166,7 @@ def predict(state: AdaState, x: Features) -> float:
 def model(state: AdaState) -> dict[str, Vector]:
     """What is left of a task at its end."""
     w, offset, shared_common_offset = state.table[MODELS].copy()
-    own = state.ridge.weights[0] if isinstance(state.ridge, ExactRidge) else w / CERTAIN
-    coordinates = np.concatenate((state.table[COMMON], own[None]))
-    in_common = np.stack((_recent(state), *state.common.weights)) @ coordinates
+    in_common = np.stack((_recent(state), *state.common.weights)) @ state.table[COMMON]
     ridges = () if state.ridge is None else state.ridge.vectors()
     vectors = (w, -state.table[SHARED], offset, shared_common_offset, *in_common, *ridges)
     found = dict(zip(_MODELS, vectors, strict=False))

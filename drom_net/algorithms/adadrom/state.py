@@ -16,8 +16,10 @@ DELTA = 1e-8
 """What sums of squares begin with."""
 SKETCHED, DIRECTIONS = 12, 8
 """k, the columns of the sketch Y, of which some are 0 where there are fewer features; r, those that S and DS use."""
-COORDINATES = DIRECTIONS + 1
 FORGOTTEN = 0.9
+OWN_PART = 0.5
+"""So much of its own part of Y counts in a site's directions: its model fits the examples that it has learned, and is
+trusted too much by them."""
 AGAIN = 1.25
 """A site tells its sketch and weights again once it has learned so many times as many examples."""
 LAYOUT = (Integers(2), Integers(SKETCHED + 1))
@@ -72,14 +74,13 @@ class AdaState:
     ridge: Ridge | None
     """What F and DF learn by."""
     common: ExactRidge
-    """What S and DS learn by, in the coordinates U^T x and, as the last one, what the site's own model says."""
+    """What S and DS learn by, in the coordinates U^T x."""
     recent: Matrix
     """What R learns by, in the same coordinates: the sums of x x^T and, as the last column, of y x, in which an example
-    counts `FORGOTTEN` times as much as the one after it; shape (r + 1, r + 2)."""
+    counts `FORGOTTEN` times as much as the one after it; shape (r, r + 1)."""
     mixture: Mixture
     targets: Matrix
-    """Of the last examples y, what D left of it, and what the site's own model had said, shape (`KEPT`, 3), by their
-    number modulo `KEPT`."""
+    """Of the last examples y and what D left of it, shape (`KEPT`, 2), by their number modulo `KEPT`."""
     past: list[Features] = field(default_factory=list)
     """Their x."""
     kappa: float = 1.0
@@ -106,8 +107,8 @@ def init_local(dim: int) -> AdaState:
         sketching=0.0,
         touched=np.zeros(dim, dtype=np.bool_),
         ridge=own_ridge,
-        common=exact_ridge(COORDINATES, 2),
-        recent=np.zeros((COORDINATES, COORDINATES + 1)),
+        common=exact_ridge(DIRECTIONS, 2),
+        recent=np.zeros((DIRECTIONS, DIRECTIONS + 1)),
         mixture=first_mixture(num_experts),
-        targets=np.zeros((KEPT, 3)),
+        targets=np.zeros((KEPT, 2)),
     )
