@@ -60,7 +60,7 @@ def test_merge_adds_what_sharing_gained_which_no_reducer_knows(tmp_path: Path) -
         assert "sharing" not in json.loads((tmp_path / "hub" / "summary.json").read_text())
         code, out, err = processes.run("merge", "hub", "host-0", "host-1", "--out", "all")
         assert code == 0, err
-        assert "\nsharing " in out
+        assert "gain  sharing" in out
         assert processes.run("run", "s.yaml", "--driver", "reference", "--out", "loop", "-q")[0] == 0
     merged, loop = (json.loads((tmp_path / name / "summary.json").read_text()) for name in ("all", "loop"))
     assert merged["sharing"] == loop["sharing"]
