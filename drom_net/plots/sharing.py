@@ -53,7 +53,7 @@ def draw_sharing(names: Sequence[str], figures: Sequence[Mapping[str, Any]], pat
     if len(tasks) > SHARING_LIMIT:
         title += f": {_SHARING_SHOWN} of {len(tasks)} tasks, those that gained or lost most"
         tasks = tasks[: _SHARING_SHOWN // 2] + tasks[-_SHARING_SHOWN // 2 :]
-    width, head, foot = 72.0 * PAGE_INCHES, 56.0, 34.0
+    width, head, foot = 72.0 * PAGE_INCHES, 74.0, 34.0
     height = head + _ROW_POINTS * (len(tasks) + 1) + foot
     figure = Figure(figsize=(width / 72.0, height / 72.0), facecolor="white")
     left = 14.0 + 4.6 * min(max(len(name) for name, _ in tasks), NAME_LIMIT)
