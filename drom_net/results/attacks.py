@@ -161,18 +161,23 @@ class _OfSummands:
         grown, squares = to_floats(self._blocks[0][:2] - before, np.array([[BITS_OF_G], [BITS_OF_Q]]))
         yield Guess(grown, self._t, t)
         if self._known is not None:
-            both = self._two(grown, squares)
+            told_anew = numbers(contribution.vectors[1]).size > 0
+            both = self._two(grown, squares, self._count() if told_anew else int(t == self._t + 1))
             for vector in both:
                 yield Guess(vector, self._t, t)
         self._t = t
 
-    def _two(self, grown: Vector, squares: Vector) -> Sequence[Vector]:
-        """The two rows since the last contribution, each times a factor; nothing where there is another number."""
-        assert self._known is not None
+    def _count(self) -> int:
+        """How many rows are new, as a sketch tells that has just come."""
         model, known = self.model(), self._known
-        assert model is not None
+        assert model is not None and known is not None
         weight = float(np.linalg.norm(omega(self._dim) @ model))  # |Y| is this times the number of examples
-        count = round(float(np.linalg.norm(self._sketch())) / weight) - len(known) if weight else 0
+        return round(float(np.linalg.norm(self._sketch())) / weight) - len(known) if weight else 0
+
+    def _two(self, grown: Vector, squares: Vector, count: int) -> Sequence[Vector]:
+        """The two rows since the last contribution, each times a factor; nothing where there is another number."""
+        model, known = self.model(), self._known
+        assert model is not None and known is not None
         found: Sequence[Vector] = [grown] if count == 1 else ()
         if count == 2 and known:
             rows: Matrix = np.array(known)

@@ -116,7 +116,10 @@ def _reveals(q: AdaDROMParameters, on_graph: bool) -> str:
     elif q.tau == 2:
         rows = "many rows"
     else:
-        rows = f"each site's first 8 rows, 12 of up to {EXACT} features, and any that is alone between two sync rounds,"
+        rows = (
+            f"each site's first 8 rows (10 where there are at most {EXACT} features), and any that is alone between two "
+            "sync rounds,"
+        )
     if on_graph:
         return (
             f"A neighbor can compute {rows} with its label, and the model up to its sign, of each site whose sums come "
