@@ -148,7 +148,12 @@ def _gain(its: Figures) -> str:
     if its["effect"] == "cannot tell yet" or (low > 0.0 if its["effect"] == "helps" else high < 0.0):
         return f"{its['gain_points']:+.2f} points [{low:.2f}, {high:.2f}]"
     low, high = its["gain_nats_interval"]
-    return f"{its['gain_nats']:+.3f} nats [{low:.3f}, {high:.3f}]"
+    return f"{its['gain_nats']:+.3f} nats [{_nats(low)}, {_nats(high)}]"
+
+
+def _nats(value: float) -> str:
+    """A bound, of which it can be seen on which side of 0 it is."""
+    return f"{value:.3f}" if round(value, 3) else f"{value:.1g}"
 
 
 def _about(examples: int) -> str:

@@ -20,7 +20,7 @@ from drom_net.plots.sharing import draw_sharing
 from drom_net.results.run_directory import aucs
 from drom_net.results.sharing import Figures, sharing_figures, sharing_sections
 from drom_net.results.summary import TaskFigures, summarize
-from drom_net.results.verdict import sharing_verdict, verdict
+from drom_net.results.verdict import _nats, sharing_verdict, verdict
 
 
 def evidence(**counts: float) -> np.ndarray:
@@ -327,3 +327,7 @@ def test_the_auc_is_of_the_labelled_predictions() -> None:
     rows["clean_label"] = [-1.0, 1.0, 0.0, 0.0, -1.0]
     assert aucs([rows, rows[:3]], [3, 2]) == (1.0, [1.0, 1.0])
     assert aucs([rows, rows[1:]], [3, 3]) == (None, [1.0, None]), "rows are missing"
+
+
+def test_a_bound_shows_on_which_side_of_0_it_is() -> None:
+    assert [_nats(value) for value in (0.0204, -0.02, 0.0004, -0.00031)] == ["0.020", "-0.020", "0.0004", "-0.0003"]

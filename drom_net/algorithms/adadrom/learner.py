@@ -117,8 +117,8 @@ def _reveals(q: AdaDROMParameters, on_graph: bool) -> str:
         rows = "many rows"
     else:
         rows = (
-            f"each site's first 8 rows (10 where there are at most {EXACT} features), and any that is alone between two "
-            "sync rounds,"
+            f"each site's first 8 rows (10 where there are at most {EXACT} features), and any that is alone between "
+            "two sync rounds,"
         )
     if on_graph:
         return (
