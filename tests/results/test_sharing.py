@@ -55,7 +55,7 @@ def test_alone_is_what_a_task_would_have_done_whatever_the_others_send() -> None
     by_itself, together = (run_reference(adadrom(), some, seed=0).tasks[0] for some in ([stream], [stream, *others]))
     found = [sharing_figures(task.model["mixture"], task.model["evidence"]) for task in (by_itself, together)]
     assert found[0]["errors_alone"] == found[1]["errors_alone"] > 0
-    assert found[0]["errors"] != found[1]["errors"]
+    assert found[0]["gain_nats"] != found[1]["gain_nats"]
 
 
 def test_the_noise_follows_the_flipped_labels_and_names_the_one_noisy_task() -> None:
