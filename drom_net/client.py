@@ -33,7 +33,7 @@ import zmq
 from drom_net.algorithms.features import SparseVector
 from drom_net.core.errors import ClusterError, DromNetError
 
-WIRE_VERSION = 1
+WIRE_VERSION = 2
 """Of what is said between applications and nodes (docs/live.md)."""
 REQUEST_BYTES = 16 << 20
 """The most that a request may have: a node does not read more."""

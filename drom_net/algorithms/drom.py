@@ -350,4 +350,5 @@ DROM = Learner(
     presets={"paper": PAPER},
     check=stable,
     searches=(SEARCH,),
+    constants=(BITS_OF_SUMS,),
 )

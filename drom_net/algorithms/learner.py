@@ -110,6 +110,8 @@ class Learner:
     """Where it runs: on a "star" its nodes are workers of a reducer, on a "graph" they are peers; on either, as a file
     has a section topology or not. On a graph the parameters must have `tau`, and may have `exchange`: without it a peer
     waits for its neighbors in each sync round (blocking)."""
+    along_tree: bool = False
+    """Whether on a graph something flows along a tree of it: then the graph has to stay, and has no weights."""
     presets: Mapping[str, Values] = field(default_factory=dict)
     """Named sets of parameters beside the defaults, which are the preset "default"."""
     check: Callable[[Mapping[str, Any]], Disagreement | None] = _anything

@@ -86,5 +86,5 @@ LOCAL = Learner(
     parameters=LocalParameters,
     build=local,
     reveals="Nothing leaves a site.",
-    searches=(Search(space=STEP), Search("constant", {"steps": "constant"}, STEP)),
+    searches=(Search(fixed={"steps": "falling"}, space=STEP), Search("constant", {"steps": "constant"}, STEP)),
 )

@@ -204,7 +204,7 @@ def along_tree(own: int, everybody: Sequence[int], tree: Sequence[int]) -> Centr
             return total, (total - said[at] - said[others]).reshape(-1, dim)
         unknown = [[row for row in others if row != other] for other in others]
         relays = [with_extremes(said[rows]) if rows else np.zeros_like(said[0]) for rows in unknown]
-        return with_extremes(said[[at, *others]]), np.concatenate(relays)
+        return with_extremes(said[[at, *others]]), np.concatenate([said[:0].reshape(-1, dim), *relays])
 
     return central_step
 

@@ -28,7 +28,7 @@ from drom_net.learning.task import CALIBRATION, SCALING
 from drom_net.plots.base import check_plot_file
 from drom_net.plots.sharing import draw_sharing
 from drom_net.plots.timeline import Timeline, draw_timelines
-from drom_net.results.model_file import load_model, row_reader_of, vectors_of
+from drom_net.results.model_file import load_model, require_vectors, row_reader_of, vectors_of
 from drom_net.results.run_directory import load_disturbances, load_summary
 from drom_net.results.tables import read_timeline, require_records
 from drom_net.results.timeline import Lane
@@ -271,6 +271,7 @@ def predict(run_dir: Path, task: str, row_format: str, as_json: bool) -> None:
     vectors = vectors_of(model, index)
     made_by = str(model["algorithm"]) if "algorithm" in model else "drom"  # earlier versions did not say
     algorithm = learner_named(made_by, f"{run_dir}: algorithm").make()
+    require_vectors(model, algorithm, run_dir)
     score_of = algorithm.score or (lambda vectors, x: dot(vectors["w"], x))
     predictions: list[dict[str, Any]] = []
     for row in rows:

@@ -223,7 +223,7 @@ def audit(prepared: Prepared, progress: Progress) -> Audit:
         if attacks.on_replies is None:
             known.remove(OTHER)
     else:
-        hoods, along_tree = prepared.graph.neighborhoods, algorithms[0].at is not None
+        hoods, along_tree = prepared.graph.neighborhoods, config.algorithm.learner.along_tree
         behind = [_behind(hoods, task, along_tree) for task in range(len(hoods))]
         listeners = [_of_peer(algorithms[task], hood, listening, behind[task]) for task, hood in enumerate(hoods)]
         ended = run_reference_peers(listeners, streams, hoods, delayed=is_delayed(config), **common)

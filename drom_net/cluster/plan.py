@@ -88,12 +88,12 @@ def peer_graph(config: ClusterConfig, names: Sequence[str]) -> PeerGraph | None:
     if schedule is None:
         return None
     tau = config.algorithm.parameters.tau
-    if algorithm_of(config, 0).at is not None:  # made for the place that a task has in one graph
+    if config.algorithm.learner.along_tree:
         why = ""
         if len(schedule.graphs) > 1:
             why = "a graph that stays, as sums flow along a tree of it"
         elif schedule.graphs[0].weights is not None:
-            why = "mask, as each task learns how much a model counts"
+            why = "mask, as every sum counts once"
         if why:
             settings = config.topology
             assert settings is not None

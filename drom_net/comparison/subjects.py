@@ -148,6 +148,8 @@ def configure(subject: Subject, name: str, drawn: Mapping[str, object], *, seed:
     parameters = given.parameters if given.name == line.algorithm else line.learner.parameters()
     if "graph" in line.learner.on:
         topology = subject.config.topology
+        if topology is not None and line.learner.along_tree and not topology.has_tree and "star" in line.learner.on:
+            topology = None
         if topology is None and "star" not in line.learner.on:
             topology = TopologySettings(graph="full")
             changes["tau"] = PAPER_TAU

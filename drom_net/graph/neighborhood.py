@@ -121,18 +121,21 @@ def neighborhoods(
 
 
 def spanning_tree(graph: Graph) -> list[tuple[int, ...]]:
-    """Each task's neighbors in a tree of shortest ways from the task that has most neighbors."""
-    first = max(range(graph.num_tasks), key=lambda task: graph.degrees[task])
+    """Each task's neighbors in a tree of shortest ways from the task that has most neighbors; of a graph in parts there
+    is a tree for each."""
     edges: list[list[int]] = [[] for _ in range(graph.num_tasks)]
-    seen, queue = {first}, deque([first])
-    while queue:
-        task = queue.popleft()
-        for other in graph.neighbors[task]:
-            if other not in seen:
-                seen.add(other)
-                queue.append(other)
-                edges[task].append(other)
-                edges[other].append(task)
+    seen: set[int] = set()
+    for first in sorted(range(graph.num_tasks), key=lambda task: -graph.degrees[task]):
+        queue = deque([] if first in seen else [first])
+        seen.add(first)
+        while queue:
+            task = queue.popleft()
+            for other in graph.neighbors[task]:
+                if other not in seen:
+                    seen.add(other)
+                    queue.append(other)
+                    edges[task].append(other)
+                    edges[other].append(task)
     return [tuple(sorted(row)) for row in edges]
 
 

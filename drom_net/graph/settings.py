@@ -69,6 +69,11 @@ class TopologySettings:
     )
 
     @property
+    def has_tree(self) -> bool:
+        """Whether sums can flow along a tree of it: it stays, and has no weights."""
+        return self.graph != "one-peer-exponential" and self.rule == "mask"
+
+    @property
     def rule(self) -> str:
         """`weights`, with its default."""
         return self.weights or ("matrix" if self.graph == "weights" else "mask")

@@ -27,7 +27,7 @@ from drom_net.algorithms.osmtl import OSMTLParameters
 from drom_net.algorithms.pooled import PooledParameters
 from drom_net.algorithms.prox_gd import ProxGDParameters
 from drom_net.algorithms.ridge import RIDGE, ExactRidge, ridge
-from drom_net.algorithms.sums import Whole, to_floats
+from drom_net.algorithms.sums import Whole, nothing, to_floats
 from drom_net.core.seeding import stream
 
 
@@ -251,6 +251,8 @@ class _OfTotals:
             for block, its in zip(kept, news, strict=False):  # nothing is new of one's own where one was idle
                 put(block, its)
         rest: list[Any] = [total - mine for total, mine in zip(self._totals, self._own, strict=True)]
+        if not numbers(reply.vectors[1]).size:
+            rest[1] = nothing(*rest[1].shape)
         return self._others.hear(t, Contribution(ContributionKind.VECTORS, tuple(rest)), reply)
 
 

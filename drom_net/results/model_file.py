@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from drom_net.algorithms.base import Algorithm
 from drom_net.algorithms.features import Vector
 from drom_net.core.errors import UsageError, naming
 from drom_net.data.columns import NUMBER, Column, Schema
 from drom_net.data.incoming import RowReader
 from drom_net.data.preprocessing import Preprocessing
+from drom_net.learning.task import CALIBRATION
 from drom_net.results.outcomes import TaskOutcome
 
 _ABOUT_MODEL = ("algorithm", "tasks", "features", "preprocessing", "positive")
@@ -52,6 +54,18 @@ def write_model(
 def vectors_of(model: dict[str, npt.NDArray[Any]], index: int) -> dict[str, Vector]:
     """One task's part of a model, by the names and in the order of its algorithm."""
     return {key.lower(): np.ascontiguousarray(model[key][index]) for key in model if key not in _ABOUT_MODEL}
+
+
+def require_vectors(model: dict[str, npt.NDArray[Any]], algorithm: Algorithm, run_dir: Path) -> None:
+    """Raises UsageError where a model has not what its learner has in this version."""
+    expected = [*algorithm.model(algorithm.init_local(model["W"].shape[1]))]
+    expected += [] if algorithm.log_odds is None else [CALIBRATION]
+    missing = [name for name in expected if name.upper() not in model]
+    if missing:
+        raise UsageError(
+            f"{run_dir} is of an earlier version of {algorithm.name}: expected a model with {', '.join(missing)}, got "
+            "none; `show` reads it, and run again it can be verified and predict"
+        )
 
 
 def load_model(run_dir: Path) -> dict[str, npt.NDArray[Any]]:

@@ -17,7 +17,7 @@ from drom_net.learning.records import (
     run_digest,
     task_chain_of,
 )
-from drom_net.results.model_file import load_model, vectors_of
+from drom_net.results.model_file import load_model, require_vectors, vectors_of
 from drom_net.results.run_directory import aucs, chain_of_rounds
 from drom_net.results.sharing import sharing_sections
 from drom_net.results.tables import read_records, rows_as_tuples
@@ -51,7 +51,10 @@ def wrong_figures(run_dir: Path, summary: dict[str, Any]) -> list[str]:
     """
     names = [task["name"] for task in summary["tasks"]]
     rows, _, _ = read_records(run_dir, names)
-    log_odds = learner_named(summary.get("algorithm", "drom"), f"{run_dir}: algorithm").make().log_odds
+    algorithm = learner_named(summary.get("algorithm", "drom"), f"{run_dir}: algorithm").make()
+    model = load_model(run_dir)
+    require_vectors(model, algorithm, run_dir)
+    log_odds = algorithm.log_odds
     counts = []
     for task_rows in rows:
         totals = Totals()
@@ -63,7 +66,6 @@ def wrong_figures(run_dir: Path, summary: dict[str, Any]) -> list[str]:
             totals.count(score, clean, label, gamma, p)
         counts.append(totals)
     wrong = []
-    model = load_model(run_dir)
     if "sharing" in summary and {"MIXTURE", "EVIDENCE"} <= model.keys():  # else the digest is another one, too
         overall, of_tasks = sharing_sections(model["MIXTURE"], model["EVIDENCE"])
         for said, figures in [*zip(summary["tasks"], of_tasks, strict=True), (summary | {"name": "all"}, overall)]:

@@ -545,3 +545,31 @@ def test_the_last_600_examples_are_kept() -> None:
 def test_the_resolution_of_squares_is_far_below_what_they_begin_with() -> None:
     assert 2.0**-BITS_OF_Q < DELTA / 100
     assert MOST_SITES == 4096
+
+
+def test_whoever_may_miss_a_word_hears_it_again_though_nothing_is_new() -> None:
+    """Else the last one would stay unheard until the next example."""
+    (stream,) = random_streams([5])
+    make = adadrom(AdaDROMParameters(tau=1)).at
+    assert make is not None
+    for tree in (None, (1,)):
+        algorithm = make(0, (0, 1), tree, True)
+        assert algorithm.send is not None and algorithm.receive is not None
+        assert algorithm.send(algorithm.init_local(D), 1)[1].kind is ContributionKind.IDLE
+        state = algorithm.init_local(D)
+        for t in range(5):
+            state, _ = algorithm.primal_step(state, Example(stream.features(t), stream.label(t)), t)
+        state, said = algorithm.send(state, 6)
+        central = algorithm.init_central((0, 1), D, np.random.default_rng(0))
+        _, replies, _ = algorithm.central_step(central, {0: Contribution(said.kind, said.vectors[: len(LAYOUT)])})
+        again = algorithm.send(algorithm.receive(state, replies[0], 6), 7)[1]
+        assert again.kind is ContributionKind.VECTORS
+        for one, other in zip(said.vectors, again.vectors, strict=True):
+            np.testing.assert_array_equal(numbers(one), numbers(other))
+
+
+@pytest.mark.parametrize("scale", [1e3, 1e9, 1e30])
+def test_rows_far_from_unit_norm_end_no_run(scale: float) -> None:
+    streams = [dataclasses.replace(stream, rows=scale * stream.rows) for stream in random_streams([40] * 3, flip=0.1)]
+    for task in run_reference(adadrom(), streams, seed=0).tasks:
+        assert all(np.isfinite(vector).all() for vector in task.model.values())

@@ -75,7 +75,9 @@ def test_the_reducer_reads_rows_of_adadrom_that_are_alone_or_two_between_sync_ro
     found, of = attacked(tmp_path, f"name: adadrom, tau: {tau}, robust: {robust}")
     assert of == {REDUCER: 3 * read, OTHER: 0}
     assert found.onlookers[0].model is not None
-    assert found.onlookers[0].model > (0.999 if tau == 1 else 0.8), "the sketch shows the model of the last sync round"
+    assert found.onlookers[0].model > (0.95 if tau == 1 else 0.8), (
+        "the sketch shows the model as it was when it was told last"
+    )
 
 
 def test_of_two_sites_each_reads_what_the_reducer_reads(tmp_path: Path) -> None:

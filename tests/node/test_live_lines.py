@@ -190,7 +190,7 @@ def service(tmp_path: Path) -> Any:
 
 def _ask(service: Service, **fields: Any) -> dict[str, Any]:
     sending = {"client": bytes(16), "number": 1}
-    return service._answer([msgpack.packb({"version": 1, "id": 1} | sending | fields)])
+    return service._answer([msgpack.packb({"version": 2, "id": 1} | sending | fields)])
 
 
 def test_a_prediction_has_one_label(service: Service) -> None:

@@ -99,7 +99,7 @@ def _raw(site: Site) -> socket.socket:
 
 
 def _request(**fields: Any) -> bytes:
-    packed: bytes = msgpack.packb({"version": 1, "id": 1, "do": "predict", "rows": [[1.0, 2.0]]} | fields)
+    packed: bytes = msgpack.packb({"version": 2, "id": 1, "do": "predict", "rows": [[1.0, 2.0]]} | fields)
     return packed
 
 

@@ -459,7 +459,7 @@ class Asker:
 
     def ask(self, do: str, **more: Any) -> dict[str, Any]:
         self._asked += 1
-        [answer] = self.ask_together([{"do": do, "version": 1, "id": self._asked, **more}])
+        [answer] = self.ask_together([{"do": do, "version": 2, "id": self._asked, **more}])
         assert answer["id"] == self._asked
         return answer
 
@@ -539,7 +539,7 @@ def test_what_is_asked_twice_is_learned_once_also_after_a_crash(asker: Asker) ->
     request = {"tickets": [ticket], "labels": [1], "number": 1, **ME}
     for _ in range(2):
         assert asker.ask("label", **request)["is"] == "ok"
-    again = {"do": "learn", "version": 1, "rows": block(6), "labels": [1], "number": 2, **ME}
+    again = {"do": "learn", "version": 2, "rows": block(6), "labels": [1], "number": 2, **ME}
     assert [answer["is"] for answer in asker.ask_together([again | {"id": 90}, again | {"id": 91}])] == ["ok", "ok"]
     asker.start_again()
     assert asker.ask("label", **request)["is"] == "ok", "though its ticket is not known any more"
@@ -649,13 +649,13 @@ def test_finish_ends_the_stream_for_good(asker: Asker) -> None:
         ({"do": "label", "tickets": [1, 1], "labels": [1, 1], "number": 1, **ME}, "tickets: expected different ones"),
         ({"do": "drop"}, "do: expected one of predict, label, learn, status, finish"),
         ({"do": ["predict"]}, "do: expected one of"),
-        ({"do": "status", "version": 2}, "version: expected 1"),
+        ({"do": "status", "version": 1}, "version: expected 2"),
         ({"do": "status", "id": -1}, "id: expected a whole number"),
         ([1, 2], "expected a msgpack map"),
     ],
 )
 def test_what_cannot_be_done_is_refused_with_the_reason(asker: Asker, request_: Any, why: str) -> None:
-    request = {"version": 1, "id": 1} | request_ if isinstance(request_, dict) else request_
+    request = {"version": 2, "id": 1} | request_ if isinstance(request_, dict) else request_
     [answer] = asker.ask_together([request])
     assert answer["is"] == "refused" and why in answer["why"]
     assert asker.live_input.num_accepted == 0

@@ -59,9 +59,9 @@ def send(state: AdaState, t: int, *, whole: bool = False) -> tuple[AdaState, Con
     """All that the task has come to, where the reducer may have something else; idle without new examples.
 
     Args:
-        whole: Whether everywhere, as a listener may miss a word.
+        whole: Whether everywhere and each time, as a listener may miss a word.
     """
-    if not state.touched.any():
+    if not state.touched.any() and not (whole and state.mixture.evidence[0]):
         return state, IDLE
     everywhere: Any = slice(None)
     at = everywhere if whole else some_or_all(state.touched, LAYOUT[0])

@@ -140,5 +140,6 @@ ADADROM = Learner(
     "graph neighbors get a site's sums; along a spanning tree together with those of all sites behind it.",
     reveals_with=_reveals,
     on=("star", "graph"),
+    along_tree=True,
     constants=(BITS_OF_G, BITS_OF_Q, BITS_OF_SKETCH, BITS_OF_WEIGHTS, *LAYOUT, len(EXPERTS)),
 )

@@ -52,7 +52,7 @@ def send_along(
         else:
             state.telling = state.said
         state.tree.mine = (with_extremes(sums[None]) if len(state.tree.mine[0]) == WITH_EXTREMES else sums), sketch
-    elif not state.tree.news:
+    elif not state.tree.news and not (whole and any(part.any() for part in (*state.tree.mine, *state.tree.relay))):
         return state, IDLE
     mine, dim = state.tree.mine, len(state.touched)
     blocks: list[Block] = []
