@@ -38,6 +38,8 @@ _DISTINCT_FROM = 20
 _WORDS_OF_TEXT = 3.0
 _ALMOST_ALL = 0.9
 _ODD_TEXTS = 5
+_WRITTEN_NUMBER = re.compile(r"[-+]?[$€£¥]? ?[-+]?\d{1,3}([,.'’  ]?\d{3})*([.,]\d+)? ?([$€£¥%]|[A-Z]{3})?")
+"""A number as people write it."""
 _IDENTIFIER = re.compile(r"(?i:(^|[^a-z])(id|uuid|guid|nr|key|index|idx)$)|[a-z]I[Dd]$")
 _DATE_FORMATS = (
     *("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%m-%d-%Y", "%d-%b-%Y", "%d %b %Y", "%b %d, %Y"),
@@ -191,6 +193,12 @@ def _texts(
         return Column(name, TEXT, missing=has_missing), "", (), 0
     if len(total) >= 0.95 * num_rows and num_rows >= _DISTINCT_FROM:
         why = f"{quoted(name)} differs in nearly every row (an identifier): left out"
+        written = [text for text in total if _WRITTEN_NUMBER.fullmatch(text)]
+        if len(written) >= _ALMOST_ALL * len(total):
+            why = (
+                f"{quoted(name)} looks like numbers with separators of thousands or a currency ({quoted(written[0])}), "
+                "which are not read: left out; write them as 1234.5"
+            )
         return Column(name, IDENTIFIER), why, (), 0
     column, why, rare = _category(name, counts, has_missing=has_missing)
     return column, why, (), rare
