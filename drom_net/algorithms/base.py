@@ -164,6 +164,11 @@ KEEP = Reply(ReplyKind.KEEP)
 ZERO = Reply(ReplyKind.ZERO)
 
 
+def no_dual_step(state: LocalState, reply: Reply, t: int) -> tuple[LocalState, Contribution]:
+    """`Algorithm.dual_step` of a learner all of whose contributions are made by `send`."""
+    return state, NOTHING
+
+
 @dataclass(frozen=True, slots=True)
 class CentralInfo:
     """What the centre saw in one round; part of the records. Without arguments that of a centre without such a pair."""

@@ -16,7 +16,6 @@ import numpy.typing as npt
 from drom_net.algorithms.base import (
     IDLE,
     KEEP,
-    NOTHING,
     Algorithm,
     CentralInfo,
     Contribution,
@@ -26,6 +25,7 @@ from drom_net.algorithms.base import (
     Reply,
     ReplyKind,
     SyncRounds,
+    no_dual_step,
 )
 from drom_net.algorithms.features import Matrix, Vector, dot
 from drom_net.algorithms.learner import STEP, Learner, OneOf, Search
@@ -125,9 +125,6 @@ def _learner(parameters: LocalParameters, tau: int, *, name: str, stays: bool) -
         state.learned = True
         return state, prediction
 
-    def dual_step(state: FedAvgState, reply: Reply, t: int) -> tuple[FedAvgState, Contribution]:
-        return state, NOTHING
-
     def send(state: FedAvgState, t: int) -> tuple[FedAvgState, Contribution]:
         if not state.learned:
             return state, IDLE
@@ -160,7 +157,7 @@ def _learner(parameters: LocalParameters, tau: int, *, name: str, stays: bool) -
         name=name,
         init_local=lambda dim: FedAvgState(np.zeros(dim)),
         primal_step=primal_step,
-        dual_step=dual_step,
+        dual_step=no_dual_step,
         init_central=_init_central,
         central_step=central_step,
         sync=SyncRounds(tau),

@@ -10,7 +10,6 @@ import numpy as np
 
 from drom_net.algorithms.base import (
     KEEP,
-    NOTHING,
     Algorithm,
     CentralInfo,
     Contribution,
@@ -18,6 +17,7 @@ from drom_net.algorithms.base import (
     Prediction,
     Reply,
     SyncRounds,
+    no_dual_step,
 )
 from drom_net.algorithms.features import SparseVector, Vector, add_scaled, dot
 from drom_net.algorithms.learner import STEP, Learner, Search
@@ -58,9 +58,6 @@ def local(parameters: LocalParameters | None = None) -> Algorithm:
             w -= eta * (c * x)
         return w, Prediction(score, loss.value(z), 1.0)
 
-    def dual_step(w: Vector, reply: Reply, t: int) -> tuple[Vector, Contribution]:
-        return w, NOTHING
-
     def central_step(
         state: None, contributions: Mapping[int, Contribution], members: Sequence[int] | None = None
     ) -> tuple[None, dict[int, Reply], CentralInfo]:
@@ -70,7 +67,7 @@ def local(parameters: LocalParameters | None = None) -> Algorithm:
         name="local",
         init_local=lambda dim: np.zeros(dim),
         primal_step=primal_step,
-        dual_step=dual_step,
+        dual_step=no_dual_step,
         init_central=lambda tasks, dim, rng: None,
         central_step=central_step,
         sync=SyncRounds(0),

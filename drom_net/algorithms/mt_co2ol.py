@@ -18,7 +18,6 @@ import numpy as np
 from drom_net.algorithms.base import (
     IDLE,
     KEEP,
-    NOTHING,
     Algorithm,
     CentralInfo,
     CentralStep,
@@ -29,6 +28,7 @@ from drom_net.algorithms.base import (
     Reply,
     ReplyKind,
     SyncRounds,
+    no_dual_step,
 )
 from drom_net.algorithms.features import Matrix, Vector, add_scaled, dot
 from drom_net.algorithms.learner import LOSS, Learner, Log, OneOf, Search, Spread
@@ -262,9 +262,6 @@ def _learner(name: str, loss_name: str, tau: int, *, central_step: CentralStep, 
         state.learned = True
         return state, Prediction(score, loss.value(z), 1.0)
 
-    def dual_step(state: MTCO2OLState, reply: Reply, t: int) -> tuple[MTCO2OLState, Contribution]:
-        return state, NOTHING
-
     def send(state: MTCO2OLState, t: int) -> tuple[MTCO2OLState, Contribution]:
         if not state.learned and not state.told:
             return state, IDLE
@@ -282,7 +279,7 @@ def _learner(name: str, loss_name: str, tau: int, *, central_step: CentralStep, 
         name=name,
         init_local=lambda dim: MTCO2OLState(np.zeros(dim), np.zeros(dim)),
         primal_step=primal_step,
-        dual_step=dual_step,
+        dual_step=no_dual_step,
         init_central=_init_central,
         central_step=central_step,
         sync=SyncRounds(tau),

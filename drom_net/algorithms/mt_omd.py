@@ -20,7 +20,6 @@ import numpy as np
 from drom_net.algorithms.base import (
     IDLE,
     KEEP,
-    NOTHING,
     Algorithm,
     CentralInfo,
     Contribution,
@@ -30,6 +29,7 @@ from drom_net.algorithms.base import (
     Reply,
     ReplyKind,
     SyncRounds,
+    no_dual_step,
 )
 from drom_net.algorithms.features import Matrix, Vector, add_scaled, dot
 from drom_net.algorithms.learner import STEP, Learner, Log, OneOf, Search
@@ -93,9 +93,6 @@ def mt_omd(parameters: MTOMDParameters | None = None) -> Algorithm:
         state.learned = True
         return state, Prediction(score, loss.value(z), 1.0)
 
-    def dual_step(state: MTOMDState, reply: Reply, t: int) -> tuple[MTOMDState, Contribution]:
-        return state, NOTHING
-
     def send(state: MTOMDState, t: int) -> tuple[MTOMDState, Contribution]:
         if not state.learned:
             return state, IDLE
@@ -119,7 +116,7 @@ def mt_omd(parameters: MTOMDParameters | None = None) -> Algorithm:
         name="mt-omd",
         init_local=lambda dim: MTOMDState(np.zeros(dim), np.zeros(dim), np.zeros(dim)),
         primal_step=primal_step,
-        dual_step=dual_step,
+        dual_step=no_dual_step,
         init_central=lambda tasks, dim, rng: MTOMDCentral(
             {task: row for row, task in enumerate(tasks)}, np.zeros((len(tasks), dim))
         ),

@@ -141,9 +141,17 @@ Ridge = ExactRidge | WindowRidge
 
 
 def inverse_of(products: Any, r: float) -> Matrix:
-    """Of products + r I; r is more where there would be none, as with rows of a norm far beyond 1."""
-    least = max(r, 1e-9 * float(np.trace(products)))
-    result: Matrix = np.linalg.inv(products + least * np.eye(len(products)))
+    """Of what `with_ridge` makes of these products."""
+    found: Any = np.linalg.inv(with_ridge(products, r))
+    result: Matrix = found
+    return result
+
+
+def with_ridge(products: Any, r: float) -> Matrix:
+    """Products + r I; r is more where that would have no inverse, as with rows of a norm far beyond 1."""
+    result: Matrix = products.copy()
+    diagonal = result.reshape(-1)[:: len(result) + 1]
+    diagonal += max(r, 1e-9 * sum(diagonal.tolist()))
     return result
 
 

@@ -19,13 +19,15 @@ class Calibration:
     (Platt 1999, Probabilistic outputs for support vector machines, of which this is the online form).
     """
 
-    __slots__ = ("_state",)
+    __slots__ = ("_log_odds", "_state")
 
-    def __init__(self, state: Iterable[float] = ()) -> None:
+    def __init__(self, log_odds: Callable[[float], float] | None, state: Iterable[float] = ()) -> None:
         """
         Args:
+            log_odds: As `Algorithm.log_odds`; where it is None scores are log odds, which are taken as they are.
             state: As `state` of another one; without it nothing was seen.
         """
+        self._log_odds = log_odds
         self._state = tuple(state) or (SLOPE, 0.0, VARIANCE_OF_SLOPE, 0.0, VARIANCE_OF_INTERCEPT)
 
     @property
@@ -33,16 +35,31 @@ class Calibration:
         """(a, b, the variance of a, their covariance, the variance of b)."""
         return self._state
 
-    def probability(self, z: float) -> float:
+    def probability(self, score: float) -> float:
         """Of +1."""
+        return sigmoid(score) if self._log_odds is None else self._of(self._log_odds(score))
+
+    def given(self, truth: float, score: float, label: float) -> float:
+        """What probability was given to what was true of an example; then its label is learned.
+
+        Args:
+            truth: -1.0 or +1.0.
+            label: As the learner saw it.
+        """
+        if self._log_odds is None:
+            return sigmoid(truth * score)
+        z = self._log_odds(score)
+        p = self._of(z)
+        self._learn(z, p, positive=label > 0.0)
+        return p if truth > 0.0 else 1.0 - p
+
+    def _of(self, z: float) -> float:
         a, b, *_ = self._state
         z = min(_MOST, max(-_MOST, z))
         return sigmoid(min(_MOST, max(-_MOST, a * z + b)))
 
-    def learn(self, z: float, *, positive: bool) -> None:
-        """Take the label of an example."""
+    def _learn(self, z: float, p: float, *, positive: bool) -> None:
         a, b, of_a, of_both, of_b = self._state
-        p = self.probability(z)
         z = min(_MOST, max(-_MOST, z))
         curvature = max(p * (1.0 - p), 1e-6)
         to_a, to_b = of_a * z + of_both, of_both * z + of_b
@@ -71,15 +88,8 @@ def probabilities_of(
         labels: As the learner saw them, -1.0 or +1.0.
         log_odds: As `Algorithm.log_odds`.
     """
-    if log_odds is None:
-        return [sigmoid(true * score) for true, score in zip(truth, scores, strict=True)]
-    calibration, found = Calibration(), []
-    for true, score, label in zip(truth, scores, labels, strict=True):
-        z = log_odds(score)
-        p = calibration.probability(z)
-        found.append(p if true > 0.0 else 1.0 - p)
-        calibration.learn(z, positive=label > 0.0)
-    return found
+    calibration = Calibration(log_odds)
+    return [calibration.given(*example) for example in zip(truth, scores, labels, strict=True)]
 
 
 def probability_of(
@@ -92,4 +102,4 @@ def probability_of(
     """
     if log_odds is None or calibration is None:
         return sigmoid(score if log_odds is None else log_odds(score))
-    return Calibration((*calibration, 0.0, 0.0, 0.0)).probability(log_odds(score))
+    return Calibration(log_odds, (*calibration, 0.0, 0.0, 0.0)).probability(score)

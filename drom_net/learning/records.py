@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from drom_net.algorithms.base import CentralInfo, ContributionKind, ReplyKind, sigmoid
+from drom_net.algorithms.base import CentralInfo, ContributionKind, ReplyKind
 from drom_net.algorithms.features import Vector
 from drom_net.learning.calibration import Calibration
 from drom_net.learning.metrics import Totals
@@ -89,7 +89,7 @@ class TaskLog:
             log_odds: As `Algorithm.log_odds`.
         """
         self._log_odds = log_odds
-        self._calibration = Calibration()
+        self._calibration = Calibration(log_odds)
         self._open: list[TaskRow] = []
         self._chain = CHAIN_START
         self._totals = Totals()
@@ -103,7 +103,7 @@ class TaskLog:
     def go_on_from(self, chain: bytes, totals: Totals, calibration: Sequence[float]) -> None:
         """Continue a log whose rows are kept elsewhere."""
         self._chain, self._totals = chain, dataclasses.replace(totals)
-        self._calibration = Calibration(calibration)
+        self._calibration = Calibration(self._log_odds, calibration)
 
     @property
     def chain(self) -> bytes:
@@ -125,10 +125,8 @@ class TaskLog:
 
     def probability(self, score: float) -> float:
         """Of +1, for a score of the model as it is after all rounds so far."""
-        if self._log_odds is None:
-            return sigmoid(score)
         self._settle()
-        return self._calibration.probability(self._log_odds(score))
+        return self._calibration.probability(score)
 
     def take(self) -> bytes:
         """The rows since the last call, as TASK_DTYPE."""
@@ -145,21 +143,12 @@ class TaskLog:
             if active == PREDICTED:
                 self._totals.unlabelled += 1
             elif active:
-                self._totals.count(score, clean, label, gamma, self._given(score, clean, label))
+                self._totals.count(score, clean, label, gamma, self._calibration.given(clean, score, label))
             if reply != ReplyKind.NONE and contribution == ContributionKind.VECTORS:
                 self._totals.pushes += 1
             if reply == ReplyKind.VECTORS:
                 self._totals.corrections += 1
         self._open.clear()
-
-    def _given(self, score: float, clean: float, label: float) -> float:
-        """The probability that was given to the clean label; then the other one is learned from."""
-        if self._log_odds is None:
-            return sigmoid(clean * score)
-        z = self._log_odds(score)
-        p = self._calibration.probability(z)
-        self._calibration.learn(z, positive=label > 0.0)
-        return p if clean > 0.0 else 1.0 - p
 
 
 class CentralLog:

@@ -176,11 +176,12 @@ class _OfSummands:
 
     def _two(self, grown: Vector, squares: Vector, count: int) -> Sequence[Vector]:
         """The two rows since the last contribution, each times a factor; nothing where there is another number."""
-        model, known = self.model(), self._known
-        assert model is not None and known is not None
+        known = self._known
+        assert known is not None
         found: Sequence[Vector] = [grown] if count == 1 else ()
         if count == 2 and known:
-            rows: Matrix = np.array(known)
+            rows, model = np.array(known), self.model()
+            assert model is not None
             found = _split(grown, squares, RIDGE * model + (rows @ model) @ rows, rows.sum(axis=0))
         lengths = [float(np.linalg.norm(vector)) for vector in found]
         self._known = (

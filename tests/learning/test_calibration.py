@@ -27,10 +27,14 @@ from drom_net.learning.reference import run_reference
 from drom_net.learning.task import CALIBRATION, TaskLearner
 
 
+def as_it_is(score: float) -> float:
+    return score
+
+
 def test_it_is_one_step_of_newton_s_method_a_label() -> None:
     """By whole matrices: the precision grows by the curvature, the mean moves against the gradient."""
     rng = np.random.default_rng(1)
-    made, mean = Calibration(), np.array([SLOPE, 0.0])
+    made, mean = Calibration(as_it_is), np.array([SLOPE, 0.0])
     precision = np.diag([1.0 / VARIANCE_OF_SLOPE, 1.0 / VARIANCE_OF_INTERCEPT])
     for z in rng.normal(size=200):
         phi, positive = np.array([z, 1.0]), bool(rng.random() < 0.3)
@@ -38,17 +42,17 @@ def test_it_is_one_step_of_newton_s_method_a_label() -> None:
         assert made.probability(z) == pytest.approx(p, rel=1e-9)
         precision += p * (1.0 - p) * np.outer(phi, phi)
         mean += np.linalg.solve(precision, phi) * (positive - p)
-        made.learn(z, positive=positive)
+        assert made.given(1.0, z, 1.0 if positive else -1.0) == pytest.approx(p, rel=1e-9)
     np.testing.assert_allclose(made.state[:2], mean, rtol=1e-8)
     np.testing.assert_allclose([made.state[2], made.state[4]], np.diag(np.linalg.inv(precision)), rtol=1e-8)
 
 
 @given(st.lists(st.tuples(st.floats(-1e300, 1e300), st.booleans()), max_size=60))
 def test_it_stays_a_probability_whatever_comes(examples: list[tuple[float, bool]]) -> None:
-    made = Calibration()
+    made = Calibration(as_it_is)
     for z, positive in examples:
         assert 0.0 <= made.probability(z) <= 1.0
-        made.learn(z, positive=positive)
+        made.given(1.0, z, 1.0 if positive else -1.0)
     assert all(map(math.isfinite, made.state))
 
 

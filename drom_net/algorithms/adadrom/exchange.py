@@ -127,8 +127,7 @@ def receive(state: AdaState, reply: Reply, t: int) -> AdaState:
     np.divide(table[SUM], np.sqrt(table[ROOT]), out=table[SHARED])
     if not numbers(reply.vectors[1]).size:
         return state
-    others = sketch - state.said
-    state.mixture.prior = prior_of(others.reshape(-1)[-len(state.mixture.weights) :].tolist())
+    state.mixture.prior = prior_of(_weights_in(state, sketch - state.said))
     if state.tree is None:  # along a tree all is late
         state.kappa = math.sqrt(num_sites(state, sketch))
     _turn(state, (sketch - (1.0 - OWN_PART) * state.said)[:SKETCHED])
@@ -137,8 +136,14 @@ def receive(state: AdaState, reply: Reply, t: int) -> AdaState:
 
 def num_sites(state: AdaState, sketch: Whole) -> int:
     """How many have said something, by the weights in the total: each site's have the sum 1."""
-    weights = sum(sketch.reshape(-1)[-len(state.mixture.weights) :].tolist())
+    weights = sum(_weights_in(state, sketch))
     return int(min(max(1, round(weights / 2**BITS_OF_WEIGHTS)), MOST_SITES))
+
+
+def _weights_in(state: AdaState, sketch: Whole) -> list[int]:
+    """Those at its end, as integers."""
+    found: list[int] = sketch.reshape(-1)[-len(state.mixture.weights) :].tolist()
+    return found
 
 
 def admits(summand: Sequence[Whole], t: int) -> bool:

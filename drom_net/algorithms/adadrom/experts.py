@@ -31,13 +31,12 @@ from drom_net.algorithms.adadrom.state import (
 )
 from drom_net.algorithms.base import Example, Prediction
 from drom_net.algorithms.features import Features, Matrix, Vector, places
-from drom_net.algorithms.ridge import RIDGE
+from drom_net.algorithms.ridge import RIDGE, with_ridge
 
 STEP, MOST_MOVED = 0.5, 5.0
 """AdaGrad's step; and what one example's first step moves its own score by at most: long rows take smaller ones."""
 CERTAIN = 4.0
 """The score that ridge regression's answer 1 stands for."""
-_ONE = np.eye(DIRECTIONS)
 _MODELS = (
     "w",
     "shared",
@@ -88,11 +87,10 @@ def look(state: AdaState, x: Features) -> _Seen:
 
 def _recent(state: AdaState) -> Vector:
     """The model of R, in U's coordinates."""
-    products = state.recent[:, :DIRECTIONS]
-    least = max(RIDGE, 1e-9 * sum(products.diagonal().tolist()))  # as `ridge.inverse_of`, which takes twice as long
-    result: Any = np.linalg.solve(products + least * _ONE, state.recent[:, DIRECTIONS])
-    found: Vector = result
-    return found
+    products = with_ridge(state.recent[:, :DIRECTIONS], RIDGE)
+    found: Any = np.linalg.solve(products, state.recent[:, DIRECTIONS])
+    result: Vector = found
+    return result
 
 
 def _scores(

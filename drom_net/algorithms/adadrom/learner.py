@@ -42,8 +42,8 @@ class AdaDROMParameters:
     robust: bool = option(
         Flag(),
         False,
-        doc="Whether one bad site is stood: what no site can have come to does not count and, among six sites or more, "
-        "sums of gradients are made without the largest and the smallest in each coordinate.",
+        doc="Whether one bad site is tolerated: what no site can have come to does not count and, among six sites or "
+        "more, sums of gradients are made without the largest and the smallest in each coordinate.",
     )
 
 

@@ -15,8 +15,9 @@ from drom_net.algorithms.sums import Whole
 DELTA = 1e-8
 """What sums of squares begin with."""
 SKETCHED, DIRECTIONS = 12, 8
-"""k, the columns of the sketch Y, of which some are 0 where there are fewer features; r, those that S and DS use."""
+"""k, the columns of the sketch Y, of which some are 0 where there are fewer features; r, those that S, DS and R use."""
 FORGOTTEN = 0.9
+"""For R an example counts so many times as much as the one after it."""
 OWN_PART = 0.5
 """So much of its own part of Y counts in a site's directions: its model fits the examples that it has learned, and is
 trusted too much by them."""
@@ -26,7 +27,7 @@ LAYOUT = (Integers(2), Integers(SKETCHED + 1))
 """Of a contribution and a reply: G and Q; Y^T, with the experts' weights as its last numbers: it has min(k, d) vectors,
 so there is room with any d."""
 KEPT = 600
-"""So many examples are kept, to fit S and DS again when the directions change."""
+"""So many examples are kept, to fit S, DS and R again when the directions change."""
 COMMON, SHARED, W = slice(0, DIRECTIONS), DIRECTIONS, DIRECTIONS + 1
 """Rows of `AdaState.table`: the directions U; D's model, with the other sign and without its step; the model of L."""
 MODELS, SCORED, LEARNED = slice(W, W + 3), slice(0, W + 3), slice(SHARED, W + 10)
