@@ -84,25 +84,10 @@ class Spliced(TaskStream):
     """None: nothing comes before."""
     until: int = 0
 
-    def index_at(self, t: int) -> int | None:
-        """As for `TaskStream`; negative where the row is the earlier stream's."""
+    def example_at(self, t: int) -> tuple[Features, float, float] | None:
         if t > self.until:
-            return TaskStream.index_at(self, t)
-        index = self.earlier.index_at(t) if self.earlier is not None else None
-        return None if index is None else -1 - index
-
-    def label(self, index: int) -> float:
-        return self._of(index).label(-1 - index) if index < 0 else TaskStream.label(self, index)
-
-    def true_label(self, index: int) -> float:
-        return self._of(index).true_label(-1 - index) if index < 0 else TaskStream.true_label(self, index)
-
-    def features(self, index: int) -> Features:
-        return self._of(index).features(-1 - index) if index < 0 else TaskStream.features(self, index)
-
-    def _of(self, index: int) -> TaskStream:
-        assert self.earlier is not None, index
-        return self.earlier
+            return TaskStream.example_at(self, t)
+        return self.earlier.example_at(t) if self.earlier is not None else None
 
 
 def splice(earlier: TaskStream | None, later: TaskStream, until: int) -> Spliced:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
-import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -36,6 +35,8 @@ from drom_net.data.stream import TaskStream
 from drom_net.learning.metrics import Totals
 from drom_net.learning.records import IDLE_ROUND, LEARNED, PREDICTED, CentralLog, TaskLog, close_task_chain
 
+# As plain names: what is looked up in an enumeration costs as much as a call.
+_NEW_VECTORS, _NO_REPLY, _KEEP = ContributionKind.VECTORS, ReplyKind.NONE, ReplyKind.KEEP
 _NOTHING_SEEN = (0.0, 0.0, 0.0, 0.0, 0.0)
 SCALING = "scaling"
 """In a model: what running standardisation has come to, as RunningScaling.state."""
@@ -179,20 +180,18 @@ class TaskLearner:
         if self.is_live:
             self._look_for_end()
         self._round = t
-        index = self._stream.index_at(t)
-        if index is None:
+        found = self._stream.example_at(t)
+        if found is None:
             self._seen = _NOTHING_SEEN
             self._active = IDLE_ROUND
             return
         self._taken += 1
-        label, clean = self._stream.label(index), self._stream.true_label(index)
-        example = Example(self._stream.features(index), label)
+        x, label, clean = found
         if not label:  # unknown: predicted, and not learned
-            self._seen = (self.algorithm.predict(self._state, example.x), 0.0, 0.0, 0.0, 0.0)
+            self._seen = (self.algorithm.predict(self._state, x), 0.0, 0.0, 0.0, 0.0)
             self._active = PREDICTED
             return
-        self._state, prediction = self.algorithm.primal_step(self._state, example, t)
-        score, loss, gamma = prediction
+        self._state, (score, loss, gamma) = self.algorithm.primal_step(self._state, Example(x, label), t)
         self._seen = (score, label, gamma, clean, loss)
         self._active = LEARNED
 
@@ -207,8 +206,8 @@ class TaskLearner:
         if self.algorithm.send is not None and self.algorithm.is_sync(t):
             self._state, contribution = self.algorithm.send(self._state, t)
             self._check_finite(0.0, contribution.vectors, t)
-        self._kind = contribution.kind
-        if contribution.kind is ContributionKind.VECTORS:
+        self._kind = kind = contribution.kind
+        if kind is _NEW_VECTORS:
             self._vectors, self._since = contribution, t
         return contribution._replace(last=True) if t == self.last_round else contribution
 
@@ -234,7 +233,7 @@ class TaskLearner:
         """Close round t with what came back."""
         score, label, gamma, clean, loss = self._row
         contribution, kind = self._kind, reply.kind
-        if kind is not ReplyKind.NONE and kind is not ReplyKind.KEEP:
+        if kind is not _NO_REPLY and kind is not _KEEP:
             if self.algorithm.receive is None:
                 self._reply = reply  # KEEP leaves it: an idle task has not used its last one yet
             else:
@@ -308,7 +307,7 @@ class TaskLearner:
         # A sum of squares is finite exactly when no entry is NaN, infinite or about to overflow; vdot does not warn.
         squares = number
         for vector in vectors:
-            held = numbers(vector)
+            held = vector if type(vector) is np.ndarray else numbers(vector)
             squares += float(np.vdot(held, held))
         if math.isfinite(squares):
             return
@@ -363,7 +362,10 @@ class Centre:
         """
         if self._scales:
             contributions = {task: self._scaled(task, contributions[task]) for task in contributions}
-        contributions = {task: self._bounded(contribution) for task, contribution in contributions.items()}
+        contributions = {
+            task: self._bounded(contribution) if contribution.vectors else contribution
+            for task, contribution in contributions.items()
+        }
         self._state, replies, info = self._algorithm.central_step(self._state, contributions, members)
         info = self._whole(info)
         self.last_sigma = info.sigma
@@ -409,9 +411,11 @@ class Centre:
 
     def _bounded(self, contribution: Contribution) -> Contribution:
         """Nobody can lead the others out of the finite numbers, whatever it says."""
-        vectors = contribution.vectors
-        found = tuple(bounded(block, self._most) for block in vectors)
-        return contribution if all(map(operator.is_, found, vectors)) else contribution._replace(vectors=found)
+        most = self._most
+        for block in contribution.vectors:
+            if bounded(block, most) is not block:
+                return contribution._replace(vectors=tuple([bounded(one, most) for one in contribution.vectors]))
+        return contribution
 
     def _scaled(self, task: int, contribution: Contribution) -> Contribution:
         scale = self._scales[task]

@@ -114,4 +114,5 @@ class Durability:
         No node goes on for more than `history_rounds` without keeping (`is_too_far`): for who says that it does, no
         more than twice as many are kept here.
         """
-        return max(durable, t - 2 * self.most)
+        least = t - 2 * self.most
+        return durable if durable >= least else least

@@ -216,23 +216,24 @@ class NodeBase:
         self._holds = False
         self._outbox: list[Envelope] = []
         self._events: list[Event] = []
-        self._times = bytearray()
+        self._times: list[tuple[int, float, float, float]] = []
         self.resends = 0
         """How often it has asked again."""
         self.waited_s = 0.0
         """For how long there was nothing else to do in the sync rounds closed so far."""
 
     def _enter(self, state: State) -> None:
-        check_step(self.state, state)
-        self.state = state
+        if state is not self.state:
+            check_step(self.state, state)
+            self.state = state
 
     def take_times(self) -> bytes:
-        taken, self._times = bytes(self._times), bytearray()
+        taken, self._times = b"".join([_TIMES_ROW.pack(*row) for row in self._times]), []
         return taken
 
     def _note_times(self, t: int, said_s: float, idle_s: float, closed_s: float) -> None:
         self.waited_s += closed_s - idle_s
-        self._times += _TIMES_ROW.pack(t, said_s, idle_s, closed_s)
+        self._times.append((t, said_s, idle_s, closed_s))
 
     @property
     def holding(self) -> bool:
@@ -257,12 +258,14 @@ class NodeBase:
         """Answer a goodbye, which is on disk now."""
 
     def take_outbox(self) -> list[Envelope]:
-        if self._holds:
+        if self._holds or not self._outbox:
             return []
         taken, self._outbox = self._outbox, []
         return taken
 
     def take_events(self) -> list[Event]:
+        if not self._events:
+            return []
         taken, self._events = self._events, []
         return taken
 

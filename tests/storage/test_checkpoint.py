@@ -864,7 +864,7 @@ def test_what_fails_in_the_thread_is_raised_once_where_it_is_asked_for(
     submit(writer, 2)
     writer._idle.wait()
     with monkeypatch.context() as broken:
-        break_disk(broken, "full", calls_before=2)
+        break_disk(broken, "full", calls_before=1)
         submit(writer, 3)
         submit(writer, 4)
         writer._idle.wait()
