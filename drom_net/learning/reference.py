@@ -221,7 +221,7 @@ def run_reference_peers(
         for algorithm, stream, hood in zip(algorithms, streams, neighborhoods, strict=True)
     ]
     centres = [
-        Centre(algorithm, tasks=hood.everybody, dim=streams[0].dim, seed=seed, scales=hood.scales)
+        Centre(algorithm, tasks=hood.everybody, dim=streams[0].dim, seed=seed)
         for algorithm, hood in zip(algorithms, neighborhoods, strict=True)
     ]
     exchange = _Exchange(centres, learners, neighborhoods, rounds)

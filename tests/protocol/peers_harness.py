@@ -56,12 +56,12 @@ def make_peer(
     algorithm = hood.learner(algorithm)
     return Peer(
         TaskLearner(algorithm, stream, rounds=rounds, everybody=hood.everybody),
-        Centre(algorithm, tasks=hood.everybody, dim=DIM, seed=seed, scales=hood.scales),
+        Centre(algorithm, tasks=hood.everybody, dim=DIM, seed=seed),
         hello(hood.task, incarnation=incarnation),
         names=[f"site-{other}" for other in range(num_tasks)],
         neighborhood=hood,
         identity=Identity(RUN_ID, CONFIG, DIM, "2.0", "K", FEATURES),
-        push_layout=algorithm.contribution_layout(),
+        push_layout=algorithm.exchange.contribution,
         exchange=exchange,
         rounds=rounds,
         timeouts=timeouts or Timeouts(),
@@ -115,7 +115,7 @@ class Peers:
         self.said: list[tuple[int, int, Message]] = []
         """(sender, receiver, message) of all that was sent, also what was lost."""
         self._checks = PeersChecks(self.hoods, delayed=exchange == "delayed")
-        self._max_vectors = algorithms[0].push_vectors
+        self._max_vectors = sum(algorithms[0].exchange.contribution)
         self._network = network
         self._after_event = after_event or Peers.check
         self._queue: list[tuple[float, int, int, str, list[bytes]]] = []
