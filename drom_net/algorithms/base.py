@@ -217,7 +217,7 @@ class GraphPosition(NamedTuple):
 
     task: int
     neighborhood: tuple[int, ...]
-    """All tasks that it ever meets, and itself, ascending."""
+    """Closed: all tasks that it ever meets and itself, ascending."""
     weights: tuple[float, ...] | None = None
     """What each of their vectors counts (S_ij / S_ii), in task order; None is 1 for all."""
     tree: tuple[int, ...] | None = None

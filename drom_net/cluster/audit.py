@@ -229,7 +229,7 @@ def audit(prepared: Prepared, progress: Progress) -> Audit:
         ended = run_reference_peers(listeners, streams, hoods, delayed=is_delayed(config), **common)
         rounds, results = ended.rounds, ended.tasks
         alone = {(task, sender) for task, those in enumerate(behind) for sender in those if len(those[sender]) == 1}
-        if all(len(hood.everybody) == len(sites) for hood in hoods):
+        if all(len(hood.closed_neighborhood) == len(sites) for hood in hoods):
             known.remove(OTHER)
             notes[OTHER] = "all sites are neighbors"
         elif not along_tree:

@@ -55,7 +55,7 @@ def replay(prepared: Prepared, run_dir: Path, progress: Progress) -> Replayed:
     task_rows, central_rows, _ = read_records(run_dir, names)
     members = [tuple(range(len(names)))]
     if prepared.graph is not None:
-        members = [hood.everybody for hood in prepared.graph.neighborhoods]
+        members = [hood.closed_neighborhood for hood in prepared.graph.neighborhoods]
     journal = _journal(prepared, task_rows, central_rows, members)
 
     last = max(journal.rounds)

@@ -33,7 +33,7 @@ class Neighborhood:
     """The members of A^(i) in its first sync round, its second and so on, over and over: the task and its neighbors
     then, ascending. One entry where the graph stays; where it changes all tasks have the same sync rounds."""
     scales: tuple[float, ...] | None = None
-    """What everybody's vectors are multiplied with (S_ij / S_ii), in task order; None is 1 for all."""
+    """What the vectors of its closed neighborhood are multiplied by (S_ij / S_ii), in task order; None is 1 for all."""
     tree: tuple[int, ...] | None = None
     """Its neighbors along the edges of a spanning tree of the graph; None where all are neighbors of all."""
 
@@ -43,11 +43,11 @@ class Neighborhood:
     def learner(self, algorithm: Algorithm) -> Algorithm:
         """The learner as this task runs it."""
         if algorithm.specialize is not None:
-            position = GraphPosition(self.task, self.everybody, self.scales, self.tree, self.may_miss)
+            position = GraphPosition(self.task, self.closed_neighborhood, self.scales, self.tree, self.may_miss)
             return algorithm.specialize(position)
         if self.scales is None:
             return algorithm
-        return _weighted(algorithm, dict(zip(self.everybody, self.scales, strict=True)))
+        return _weighted(algorithm, dict(zip(self.closed_neighborhood, self.scales, strict=True)))
 
     @property
     def neighbors(self) -> tuple[int, ...]:
@@ -55,7 +55,7 @@ class Neighborhood:
         return tuple(sorted({member for members in self.cycle for member in members} - {self.task}))
 
     @property
-    def everybody(self) -> tuple[int, ...]:
+    def closed_neighborhood(self) -> tuple[int, ...]:
         """The same with itself."""
         return tuple(sorted((*self.neighbors, self.task)))
 

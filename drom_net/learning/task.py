@@ -119,15 +119,15 @@ class TaskLearner:
         stream: TaskStream | LiveStream,
         *,
         rounds: int | None = None,
-        everybody: tuple[int, ...] = (),
+        neighborhood: tuple[int, ...] = (),
     ) -> None:
         """
         Args:
             rounds: At most so many.
-            everybody: Of a peer: the tasks of its neighborhood, itself included.
+            neighborhood: Of a peer: its closed neighborhood, ascending.
         """
         self.algorithm = algorithm
-        self._everybody = everybody
+        self._neighborhood = neighborhood
         self.is_live = isinstance(stream, LiveStream)
         """Whether a round can begin only once there is an example, or others have opened it."""
         self.last_round = 0
@@ -223,8 +223,9 @@ class TaskLearner:
             self._kind = ContributionKind.POSTPONED
             return Outgoing(POSTPONED, 0, POSTPONED)
         self._unsent_examples = 0
-        of_one = len(self.algorithm.exchange.contribution)
-        listeners = self._everybody if len(self._vectors.vectors) == of_one * len(self._everybody) > of_one else ()
+        blocks, listeners = len(self.algorithm.exchange.contribution), self._neighborhood
+        if not len(self._vectors.vectors) == blocks * len(listeners) > blocks:
+            listeners = ()
         return Outgoing(self._vectors._replace(last=last), self._since, otherwise._replace(last=last), listeners)
 
     def end(self, t: int, reply: Reply = NO_REPLY) -> None:

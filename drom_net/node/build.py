@@ -57,8 +57,8 @@ def build_peer(spec: NodeSpec, stream: TaskStream | LiveStream, context: StartCo
     algorithm = hood.learner(spec.build_algorithm())
     run_id = spec.run_id or spec.config_digest[:16]  # without a launcher and a centre, the configuration is the run
     return Peer(
-        TaskLearner(algorithm, stream, rounds=spec.rounds, everybody=hood.everybody),
-        Centre(algorithm, tasks=hood.everybody, dim=spec.dim, seed=spec.seed),
+        TaskLearner(algorithm, stream, rounds=spec.rounds, neighborhood=hood.closed_neighborhood),
+        Centre(algorithm, tasks=hood.closed_neighborhood, dim=spec.dim, seed=spec.seed),
         _hello(spec, run_id, context),
         names=spec.tasks,
         neighborhood=hood,

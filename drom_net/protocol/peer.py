@@ -218,7 +218,7 @@ class Peer(PeerMembership):
     @property
     def row_types(self) -> dict[str, npt.DTypeLike]:
         """What the rows of its `records`, `central` and `times` are."""
-        central = central_dtype(len(self.neighborhood.everybody))
+        central = central_dtype(len(self.neighborhood.closed_neighborhood))
         return {"records": TASK_DTYPE, "central": central, "times": TIMES_DTYPE}
 
     @property

@@ -55,8 +55,8 @@ def make_peer(
     """
     algorithm = hood.learner(algorithm)
     return Peer(
-        TaskLearner(algorithm, stream, rounds=rounds, everybody=hood.everybody),
-        Centre(algorithm, tasks=hood.everybody, dim=DIM, seed=seed),
+        TaskLearner(algorithm, stream, rounds=rounds, neighborhood=hood.closed_neighborhood),
+        Centre(algorithm, tasks=hood.closed_neighborhood, dim=DIM, seed=seed),
         hello(hood.task, incarnation=incarnation),
         names=[f"site-{other}" for other in range(num_tasks)],
         neighborhood=hood,
@@ -179,7 +179,8 @@ class Peers:
         for t in np.frombuffer(rows, dtype=TASK_DTYPE)["round"].tolist():
             assert t == self._closed[task] + 1, f"{task} closes round {t} after {self._closed[task]}"
             self._closed[task] = t
-        for t in np.frombuffer(central, dtype=central_dtype(len(self.hoods[task].everybody)))["round"].tolist():
+        m = len(self.hoods[task].closed_neighborhood)
+        for t in np.frombuffer(central, dtype=central_dtype(m))["round"].tolist():
             assert t > self._reduced[task], f"{task} uses the words of round {t} after those of {self._reduced[task]}"
             self._reduced[task] = t
         for envelope in peer.take_outbox():

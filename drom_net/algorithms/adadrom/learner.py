@@ -67,7 +67,7 @@ def adadrom(parameters: AdaDROMParameters | None = None) -> Algorithm:
     sync = sync_of(parameters)
 
     def specialize(position: GraphPosition) -> Algorithm:
-        task, everybody, tree, whole = position.task, position.neighborhood, position.tree, position.may_miss
+        task, neighborhood, tree, whole = position.task, position.neighborhood, position.tree, position.may_miss
         if tree is None:
             step = _robust(sync, task) if parameters.robust else functools.partial(add_up, only=task)
             return star._replace(central_step=step, send=functools.partial(send, whole=whole))
@@ -75,10 +75,10 @@ def adadrom(parameters: AdaDROMParameters | None = None) -> Algorithm:
         return star._replace(
             init_local=lambda dim: init_of_tree(dim, len(tree), layout),
             init_central=init_sums(layout),
-            central_step=along_tree(task, everybody, tree),
+            central_step=along_tree(task, neighborhood, tree),
             exchange=star.exchange._replace(contribution=layout),
             receive=receive_along,
-            send=lambda state, t: send_along(state, everybody, task, tree, whole=whole),
+            send=lambda state, t: send_along(state, neighborhood, task, tree, whole=whole),
         )
 
     star = Algorithm(
