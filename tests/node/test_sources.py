@@ -248,7 +248,7 @@ class Log:
         open_source(self.live_input, FixedModel())
 
     def start_again(self, **settings: Any) -> None:
-        """As after SIGKILL: what was learned is learned again from the spool."""
+        """As after SIGKILL: what was learned is learned again from the journal."""
         self.live_input.close()
         self.open(**settings)
 
