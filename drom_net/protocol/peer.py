@@ -267,7 +267,7 @@ class Peer(PeerMembership):
         for task, (contributions, used, heard, last, done, absent) in snapshot["neighbors"].items():
             entry = self.session.members[task]
             entry.contributions, entry.used, entry.heard, entry.last = dict(contributions), used, heard, last
-            entry.done = entry.is_kept = done
+            entry.done = entry.is_durable = done
             # At our own end it may not know yet that it has all of our contributions: it is told once more.
             entry.confirmed = done and self.round < self._learner.last_round
             entry.absent = absent

@@ -301,6 +301,7 @@ class Worker(Learns, NodeBase):
 
     def _close_round(self, now: float) -> None:
         """The round is closed: from here one may go on after a crash."""
+        self.durability.note_closed(self.round)
         if self.durability.is_due(self.round, now) and self._round_end is None:
             self._keep_round_end(now)
 

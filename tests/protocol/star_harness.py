@@ -118,7 +118,7 @@ def keep_all(node: Node, now: float) -> list[Snapshot]:
     kept = []
     while (snapshot := node.take_snapshot()) is not None:
         kept.append(snapshot)
-        node.snapshot_kept(now)
+        node.snapshot_persisted(now)
     return kept
 
 

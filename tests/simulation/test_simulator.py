@@ -543,7 +543,7 @@ class Counting:
         self._kept = self.round
         return {"round": self.round}
 
-    def snapshot_kept(self, now: float) -> None:
+    def snapshot_persisted(self, now: float) -> None:
         self._log("kept", now, self._kept)
 
 

@@ -69,7 +69,7 @@ class LiveInput:
         self._arrived: list[Example] = []
         self._in_flight: tuple[int, int] | None = None
         """(examples taken, round) of the snapshot that is being written."""
-        self._kept: list[tuple[int, int]] = [] if snapshot is None else [(taken, t)]
+        self._persisted: list[tuple[int, int]] = [] if snapshot is None else [(taken, t)]
         """Of those on disk, of which the node may need the last two."""
         self._source: Source | None = None
 
@@ -154,12 +154,12 @@ class LiveInput:
     def snapshot_taken(self, snapshot: Snapshot) -> None:
         self._in_flight = _mark(snapshot)
 
-    def snapshot_kept(self) -> None:
+    def snapshot_persisted(self) -> None:
         """Let go of what the older of the two snapshots that the node keeps needs no more."""
         assert self._in_flight is not None
-        self._kept = [*self._kept, self._in_flight][-2:]
-        if len(self._kept) == 2:
-            taken, t = self._kept[0]
+        self._persisted = [*self._persisted, self._in_flight][-2:]
+        if len(self._persisted) == 2:
+            taken, t = self._persisted[0]
             self._journal.trim(taken, t)
             self.stream.forget(taken)
             self.stream.forget_idle([past for past in self._idle if past <= t])
