@@ -101,20 +101,20 @@ def splice(earlier: TaskStream | None, later: TaskStream, until: int) -> Spliced
 def by_own_examples(algorithm: Algorithm) -> Algorithm:
     """A learner whose rounds are its task's own examples: one that learns alone has no reason to count idle rounds."""
 
-    def primal_step(state: LocalState, example: Example, t: int) -> tuple[LocalState, Prediction]:
+    def learn(state: LocalState, example: Example, t: int) -> tuple[LocalState, Prediction]:
         count, inner = state
-        inner, prediction = algorithm.primal_step(inner, example, count + 1)
+        inner, prediction = algorithm.learn(inner, example, count + 1)
         return (count + 1, inner), prediction
 
-    def dual_step(state: LocalState, reply: Reply, t: int) -> tuple[LocalState, Contribution]:
+    def update(state: LocalState, t: int) -> tuple[LocalState, Contribution]:
         count, inner = state
-        inner, contribution = algorithm.dual_step(inner, reply, count)
+        inner, contribution = algorithm.update(inner, count)
         return (count, inner), contribution
 
     return algorithm._replace(
         init_local=lambda dim: (0, algorithm.init_local(dim)),
-        primal_step=primal_step,
-        dual_step=dual_step,
+        learn=learn,
+        update=update,
         predict=lambda state, x: algorithm.predict(state[1], x),
         model=lambda state: algorithm.model(state[1]),
     )

@@ -103,6 +103,13 @@ def bounded(block: Block, most: float) -> Block:
     return block._replace(values=cut) if isinstance(block, SparseVectors) else cut
 
 
+def bounded_example(yx: Vector) -> Vector:
+    """The example y x of another site, whose numbers count for at most 1e6: who steps by it must not be led away."""
+    found: Any = bounded(yx, 1e6)
+    result: Vector = found
+    return result
+
+
 def within(integers: npt.NDArray[Any], most: int) -> bool:
     """Whether all are from -most to most."""
     return not integers.size or bool(-most <= integers.min() and integers.max() <= most)

@@ -12,7 +12,6 @@ import click
 import numpy as np
 
 from drom_net.algorithms import learner_named
-from drom_net.algorithms.features import dot
 from drom_net.cli import options
 from drom_net.cli.output import print_comparison, print_json, print_result, showing_progress
 from drom_net.cli.run import load_and_prepare, require_current
@@ -270,12 +269,12 @@ def predict(run_dir: Path, task: str, row_format: str, as_json: bool) -> None:
     preparation = reader.preprocessing.begin(names[index], state)
     vectors = vectors_of(model, index)
     made_by = str(model["algorithm"]) if "algorithm" in model else "drom"  # earlier versions did not say
-    algorithm = learner_named(made_by, f"{run_dir}: algorithm").make()
+    learner = learner_named(made_by, f"{run_dir}: algorithm")
+    algorithm = learner.make()
     require_vectors(model, algorithm, run_dir)
-    score_of = algorithm.score or (lambda vectors, x: dot(vectors["w"], x))
     predictions: list[dict[str, Any]] = []
     for row in rows:
-        score = score_of(vectors, preparation.look(row))
+        score = learner.score(vectors, preparation.look(row))
         p = probability_of(score, algorithm.log_odds, vectors.get(CALIBRATION))
         predictions.append({"label": 1 if score >= 0.0 else -1, "p": p, "score": score})
     if as_json:

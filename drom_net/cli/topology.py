@@ -49,7 +49,7 @@ def topology(file: Path, draw: Path | None, overrides: tuple[str, ...], as_json:
         dim=dataset.dim,
         tau=getattr(config.algorithm.parameters, "tau", 1),
         stream_lengths=lengths,
-        vectors=max(1, algorithm.push_vectors),
+        vectors=max(1, sum(algorithm.exchange.contribution)),
         growing=last / max(1, algorithm.sync.count(last)) if algorithm.sync.growing else None,
     )
     if draw is not None:

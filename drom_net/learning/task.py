@@ -44,10 +44,8 @@ CALIBRATION = "calibration"
 """In a model: a and b of its `Calibration`, for a learner whose scores are no log odds."""
 LARGEST = 1e30
 """The most that a number of a contribution counts for: sums, products and squares of squares of such are finite."""
-LARGEST_OF_EXAMPLE = 1e6
-"""The same where contributions are examples, by which a learner steps each time."""
 _KEPT = (
-    *("_state", "_reply", "_active", "_row_active", "_seen", "_row", "_kind"),
+    *("_state", "_active", "_row_active", "_seen", "_row", "_kind"),
     *("_vectors", "_since", "_unsent_examples", "_round", "_taken"),
 )
 """What changes in a `TaskLearner`, but for its log."""
@@ -122,15 +120,15 @@ class TaskLearner:
         stream: TaskStream | LiveStream,
         *,
         rounds: int | None = None,
-        everybody: tuple[int, ...] = (),
+        neighborhood: tuple[int, ...] = (),
     ) -> None:
         """
         Args:
             rounds: At most so many.
-            everybody: Of a peer: the tasks of its neighborhood, itself included.
+            neighborhood: Of a peer: its closed neighborhood, ascending.
         """
         self.algorithm = algorithm
-        self._everybody = everybody if algorithm.tells_each else ()
+        self._neighborhood = neighborhood
         self.is_live = isinstance(stream, LiveStream)
         """Whether a round can begin only once there is an example, or others have opened it."""
         self.last_round = 0
@@ -140,7 +138,6 @@ class TaskLearner:
         self._look_for_end()
         self._state = algorithm.init_local(stream.dim)
         self._log = TaskLog(algorithm.log_odds)
-        self._reply = NO_REPLY
         self._active = self._row_active = IDLE_ROUND
         self._seen = self._row = _NOTHING_SEEN
         """What was predicted in the last round that was begun, and in the last that learned."""
@@ -191,7 +188,7 @@ class TaskLearner:
             self._seen = (self.algorithm.predict(self._state, x), 0.0, 0.0, 0.0, 0.0)
             self._active = PREDICTED
             return
-        self._state, (score, loss, gamma) = self.algorithm.primal_step(self._state, Example(x, label), t)
+        self._state, (score, loss, gamma) = self.algorithm.learn(self._state, Example(x, label), t)
         self._seen = (score, label, gamma, clean, loss)
         self._active = LEARNED
 
@@ -200,7 +197,7 @@ class TaskLearner:
         self._row, self._row_active = self._seen, self._active
         contribution = IDLE
         if self._active == LEARNED:
-            self._state, contribution = self.algorithm.dual_step(self._state, self._reply, t)
+            self._state, contribution = self.algorithm.update(self._state, t)
             self._check_finite(self._seen[0] + self._seen[4], contribution.vectors, t)
             self._unsent_examples += 1
         if self.algorithm.send is not None and self.algorithm.is_sync(t):
@@ -214,19 +211,20 @@ class TaskLearner:
     def outgoing(self, contribution: Contribution, t: int) -> Outgoing:
         """What a peer says in sync round t: this round's contribution, or what it has not said yet.
 
-        A task that has learned too little since (`Algorithm.postpone_below`) postpones it, but not its last one.
+        A task that has learned too little since (`Exchange.postpone_below`) postpones it, but not its last one.
         """
         if self._vectors is None:
             return Outgoing(contribution, 0, contribution)
         last = contribution.last
         otherwise = IDLE if contribution.kind is ContributionKind.VECTORS else contribution
-        if 0 < self._unsent_examples < self.algorithm.postpone_below and not last:
+        if 0 < self._unsent_examples < self.algorithm.exchange.postpone_below and not last:
             self._since = t + 1  # to whoever hears the next contribution it will still be news
             self._kind = ContributionKind.POSTPONED
             return Outgoing(POSTPONED, 0, POSTPONED)
         self._unsent_examples = 0
-        blocks = len(self.algorithm.contribution_layout()) * len(self._everybody)
-        listeners = self._everybody if len(self._vectors.vectors) == blocks > 1 else ()
+        blocks, listeners = len(self.algorithm.exchange.contribution), self._neighborhood
+        if not len(self._vectors.vectors) == blocks * len(listeners) > blocks:
+            listeners = ()
         return Outgoing(self._vectors._replace(last=last), self._since, otherwise._replace(last=last), listeners)
 
     def end(self, t: int, reply: Reply = NO_REPLY) -> None:
@@ -234,10 +232,7 @@ class TaskLearner:
         score, label, gamma, clean, loss = self._row
         contribution, kind = self._kind, reply.kind
         if kind is not _NO_REPLY and kind is not _KEEP:
-            if self.algorithm.receive is None:
-                self._reply = reply  # KEEP leaves it: an idle task has not used its last one yet
-            else:
-                self._state = self.algorithm.receive(self._state, reply, t)
+            self._state = self.algorithm.receive(self._state, reply, t)
         self._log.add((t, self._row_active, score, label, gamma, kind, clean, loss, contribution))
 
     def snapshot(self) -> dict[str, Any]:
@@ -267,8 +262,9 @@ class TaskLearner:
 
     @property
     def mixing(self) -> tuple[Vector, Vector] | None:
-        """(mixture, evidence) so far, as `Algorithm.mixing`; None of a learner that mixes no experts."""
-        return self.algorithm.mixing(self._state) if self.algorithm.mixing is not None else None
+        """(mixture, evidence) of the model so far; None of a learner that mixes no experts."""
+        model = self.algorithm.model(self._state)
+        return (model["mixture"], model["evidence"]) if "mixture" in model else None
 
     def take_records(self) -> bytes:
         """The rows of the rounds closed since the last call, as records.TASK_DTYPE."""
@@ -327,12 +323,10 @@ class Centre:
         tasks: Sequence[int],
         dim: int,
         seed: int,
-        scales: Sequence[float] | None = None,
     ) -> None:
         """
         Args:
             tasks: Whose vectors it stacks, in task order.
-            scales: What each of these vectors is multiplied by (S_ij / S_ii of a weighted graph); None is 1.
         """
         self.last_sigma = 0.0
         self._last: tuple[dict[int, Reply], CentralInfo] | None = None
@@ -340,11 +334,7 @@ class Centre:
         self._row_of = {task: row for row, task in enumerate(tasks)}
         self._log = CentralLog()
         self._algorithm = algorithm
-        self._most = LARGEST_OF_EXAMPLE if algorithm.shares_examples else LARGEST
-        self._scales = dict(zip(tasks, scales, strict=True)) if scales is not None else {}
         self._state = algorithm.init_central(tuple(tasks), dim, random_stream(seed, "power"))
-        if algorithm.weigh is not None and scales is not None:
-            self._state, self._scales = algorithm.weigh(self._state, np.array(scales)), {}
 
     def reduce(
         self,
@@ -360,8 +350,6 @@ class Centre:
             members: Whose vectors count; None is all.
             absent: Who was awaited and did not come, for the records.
         """
-        if self._scales:
-            contributions = {task: self._scaled(task, contributions[task]) for task in contributions}
         contributions = {
             task: self._bounded(contribution) if contribution.vectors else contribution
             for task, contribution in contributions.items()
@@ -411,17 +399,10 @@ class Centre:
 
     def _bounded(self, contribution: Contribution) -> Contribution:
         """Nobody can lead the others out of the finite numbers, whatever it says."""
-        most = self._most
         for block in contribution.vectors:
-            if bounded(block, most) is not block:
-                return contribution._replace(vectors=tuple([bounded(one, most) for one in contribution.vectors]))
+            if bounded(block, LARGEST) is not block:
+                return contribution._replace(vectors=tuple([bounded(one, LARGEST) for one in contribution.vectors]))
         return contribution
-
-    def _scaled(self, task: int, contribution: Contribution) -> Contribution:
-        scale = self._scales[task]
-        if scale == 1.0:
-            return contribution
-        return contribution._replace(vectors=tuple(scale * vector for vector in contribution.vectors))
 
     def snapshot(self) -> dict[str, Any]:
         """All that it needs to go on from here, but for its records."""

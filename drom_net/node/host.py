@@ -110,6 +110,6 @@ class ProcessHost(Host):
         self._writer.finished()
         self._in_flight = False
         self._telemetry.checkpointed(self._round, seconds=time.monotonic() - self._began, num_bytes=self._num_bytes)
-        self._node.snapshot_kept(now)
+        self._node.snapshot_persisted(now)
         if self._live_input is not None:
-            self._live_input.snapshot_kept()
+            self._live_input.snapshot_persisted()

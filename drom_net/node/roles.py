@@ -220,7 +220,7 @@ class PeerRole(_TaskRole):
             "central_chain": self.node.central_chain.hex(),
             "refused_handshakes": self.transport.refused_handshakes,
             "closed_strangers": self.transport.closed_strangers,
-            "members": self.node.neighborhood.everybody,
+            "members": self.node.neighborhood.closed_neighborhood,
         }
 
 

@@ -163,15 +163,15 @@ class Node(Protocol):
         ones again."""
 
     def take_snapshot(self) -> Snapshot | None:
-        """What to go on from after a crash, where it is time to keep that: not before the last one was kept, and never
+        """What to go on from after a crash, where it is time for that: not before the last one was on disk, and never
         of a node that was made without `Checkpoints`."""
 
-    def snapshot_kept(self, now: float) -> None:
+    def snapshot_persisted(self, now: float) -> None:
         """The last snapshot is safe: it would survive now whatever happens to the node."""
 
     @property
     def holding(self) -> bool:
-        """Whether it has nothing to say until its last snapshot is kept."""
+        """Whether it has nothing to say until its last snapshot is on disk."""
 
     def stop(self) -> None:
         """End here, at the user's wish: a round that is open is closed without a reply."""
@@ -244,14 +244,14 @@ class NodeBase:
         """The round up to which it would be again after a crash."""
         return self.durability.durable
 
-    def snapshot_kept(self, now: float) -> None:
-        kept = self.durability.kept()
+    def snapshot_persisted(self, now: float) -> None:
+        answered = self.durability.persisted()
         self._holds = self._must_hold()
-        for task in kept:
+        for task in answered:
             self._confirm(task)
 
     def _must_hold(self) -> bool:
-        """Whether nothing may be said before more is kept."""
+        """Whether nothing may be sent before more is on disk."""
         return False
 
     def _confirm(self, task: int) -> None:

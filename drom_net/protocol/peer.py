@@ -222,7 +222,7 @@ class Peer(PeerMembership):
     @property
     def row_types(self) -> dict[str, npt.DTypeLike]:
         """What the rows of its `records`, `central` and `times` are."""
-        central = central_dtype(len(self.neighborhood.everybody))
+        central = central_dtype(len(self.neighborhood.closed_neighborhood))
         return {"records": TASK_DTYPE, "central": central, "times": TIMES_DTYPE}
 
     @property
@@ -271,7 +271,7 @@ class Peer(PeerMembership):
         for task, (contributions, used, heard, last, done, absent) in snapshot["neighbors"].items():
             entry = self.session.members[task]
             entry.contributions, entry.used, entry.heard, entry.last = dict(contributions), used, heard, last
-            entry.done = entry.is_kept = done
+            entry.done = entry.is_durable = done
             # At our own end it may not know yet that it has all of our contributions: it is told once more.
             entry.confirmed = done and self.round < self._learner.last_round
             entry.absent = absent

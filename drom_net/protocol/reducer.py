@@ -1,4 +1,4 @@
-"""The reducer: lets workers in, collects each sync round's pushes, runs the central step, answers everybody.
+"""The reducer: lets workers in, collects each sync round's pushes, runs the central step, answers each.
 
 A worker that comes back after a crash is in an earlier round: it gets the replies of the rounds since then again,
 which are kept until it has them safe. A reducer that comes back asks for the pushes since its own last snapshot.

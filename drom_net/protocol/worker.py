@@ -174,7 +174,7 @@ class Worker(Learns, NodeBase):
         """The reducer has let it in, and is in round t."""
         self.run_id = run_id
         algorithm = self._learner.algorithm
-        if algorithm.push_vectors and t > algorithm.sync.next(self.round + 1):
+        if algorithm.exchange.contribution and t > algorithm.sync.next(self.round + 1):
             self._catch_up.extend(self.round, t)
         # The connection may be down again by the time that the welcome is read.
         down = self._down_since
@@ -201,7 +201,7 @@ class Worker(Learns, NodeBase):
         if stepping and self._begins_at <= now:
             self._step(now)
             return
-        if now >= self._give_up_at and not (stepping and not self._learner.algorithm.push_vectors):
+        if now >= self._give_up_at and not (stepping and not self._learner.algorithm.exchange.contribution):
             self._give_up()
             return
         if stepping:
@@ -224,7 +224,7 @@ class Worker(Learns, NodeBase):
             if (begins_at := self._begins_at) <= self._now:
                 return self._now
             # Who never pushes needs the reducer at its end alone.
-            return min(begins_at, self._give_up_at if self._learner.algorithm.push_vectors else math.inf)
+            return min(begins_at, self._give_up_at if self._learner.algorithm.exchange.contribution else math.inf)
         return min(self._waiting.due, self._give_up_at)
 
     def on_connection(self, address: str, connected: bool, now: float) -> None:
@@ -296,6 +296,7 @@ class Worker(Learns, NodeBase):
 
     def _close_round(self, now: float) -> None:
         """The round is closed: from here one may go on after a crash."""
+        self.durability.note_closed(self.round)
         if self.durability.is_due(self.round, now) and self._round_end is None:
             self._keep_round_end(now)
 

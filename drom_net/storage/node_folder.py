@@ -17,14 +17,14 @@ from typing import Any, NamedTuple
 from drom_net.core.errors import CheckpointError, UsageError, naming
 from drom_net.learning.records import TASK_DTYPE
 from drom_net.storage.files import COPY, PART, write_atomically
-from drom_net.storage.journal import FOLDER as SPOOL
+from drom_net.storage.journal import FOLDER as JOURNAL
 from drom_net.storage.snapshot_codec import Part, decode_snapshot
 
 # A node's folder
 
 MAGIC = b"DROMSNAP"
-FORMAT_VERSION = 2
-"""Since version 2 a file names classes without their modules."""
+FORMAT_VERSION = 3
+"""Since version 2 a file names classes without their modules; since version 3 no reply waits beside a state."""
 _PREAMBLE = struct.Struct("<8sIIQ")
 """The magic, the format version, and the lengths of `about` and of the file. In later versions it stays the same, and
 so does the checksum in the last four bytes."""
@@ -84,7 +84,7 @@ def has_learned(folder: Path) -> bool:
 
     It has not where it only met others: it may have predicted its first example, and has closed no round.
     """
-    if any(_SNAPSHOT_NAME.fullmatch(entry.name) for entry in folder.iterdir()) or any(folder.glob(f"{SPOOL}/*")):
+    if any(_SNAPSHOT_NAME.fullmatch(entry.name) for entry in folder.iterdir()) or any(folder.glob(f"{JOURNAL}/*")):
         return True
     may_have = {"records.bin": TASK_DTYPE.itemsize, "central.bin": 0}
     return any((folder / name).exists() and (folder / name).stat().st_size > size for name, size in may_have.items())

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from drom_net.algorithms.base import CentralInfo, Contribution, ContributionKind, SyncRounds
+from drom_net.algorithms.base import CentralInfo, Contribution, ContributionKind, Exchange, SyncRounds
 from drom_net.algorithms.features import SparseVectors, numbers
 from drom_net.algorithms.local import local
 from drom_net.cluster.prepare import Prepared
@@ -161,7 +161,7 @@ def test_the_vectors_of_the_bad_task_alone_are_multiplied(squares: bool) -> None
         arrived.update(contributions)
         return state, {}, CentralInfo(0.0, np.zeros(2), 0.0)
 
-    algorithm = local()._replace(name="adadrom", sync=SyncRounds(1), central_step=central_step)
+    algorithm = local()._replace(name="adadrom", exchange=Exchange(SyncRounds(1)), central_step=central_step)
     values = np.array([[3.0], [1.0], [2.0]])
     dense = np.array([[1.0, -2.0], [5.0, 0.0], [0.0, 4.0]])
     for block in (dense, SparseVectors(np.array([4]), values, 9)):
