@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from drom_net.cli import options
-from drom_net.cli.output import print_json, print_table, tell
+from drom_net.cli.output import print_table
+from drom_net.cli.telling import print_json, tell
 from drom_net.cluster.drafting import (
     ONE_SITE,
     Draft,
@@ -26,26 +26,9 @@ from drom_net.config.load import load_config
 from drom_net.core.errors import UsageError, did_you_mean, naming
 from drom_net.results.summary import write_text
 
-EXAMPLES = ("pumps", "mail", "live", "star")
 _COLUMNS = ("column", "kind", "missing", "different", "least", "mean", "deviation", "most", "examples")
 
 
-@click.command()
-@click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE..]")
-@click.option(
-    "--site", metavar="COLUMN", help=f"The column that says whose row it is; {ONE_SITE} where all are of one site."
-)
-@click.option("--label", metavar="COLUMN", help="The column that is to be predicted: it has two kinds of cells.")
-@click.option("--positive", metavar="TEXT", multiple=True, help="The label that is +1; once more for another spelling.")
-@click.option(
-    "--missing", metavar="TEXT", multiple=True, help="A text that means a missing value, beside NA and alike."
-)
-@click.option("--merge", is_flag=True, help="FILEs are those that `init` has written at several sites: join them.")
-@click.option("--example", type=click.Choice(EXAMPLES), help="Put a whole small example, data and all, into a folder.")
-@click.option(
-    "--out", "-o", type=click.Path(path_type=Path), help="The file to write; by default named after the table."
-)
-@options.as_json
 def init(
     files: tuple[Path, ...],
     site: str | None,
@@ -57,19 +40,7 @@ def init(
     out: Path | None,
     as_json: bool,
 ) -> int:
-    """Look at tables (CSV or Parquet) and write the file of a cluster that learns from them.
-
-    FILEs are one table with a column for the site, or one a site. What the tables do not tell is asked for in a
-    terminal; elsewhere an error lists what it could be. Rows stay where they are: names of columns and frequent levels
-    go into the file.
-
-    \b
-    Examples:
-      drom-net init patients.csv --site Hospital --label readmitted
-      drom-net init pump-*.csv --label service -o pumps.yaml
-      drom-net init --merge north.yaml south.yaml -o cluster.yaml
-      drom-net init --example pumps
-    """
+    """`drom-net init`."""
     if example is not None:
         if files or merge:
             raise UsageError("--example brings its own files")

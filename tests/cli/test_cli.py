@@ -386,7 +386,7 @@ def test_what_cannot_be_done_is_told_before_any_work(
         raise AssertionError("it has begun to work")
 
     for module, name in (("simulate", "forecast"), ("run", "run_prepared")):
-        monkeypatch.setattr(sys.modules[f"drom_net.cli.{module}"], name, no_work)
+        monkeypatch.setattr(f"drom_net.cli.{module}.{name}", no_work)
     if "parquet" in command:
         monkeypatch.setitem(sys.modules, "pyarrow", None)
     before = sorted(tmp_path.rglob("*"))
