@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from drom_net.cli.commands import cluster, data, learn, study
+from drom_net.cli.commands import cluster, data, learn, machine, study
 
 BY_HEADING: dict[str, tuple[click.Command, ...]] = {
     "Learn": (learn.init, learn.check, learn.run, learn.show, learn.predict, learn.compare_command),
@@ -14,5 +14,6 @@ BY_HEADING: dict[str, tuple[click.Command, ...]] = {
     ),
     "Data sets": (data.data,),
     "Study": (study.simulate, study.topology, study.audit_command, study.replay, study.verify),
+    "This machine": (machine.doctor, machine.completion),
 }
 """The commands, as the help lists them."""
