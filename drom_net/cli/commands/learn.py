@@ -16,6 +16,8 @@ from drom_net.cli.commands import durations
 @click.option("--site", metavar="COLUMN", help="The column that says whose row it is; - where all are of one site.")
 @click.option("--label", metavar="COLUMN", help="The column that is to be predicted: it has two kinds of cells.")
 @click.option("--positive", metavar="TEXT", multiple=True, help="The label that is +1; once more for another spelling.")
+@click.option("--negative", metavar="TEXT", multiple=True, help="The label that is -1; by default the other one.")
+@click.option("--rest", type=click.Choice(["negative"]), help="Every label that is not +1 is -1.")
 @click.option(
     "--missing", metavar="TEXT", multiple=True, help="A text that means a missing value, beside NA and alike."
 )
@@ -28,6 +30,7 @@ from drom_net.cli.commands import durations
 @click.option(
     "--out", "-o", type=click.Path(path_type=Path), help="The file to write; by default named after the table."
 )
+@click.option("--force", is_flag=True, help="Overwrite the file if it is there.")
 @options.as_json
 def init(**given: Any) -> Any:
     """Draft a cluster's file from your tables (CSV or Parquet).
@@ -40,6 +43,7 @@ def init(**given: Any) -> Any:
     Examples:
       drom-net init patients.csv --site Hospital --label readmitted
       drom-net init pump-*.csv --label service -o pumps.yaml
+      drom-net init visits.csv --label outcome --positive good --rest negative
       drom-net init --merge north.yaml south.yaml -o cluster.yaml
       drom-net init --example pumps
     """
