@@ -1,20 +1,14 @@
-"""drom-net show, verify, replay, merge, predict: what a run has left behind."""
+"""drom-net show, verify, replay, merge: what a run has left behind."""
 
 from __future__ import annotations
 
 import dataclasses
-import io
-import sys
 from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 
-from drom_net.algorithms import learner_named
-from drom_net.algorithms.features import dot
 from drom_net.cli.output import print_comparison, print_result, showing_progress
-from drom_net.cli.requirements import task_index
 from drom_net.cli.run import load_and_prepare, require_current
 from drom_net.cli.telling import print_json
 from drom_net.cluster.merge import merge_nodes
@@ -22,15 +16,9 @@ from drom_net.cluster.plan import lanes, peer_graph
 from drom_net.cluster.replay import replay as replay_run
 from drom_net.config.load import load_config
 from drom_net.core.errors import DromNetError, UsageError
-from drom_net.data.faults import quoted
-from drom_net.data.formats import line_formats
-from drom_net.data.row_lines import read_rows
-from drom_net.learning.calibration import probability_of
-from drom_net.learning.task import CALIBRATION, SCALING
 from drom_net.plots.base import check_plot_file
 from drom_net.plots.sharing import draw_sharing
 from drom_net.plots.timeline import Timeline, draw_timelines
-from drom_net.results.model_file import load_model, require_vectors, row_reader_of, vectors_of
 from drom_net.results.run_directory import load_disturbances, load_summary
 from drom_net.results.tables import read_timeline, require_records
 from drom_net.results.timeline import Lane
@@ -170,36 +158,3 @@ def merge(dirs: tuple[Path, ...], out: Path | None, file_format: str, as_json: b
     else:
         print_result(summary)
         click.echo(f"run directory {out or dirs[0]}")
-
-
-def predict(run_dir: Path, task: str, row_format: str, as_json: bool) -> None:
-    """`drom-net predict`."""
-    if row_format not in line_formats():
-        raise UsageError(f"--format: expected one of {', '.join(sorted(line_formats()))}, got {quoted(row_format)}")
-    model = load_model(run_dir)
-    names = [str(name) for name in model["tasks"]]
-    index = task_index(names, task)
-    reader = row_reader_of(model)
-    if sys.stdin.isatty():
-        click.echo("reading rows from the terminal; end them with Ctrl-D", err=True)
-    rows = read_rows(
-        io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8-sig", newline=""), format=row_format, rows=reader
-    )
-    state = np.ascontiguousarray(model[SCALING.upper()][index]) if SCALING.upper() in model else None
-    preparation = reader.preprocessing.begin(names[index], state)
-    vectors = vectors_of(model, index)
-    made_by = str(model["algorithm"]) if "algorithm" in model else "drom"  # earlier versions did not say
-    algorithm = learner_named(made_by, f"{run_dir}: algorithm").make()
-    require_vectors(model, algorithm, run_dir)
-    score_of = algorithm.score or (lambda vectors, x: dot(vectors["w"], x))
-    predictions: list[dict[str, Any]] = []
-    for row in rows:
-        score = score_of(vectors, preparation.look(row))
-        p = probability_of(score, algorithm.log_odds, vectors.get(CALIBRATION))
-        predictions.append({"label": 1 if score >= 0.0 else -1, "p": p, "score": score})
-    if as_json:
-        print_json(predictions)
-        return
-    click.echo("label,p,score")
-    for prediction in predictions:
-        click.echo(f"{prediction['label']},{prediction['p']:.6g},{prediction['score']!r}")

@@ -61,7 +61,7 @@ def make_sites(folder: Path) -> Path:
     [
         (["frobnicate"], "no such command 'frobnicate'; `drom-net --help` tells more"),
         (["run", "--frob"], "no such option '--frob'; `drom-net run --help` tells more"),
-        (["predict", "run"], "missing option '--task' / '-k'; `drom-net predict --help` tells more"),
+        (["data", "get"], "missing argument 'NAME...'; `drom-net data get --help` tells more"),
         (["run"], "missing argument FILE (or --resume RUN_DIR)"),
         (["show", "nowhere"], "nowhere/summary.json is missing: nowhere is not the directory of a finished run"),
     ],
@@ -488,7 +488,7 @@ def test_predict_labels_rows_from_standard_input(
         row = np.array([*np.clip(scaled, -5.0, 5.0), 0.0, 0.3])
         expected = float(row / np.linalg.norm(row) @ w)
         assert float(score) == pytest.approx(expected, rel=1e-10)
-        assert label == ("1" if expected >= 0 else "-1")
+        assert label == ("1" if expected >= 0 else "0")  # as its files have it
 
 
 @pytest.mark.parametrize(

@@ -158,31 +158,33 @@ def show(**given: Any) -> Any:
 
 @click.command()
 @options.run_dir
+@click.option("--task", "-k", help="All rows are of this task: its number from 0, its name, or the safe form of that.")
 @click.option(
-    "--task", "-k", required=True, help="Whose model: the task's number from 0, its name, or the safe form of that."
+    "--site",
+    "site_column",
+    metavar="COLUMN",
+    help="Rows are of several tasks, which this column (or key) names; by default the run's data.task_column.",
 )
 @click.option(
-    "--format",
-    "row_format",
-    metavar="FORMAT",
-    default="csv",
-    show_default=True,
-    help="Of the rows: csv, jsonl, svmlight, ..",
+    "--format", "row_format", metavar="FORMAT", default="csv", show_default=True, help="Of the rows: csv, jsonl, .."
 )
 @options.as_json
 def predict(**given: Any) -> Any:
-    """Label new rows with a task's model.
+    """Label new rows with the models of a run.
 
-    Rows come from standard input; for each there is one line "label,p,score" on standard output.
+    Rows come from standard input; for each there is one line "label,p,score" on standard output, of rows of several
+    tasks "site,label,p,score". The label is as the run's own files write it (where data.rest is negative, -1 is "not"
+    and the positive label); p is the probability of the positive one.
 
     Rows are as in the run's data files, with or without a label: CSV with a line of column names (in any order; others
     than the features are left out), JSON lines, or svmlight lines; they are prepared as the run prepared its own.
 
     \b
-    Example:
+    Examples:
       drom-net predict runs/pumps --task harbor < new-rows.csv
+      drom-net predict runs/patients --site Hospital < new-patients.csv
     """
-    from drom_net.cli.results import predict
+    from drom_net.cli.predict import predict
 
     return predict(**given)
 
