@@ -42,12 +42,12 @@ def predict(run_dir: Path, task: str | None, site_column: str | None, row_format
         site_column = data.task_column if isinstance(data, FileData) else None
         if site_column is None and len(names) > 1:
             raise UsageError("missing option --task NAME, whose model; or --site COLUMN, which says whose row it is")
+    index = 0 if task is None else task_index(names, task)
     reader = row_reader_of(model)
     if sys.stdin.isatty():
         click.echo("reading rows from the terminal; end them with Ctrl-D", err=True)
     lines = decoded_lines(sys.stdin.buffer.read(), data.encoding if isinstance(data, FileData) else None)
     rows = read_rows(lines, format=row_format, rows=reader)
-    index = 0 if task is None else task_index(names, task)
     sites = [names[index]] * len(rows)
     if site_column is not None:
         sites = sites_of_rows(lines, format=row_format, rows=reader, column=site_column)

@@ -448,6 +448,8 @@ def _merged_column(name: str, its: Sequence[tuple[ClusterConfig, Column]], probl
     its_kinds = frozenset(column.kind for column in found)
     kind = found[0].kind if len(its_kinds) == 1 else _STRONGER.get(its_kinds)
     formats = {column.format for column in found}
+    if kind == kinds.NUMBER and len(formats) > 1:
+        formats.discard("")  # plain numbers can be read in either format
     if kind is None or len(formats) > 1:
         told = ", ".join(f"{config.path} {column.kind} {column.format}".strip() for config, column in its)
         problems.append(Problem(f"data.columns: {quoted(name)}", "one kind at all sites", told, "change it in a file"))

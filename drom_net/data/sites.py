@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -14,7 +15,7 @@ import numpy.typing as npt
 from drom_net.algorithms.features import Vector
 from drom_net.core.errors import did_you_mean
 from drom_net.core.names import is_name, tidy
-from drom_net.data.cells import CellError, days_of, number_of
+from drom_net.data.cells import NUMBER_FORMATS, CellError, days_of, number_of
 from drom_net.data.columns import Column, Schema
 from drom_net.data.faults import Faults, listed, quoted
 from drom_net.data.file_settings import check_task_name, natural_key, tasks_by_name
@@ -227,11 +228,9 @@ def _order_keys(cells: Cells, format: str) -> Vector:
         return cells.values
 
     def key(text: str) -> float:
-        for parse in (number_of, lambda cell: days_of(cell, format)):
-            try:
-                return parse(text)
-            except CellError:
-                continue
+        for parse in (number_of, days_of):
+            with contextlib.suppress(CellError):
+                return parse(text, format if (parse is number_of) is (format in NUMBER_FORMATS) else "")
         return np.nan
 
     keys: Vector = np.array([*map(key, cells.values), np.nan])[cells.codes]
