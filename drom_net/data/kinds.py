@@ -197,9 +197,10 @@ def _texts(
     date = _date(name, total, has_missing=has_missing)
     if date is not None:
         return date, "", (), 0
+    dates = _dates_in_words(name, list(total))
     words = sum(len(text.split()) * count for text, count in total.items()) / num_rows
     if words >= _WORDS_OF_TEXT and len(total) > _DISTINCT_FROM and len(total) * 20 > num_rows:
-        return Column(name, TEXT, missing=has_missing), "", (), 0
+        return Column(name, TEXT, missing=has_missing), dates.removesuffix("; "), (), 0
     if len(total) >= 0.95 * num_rows and num_rows >= _DISTINCT_FROM:
         why = f"{quoted(name)} differs in nearly every row (an identifier): left out"
         forms = {format: [text for text in total if written_number(text, format)] for format in NUMBER_FORMATS}
@@ -209,9 +210,9 @@ def _texts(
                 f"{quoted(name)} looks like numbers, but in several ways or units ({shown}): left out; "
                 "write them in one"
             )
-        return Column(name, IDENTIFIER), why, (), 0
+        return Column(name, IDENTIFIER), f"{dates}{why}", (), 0
     column, why, rare = _category(name, counts, has_missing=has_missing)
-    return column, why, (), rare
+    return column, f"{dates}{why}".removesuffix("; "), (), rare
 
 
 def _written(total: Counter[str], odd: Sequence[str]) -> tuple[str, list[str], str] | None:
@@ -278,6 +279,20 @@ def _date(name: str, total: Counter[str], *, has_missing: bool) -> Column | None
             has_time = any(days_of(text, format) % 1.0 for text in texts)
             return Column(name, TIME if has_time else DATE, missing=has_missing, format=format)
     return None
+
+
+def _dates_in_words(name: str, texts: Sequence[str]) -> str:
+    """What to say where all texts are dates, but in two or three forms, before something else; empty for others."""
+    if not all(_HAS_DATE.search(text) for text in texts[:100]):
+        return ""
+    examples, left = [], texts
+    for format in ("", *_DATE_FORMATS):
+        if any(_is_date(text, format) for text in left[:100]):
+            examples.append(quoted(next(text for text in left if _is_date(text, format))))
+            left = [text for text in left if not _is_date(text, format)]
+    if left or not 2 <= len(examples) <= 3:
+        return ""
+    return f"{quoted(name)} has dates in several forms ({', '.join(examples)}) and is not read as one: write one form; "
 
 
 def _is_date(text: str, format: str) -> bool:

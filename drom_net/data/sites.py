@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -201,6 +203,27 @@ def _split(table: FileTable, names: tuple[str, ...] | None, settings: FileData, 
             continue
         sites.append(Site(name, table, rows))
     return sites
+
+
+def notes_on_names(sites: Sequence[Site], task_column: str | None) -> list[str]:
+    """Sites that may be one: called nearly alike, or one whose name is written in several ways."""
+    alike: dict[str, list[Site]] = {}
+    for site in sites:
+        plain = unicodedata.normalize("NFKC", site.name).casefold()
+        alike.setdefault(re.sub(r"[\s_.-]+", "", plain), []).append(site)
+    notes = []
+    for group in alike.values():
+        if len(group) > 1:
+            told = " and ".join(f"{quoted(site.name)} ({site.num_rows:,} rows)" for site in group)
+            notes.append(f"sites {told} are called nearly alike: if they are one, write their name in one way")
+    if task_column is not None and sites:
+        spellings: dict[str, list[str]] = {}
+        for text in as_texts(sites[0].table.cells[task_column]).values:
+            spellings.setdefault(tidy(text), []).append(text)
+        for site in sites:
+            if len(written := spellings.get(site.name, ())) > 1:
+                notes.append(f"site {quoted(site.name)} is written {' and '.join(map(quoted, written))}: taken for one")
+    return notes
 
 
 def in_order(site: Site, settings: FileData, schema: Schema, faults: Faults) -> Site:
