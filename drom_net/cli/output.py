@@ -392,12 +392,12 @@ def print_comparison(summaries: Sequence[dict[str, Any]], titles: Sequence[str])
     click.echo()
     width = max(map(len, titles))
     for title, summary in zip(titles, summaries, strict=True):
-        alone = "each task alone" if summary["algorithm"] == "local" else "tasks together"
+        how = "nothing shared" if summary["algorithm"] == "local" else "tasks together"
         error, majority = percent(summary["error_rate"]), percent(summary.get("majority_error_rate"))
         in_process = summary["driver"] == "reference"
         moved = "nothing" if in_process else size(summary["bytes_sent"] + summary["bytes_received"])
         click.echo(
-            f"{shown(title):<{width}}  {alone:<15}  error rate {error} (majority {majority}), "
+            f"{shown(title):<{width}}  {how:<14}  error rate {error} (majority {majority}), "
             f"F1 {fraction(summary['f1'])}, {summary['rounds']} rounds in {duration(summary['seconds'])}, "
             f"{moved} moved"
         )

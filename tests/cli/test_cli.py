@@ -198,7 +198,8 @@ def test_show_sets_runs_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixtu
     code, out, _ = call(capsys, "show", "one", "two")
     assert code == 0
     assert "drom error" in out and "local error" in out
-    assert "each task alone" in out
+    assert "tasks together" in out and "nothing shared" in out
+    assert "alone" not in out  # that is a column of one run: what its own experts would have made
     assert "\x1b" not in out  # no colour in a pipe
 
 
