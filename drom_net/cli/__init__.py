@@ -23,6 +23,7 @@ from drom_net.cli.results import merge, predict, replay, show, verify
 from drom_net.cli.run import check, run
 from drom_net.cli.simulate import simulate
 from drom_net.cli.topology import topology
+from drom_net.cli.watch import watch
 from drom_net.core.errors import DromNetError
 
 EXIT_CODES = """\b
@@ -59,6 +60,7 @@ for member in (
     simulate,
     audit_command,
     topology,
+    watch,
     show,
     verify,
     replay,

@@ -104,6 +104,12 @@ metrics = click.option(
     callback=lambda _, __, value: _host_and_port(value),
     help="Serve metrics for Prometheus at http://HOST:PORT/metrics, such as 127.0.0.1:9100.",
 )
+report = click.option(
+    "--report",
+    is_flag=True,
+    callback=lambda _, __, value: _can_draw(value),
+    help="End with report.html and report.png in the run directory.",
+)
 records_format = click.option(
     "--records",
     "file_format",
@@ -195,6 +201,15 @@ def require_metrics(metrics: str, *, insecure: bool) -> None:
             )
         text = f"warning: other machines can read the metrics at {metrics} (--metrics-insecure)"
         tell(text, "insecure", endpoint=metrics)
+
+
+def _can_draw(value: bool) -> bool:
+    """Before anything is computed for a report that could not be written."""
+    if value:
+        from drom_net.plots.base import require_matplotlib
+
+        require_matplotlib()
+    return value
 
 
 def _host_and_port(value: str) -> str:

@@ -15,6 +15,7 @@ from drom_net.algorithms import learner_named
 from drom_net.algorithms.features import dot
 from drom_net.cli import options
 from drom_net.cli.output import print_comparison, print_json, print_result, showing_progress
+from drom_net.cli.report import require_report, write_report
 from drom_net.cli.run import load_and_prepare, require_current
 from drom_net.cluster.merge import merge_nodes
 from drom_net.cluster.plan import lanes, peer_graph
@@ -47,6 +48,13 @@ from drom_net.results.verification import recompute_digest, wrong_figures
     help="Draw what sharing did to each task, of a learner that mixes experts: .png or .svg.",
 )
 @click.option(
+    "--report",
+    is_flag=False,
+    flag_value="",
+    metavar="[PATH]",
+    help="Write the run's report, an .html page, and its main figure as .png beside it; by default in RUN_DIR.",
+)
+@click.option(
     "--from",
     "from_s",
     type=float,
@@ -61,6 +69,7 @@ def show(
     run_dirs: tuple[Path, ...],
     picture: Path | None,
     sharing_picture: Path | None,
+    report: str | None,
     from_s: float | None,
     to_s: float | None,
     as_json: bool,
@@ -75,6 +84,7 @@ def show(
     Examples:
       drom-net show runs/pumps
       drom-net show runs/pumps --sharing gains.png
+      drom-net show runs/pumps --report pumps.html
       drom-net show runs/pumps runs/pumps-alone
       drom-net show runs/blocking runs/delayed --timeline waits.png --to 0.5
     """
@@ -85,6 +95,7 @@ def show(
     pictures = [path for path in (picture, sharing_picture) if path is not None]
     for path in pictures:
         check_plot_file(path)
+    page = None if report is None else require_report(run_dirs, report)
     summaries = [load_summary(run_dir) for run_dir in run_dirs]
     tasks = [{task["name"] for task in summary["tasks"]} for summary in summaries]
     for run_dir, names in zip(run_dirs, tasks, strict=True):
@@ -94,6 +105,8 @@ def show(
         _draw(run_dirs, summaries, picture, (from_s, to_s))
     if sharing_picture is not None:
         _draw_sharing(run_dirs[0], summaries[0], sharing_picture)
+    if page is not None:
+        write_report(run_dirs[0], page)
     if as_json:
         print_json(summaries[0] if len(summaries) == 1 else summaries)
     elif len(summaries) == 1:
@@ -104,6 +117,8 @@ def show(
         print_comparison(summaries, algorithms if distinct else [run_dir.name for run_dir in run_dirs])
     for path in [] if as_json else pictures:
         click.echo(f"picture {path}")
+    if page is not None and not as_json:
+        click.echo(f"report {page}")
 
 
 def _draw(

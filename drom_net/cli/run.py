@@ -23,6 +23,7 @@ from drom_net.cli.output import (
     size,
     tell,
 )
+from drom_net.cli.report import report_at_end
 from drom_net.cluster.directories import require_resumable
 from drom_net.cluster.machine import lacks, raise_file_descriptors, require_room, this_machine
 from drom_net.cluster.plan import ALMOST, Cost, Roster, check_sharing, cost, hiding_table, source_endpoint, source_of
@@ -38,7 +39,7 @@ from drom_net.data.dataset import Dataset
 from drom_net.data.datasets import load_dataset
 from drom_net.deploy.deployment import plan_deployment
 from drom_net.protocol.node import REDUCER, named
-from drom_net.results.run_directory import free_run_directory
+from drom_net.results.run_directory import REPORT, free_run_directory
 from drom_net.results.tables import require_format
 from drom_net.transport.keys import read_keyring
 from drom_net.transport.local_sockets import require_no_file_at
@@ -95,6 +96,7 @@ def require_current(config_file: Path) -> None:
 )
 @click.option("--out", type=click.Path(path_type=Path), help="The run directory; by default a new one in runs/.")
 @options.records_format
+@options.report
 @options.insecure
 @options.log_format
 @options.metrics
@@ -108,6 +110,7 @@ def run(
     driver: str,
     out: Path | None,
     file_format: str,
+    report: bool,
     insecure: bool,
     log_format: str,
     metrics: str,
@@ -142,7 +145,7 @@ def run(
     else:
         require_stored(prepared.config, f"--driver {driver}")
     out = out or free_run_directory(prepared.config.name)
-    with showing_progress(as_json=as_json, quiet=quiet) as progress:
+    with report_at_end(out, wanted=report), showing_progress(as_json=as_json, quiet=quiet) as progress:
         summary, exit_code = run_prepared(
             prepared,
             driver=driver,
@@ -157,7 +160,7 @@ def run(
         print_json(summary | {"run_directory": str(out)})
     elif not quiet:
         print_result(summary)
-        click.echo(f"run directory {out}")
+        click.echo(f"run directory {out}" + (f"\nreport {out / REPORT}" if report else ""))
     if exit_code:
         go_on = f"; `drom-net run --resume {out}` goes on" if driver == "processes" else ""
         tell(f"interrupted; what was learned so far is saved{go_on}", "interrupted", exit_code=exit_code)
