@@ -22,7 +22,6 @@ from drom_net.plots.sharing import draw_sharing
 from drom_net.plots.timeline import draw_timeline
 from drom_net.reporting import pictures
 from drom_net.reporting.facts import RunFacts, read_facts
-from drom_net.reporting.style import STYLE
 from drom_net.results.relatedness import cosines, group_sentence, groups_of
 from drom_net.results.report import Picture
 from drom_net.results.run_directory import REPORT
@@ -33,6 +32,8 @@ ROWS_SHOWN = 20
 """Of more sites the table shows the first and the last half of so many; all are in a part that unfolds."""
 _RELATED_SHOWN = 40
 _EVENTS_SHOWN = 100
+_NAME_LIMIT = 60
+_STYLE = Path(__file__).parent / "static" / "page.css"
 _MARKS = {"helps": "▲", "hurts": "▼", "cannot tell yet": "?"}
 
 
@@ -85,7 +86,7 @@ def page_of(facts: RunFacts) -> str:
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="color-scheme" content="light dark">'
-        f"<title>{title}: report of a run</title><style>{STYLE}</style></head><body>"
+        f"<title>{title}: report of a run</title><style>{_STYLE.read_text(encoding='utf-8')}</style></head><body>"
         f"<header><h1><bdi>{title}</bdi></h1><p>{about}: {ended}{seconds}</p>"
         f'<nav aria-label="Sections">{links}</nav></header><main>{body}</main></body></html>\n'
     )
@@ -97,7 +98,10 @@ def text_of(value: object) -> str:
 
 
 def name_of(name: str) -> str:
-    return f"<bdi>{text_of(name)}</bdi>"
+    """A name, set apart in its own direction; of a long one the beginning."""
+    if len(name) <= _NAME_LIMIT:
+        return f"<bdi>{text_of(name)}</bdi>"
+    return f'<bdi title="{text_of(name)}">{text_of(name[: _NAME_LIMIT - 1])}…</bdi>'
 
 
 def sentence_of(text: str, names: Sequence[str]) -> str:
@@ -432,7 +436,11 @@ def _repeat(facts: RunFacts) -> str:
             for key, value in facts.simulation.items()
             if not isinstance(value, list | dict)
         ]
-    rows += [[key.replace("_", " "), str(value)] for key, value in facts.environment.items() if value != ""]
+    rows += [
+        [key if key == "drom_net" else key.replace("_", " "), str(value)]
+        for key, value in facts.environment.items()
+        if value != ""
+    ]
     told = [[text_of(key), f"<code>{text_of(value)}</code>"] for key, value in rows]
     return (
         f"<pre><code>{text_of(commands[0])}{''.join(chr(10) + text_of(line) for line in commands[1:])}</code></pre>"

@@ -48,7 +48,7 @@ def by_site(facts: RunFacts) -> Picture | None:
     panels = []
     for site in chosen(facts) if facts.tasks and len(facts.tasks) > 1 else ():
         if len(facts.tasks[site].rounds) > _BEGIN:
-            panels.append(_curves(_short(facts.names[site]), [facts.tasks[site]], _alone(facts.summary["tasks"][site])))
+            panels.append(curves(_short(facts.names[site]), [facts.tasks[site]], _alone(facts.summary["tasks"][site])))
     return Picture(panels, min(3, len(panels))) if panels else None
 
 
@@ -95,10 +95,16 @@ def _probabilities(facts: RunFacts) -> tuple[npt.NDArray[np.float64], npt.NDArra
 def _error_of_all(facts: RunFacts) -> Panel | None:
     if sum(len(task.rounds) for task in facts.tasks) <= _BEGIN:
         return None
-    return _curves("Error over time, all sites", facts.tasks, _alone(facts.summary))
+    return curves("Error over time, all sites", facts.tasks, _alone(facts.summary))
 
 
-def _curves(title: str, tasks: Sequence[Task], alone: float | None) -> Panel:
+def curves(title: str, tasks: Sequence[Task], alone: float | None) -> Panel:
+    """Errors so far of these sites together, by round.
+
+    Args:
+        tasks: With some examples.
+        alone: Their error rate at the end, each alone, where that is known.
+    """
     rounds = np.concatenate([np.asarray(task.rounds) for task in tasks])
     wrong = np.concatenate([np.asarray(task.wrong, dtype=np.float64) for task in tasks])
     majority = np.concatenate([majority_wrong(np.asarray(task.seen), np.asarray(task.clean)) for task in tasks])

@@ -116,7 +116,7 @@ def effect_in_words(task: Mapping[str, Any]) -> str:
     if not its.get("effect"):
         return ""
     bounds = its.get("gain_points_interval")
-    return its["effect"] + (f" [{bounds[0]:.2f}, {bounds[1]:.2f}]" if bounds else "")
+    return str(its["effect"]) + (f" [{bounds[0]:.2f}, {bounds[1]:.2f}]" if bounds else "")
 
 
 def first_shown(tasks: Sequence[Mapping[str, Any]], limit: int) -> list[Mapping[str, Any]]:
