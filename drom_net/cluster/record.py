@@ -192,10 +192,13 @@ def _sharing(counts: Counts) -> dict[str, Any]:
         return {}
     found: dict[str, Any] = {"error_rate": errors / examples, "error_rate_alone": alone / examples}
     found |= {"gain_points": 100.0 * (alone - errors) / examples, "noise": counts.get("drom_net_noise")}
-    found["gain_nats"] = None
     effect = counts.get("drom_net_sharing_effect")
     found["effect"] = None if effect is None else _EFFECTS.get(int(effect))
     for unit in ("points", "nats"):
         bounds = [counts.get(f"drom_net_sharing_gain_{unit}_{side}") for side in ("low", "high")]
         found[f"gain_{unit}_interval"] = None if None in bounds else bounds
+    low, high = found["gain_nats_interval"] or (None, None)
+    found["gain_nats"] = (
+        None if low is None or high is None else 0.5 * (low + high)
+    )  # the middle, where none is cut off
     return found

@@ -41,7 +41,8 @@ function curve(curves) {
   const labels = Object.keys(curves).filter(l => l.startsWith('site ') === sites);
   const W = 460, H = 260, L = 40, B = 30, T = 10, R = 10;
   const points = labels.flatMap(l => curves[l]);
-  const x1 = Math.max(1, ...points.map(p => p[0])), y1 = Math.max(5, ...points.map(p => p[1])) * 1.05;
+  const most = Math.max(1, ...points.map(p => p[1])), x1 = Math.max(1, ...points.map(p => p[0]));
+  const y1 = [4, 8, 12, 20, 40, 60, 80].find(y => y >= most) ?? 100;
   const X = x => L + (W - L - R) * x / x1, Y = y => H - B - (H - B - T) * y / y1;
   const parts = [];
   for (let k = 0; k <= 4; k++) {
@@ -74,7 +75,7 @@ function graph(state) {
   const dot = (node, [x, y]) => {
     const g = make('g', {}), radius = n > NAMED ? 4 : 9;
     g.append(make('title', {}, node.name + ': ' + node.words), make('circle', {cx: x, cy: y, r: radius, class: 'node ' + node.kind}));
-    if (n <= NAMED) g.append(make('text', {x, y: y + 22, 'text-anchor': 'middle'}, (MARK[node.kind] || '') + ' ' + cut(node.name, 14)));
+    if (n <= NAMED) g.append(make('text', {x, y: y < cy ? y - 14 : y + 22, 'text-anchor': 'middle'}, (MARK[node.kind] || '') + ' ' + cut(node.name, 14)));
     parts.push(g);
   };
   tasks.forEach((task, k) => dot(task, place(k)));
