@@ -188,8 +188,9 @@ LAYERS: dict[str, str] = {
     "testing": "core algorithms data learning simulation storage results config cluster",
     "deploy": "core algorithms data graph protocol transport config cluster",
     "comparison": "core algorithms data graph learning protocol results plots config cluster",
+    "reporting": "core algorithms learning node results plots config cluster",
     "cli": "core algorithms data graph learning protocol simulation storage transport results plots node config cluster"
-    " deploy comparison",
+    " deploy comparison reporting",
     "__main__": "core cli",
 }
 """Each package, and those that it may import; they stand in an order in which nobody imports a later one."""

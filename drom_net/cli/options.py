@@ -96,6 +96,12 @@ metrics = click.option(
 jobs = click.option(
     "--jobs", type=click.IntRange(1), help="How many runs at a time, a process each; by default one for each core."
 )
+report = click.option(
+    "--report",
+    is_flag=True,
+    callback=lambda _, __, value: _can_draw(value),
+    help="End with report.html and report.png in the run directory.",
+)
 records_format = click.option(
     "--records",
     "file_format",
@@ -104,6 +110,15 @@ records_format = click.option(
     show_default=True,
     help="The format of the records.",
 )
+
+
+def _can_draw(value: bool) -> bool:
+    """Before anything is computed for a report that could not be written."""
+    if value:
+        from drom_net.plots.base import require_matplotlib
+
+        require_matplotlib()
+    return value
 
 
 def _host_and_port(value: str) -> str:

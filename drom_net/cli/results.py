@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from drom_net.cli.output import print_comparison, print_result, showing_progress
+from drom_net.cli.report import require_report, write_report
 from drom_net.cli.run import load_and_prepare, require_current
 from drom_net.cli.telling import print_json
 from drom_net.cluster.merge import merge_nodes
@@ -29,6 +30,7 @@ def show(
     run_dirs: tuple[Path, ...],
     picture: Path | None,
     sharing_picture: Path | None,
+    report: str | None,
     from_s: float | None,
     to_s: float | None,
     as_json: bool,
@@ -41,6 +43,7 @@ def show(
     pictures = [path for path in (picture, sharing_picture) if path is not None]
     for path in pictures:
         check_plot_file(path)
+    page = None if report is None else require_report(run_dirs, report)
     summaries = [load_summary(run_dir) for run_dir in run_dirs]
     tasks = [{task["name"] for task in summary["tasks"]} for summary in summaries]
     for run_dir, names in zip(run_dirs, tasks, strict=True):
@@ -50,6 +53,8 @@ def show(
         _draw(run_dirs, summaries, picture, (from_s, to_s))
     if sharing_picture is not None:
         _draw_sharing(run_dirs[0], summaries[0], sharing_picture)
+    if page is not None:
+        write_report(run_dirs[0], page)
     if as_json:
         print_json(summaries[0] if len(summaries) == 1 else summaries)
     elif len(summaries) == 1:
@@ -60,6 +65,8 @@ def show(
         print_comparison(summaries, algorithms if distinct else [run_dir.name for run_dir in run_dirs])
     for path in [] if as_json else pictures:
         click.echo(f"picture {path}")
+    if page is not None and not as_json:
+        click.echo(f"report {page}")
 
 
 def _draw(

@@ -12,6 +12,7 @@ from click.core import ParameterSource
 
 from drom_net.algorithms.drom import PAPER, DromParameters
 from drom_net.cli.output import count_of, print_result, print_table, showing_progress, size
+from drom_net.cli.report import report_at_end
 from drom_net.cli.requirements import require_keys, require_local_source, require_loopback, require_metrics, task_index
 from drom_net.cli.telling import log_as, print_json, tell
 from drom_net.cluster.directories import require_resumable
@@ -29,7 +30,7 @@ from drom_net.data.dataset import Dataset
 from drom_net.data.datasets import load_dataset
 from drom_net.deploy.deployment import plan_deployment
 from drom_net.protocol.node import REDUCER, named
-from drom_net.results.run_directory import free_run_directory
+from drom_net.results.run_directory import REPORT, free_run_directory
 from drom_net.results.tables import require_format
 from drom_net.transport.keys import read_keyring
 from drom_net.transport.local_sockets import require_no_file_at
@@ -75,6 +76,7 @@ def run(
     driver: str,
     out: Path | None,
     file_format: str,
+    report: bool,
     insecure: bool,
     log_format: str,
     metrics: str,
@@ -100,7 +102,7 @@ def run(
     else:
         require_stored(prepared.config, f"--driver {driver}")
     out = out or free_run_directory(prepared.config.name)
-    with showing_progress(as_json=as_json, quiet=quiet) as progress:
+    with report_at_end(out, wanted=report), showing_progress(as_json=as_json, quiet=quiet) as progress:
         summary, exit_code = run_prepared(
             prepared,
             driver=driver,
@@ -115,7 +117,7 @@ def run(
         print_json(summary | {"run_directory": str(out)})
     elif not quiet:
         print_result(summary)
-        click.echo(f"run directory {out}")
+        click.echo(f"run directory {out}" + (f"\nreport {out / REPORT}" if report else ""))
     if exit_code:
         go_on = f"; `drom-net run --resume {out}` goes on" if driver == "processes" else ""
         tell(f"interrupted; what was learned so far is saved{go_on}", "interrupted", exit_code=exit_code)

@@ -11,6 +11,7 @@ import click
 from drom_net.algorithms.learner import exchange_of, exchanges_of
 from drom_net.cli import durations
 from drom_net.cli.output import count_of, print_table, showing_progress, size
+from drom_net.cli.report import report_at_end
 from drom_net.cli.run import hiding_lines, load_and_prepare
 from drom_net.cli.telling import print_json, shown, tell
 from drom_net.cluster.directories import begin_run_directory, end_run_directory
@@ -22,6 +23,7 @@ from drom_net.core.errors import UsageError
 from drom_net.graph.facts import tau_warnings
 from drom_net.plots.base import check_plot_file
 from drom_net.plots.timeline import draw_timeline
+from drom_net.results.run_directory import REPORT
 from drom_net.results.timeline import Disturbance, lost_lane
 from drom_net.simulation.network import Distribution
 
@@ -37,6 +39,7 @@ def simulate(
     from_s: float | None,
     to_s: float | None,
     out: Path | None,
+    report: bool,
     overrides: tuple[str, ...],
     as_json: bool,
     quiet: bool,
@@ -44,6 +47,8 @@ def simulate(
     """`drom-net simulate`."""
     if draw is None and (from_s is not None or to_s is not None):
         raise UsageError("--from and --to choose what --draw draws, which is not given")
+    if report and out is None:
+        raise UsageError("--report needs --out, the run directory that it is written to")
     if draw is not None:
         check_plot_file(draw)
     prepared = load_and_prepare(file, overrides)
@@ -62,7 +67,8 @@ def simulate(
         found = forecast(prepared, conditions, progress)
         others = _others(prepared, conditions, progress) if compare else []
     if out is not None:
-        end_run_directory(prepared, out, found.tasks, found.centrals, driver="simulation")
+        with report_at_end(out, wanted=report):
+            end_run_directory(prepared, out, found.tasks, found.centrals, driver="simulation")
     faults = conditions.disturbances(node_names(prepared))
     _warn_of_late(faults, found.figures["seconds"])
     if draw is not None:
@@ -75,7 +81,7 @@ def simulate(
     _print(prepared, found.figures, others)
     for line in hiding_lines(hiding, latency.mean, round_mean_s):
         click.echo(line)
-    for what, path in (("run directory", out), ("picture", draw)):
+    for what, path in (("run directory", out), ("report", out / REPORT if out and report else None), ("picture", draw)):
         if path is not None:
             click.echo(f"{what} {path}")
     return 0

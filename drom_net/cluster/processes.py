@@ -18,6 +18,7 @@ from drom_net.cluster.machine import this_machine
 from drom_net.cluster.plan import START_S, about_run, node_specs, peer_specs
 from drom_net.cluster.prepare import Prepared
 from drom_net.cluster.progress import Progress
+from drom_net.cluster.record import Record, both
 from drom_net.cluster.view import View
 from drom_net.config.model import ClusterConfig, peer_endpoints
 from drom_net.core.errors import StoppedError, UsageError
@@ -66,13 +67,14 @@ def run_as_processes(
         log = JsonLog("launcher") if log_format == "json" else None
         page = cleanup.enter_context(MetricsPage(metrics)) if metrics else None
         view = View(progress, len(nodes), interruption, log=log, page=page)
+        record = cleanup.enter_context(Record(out, prepared, interruption))
         hooks = Hooks(
             dispensable=lambda spec: prepared.config.policy.proceeds and spec.role != "reducer",
             prepare=lambda spec: _write_data(spec, prepared, cleanup),
-            on_line=view.on_line,
-            on_change=view.on_change,
-            on_idle=view.show,
-            say=progress.say,
+            on_line=both(view.on_line, record.on_line),
+            on_change=both(view.on_change, record.on_change),
+            on_idle=both(view.show, record.look),
+            say=both(progress.say, record.say),
         )
         paths = [_write_spec(spec) for spec in specs]
         restart = prepared.config.restart

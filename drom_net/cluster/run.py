@@ -34,6 +34,7 @@ from drom_net.results.outcomes import (
     CentralOutcome,
     TaskOutcome,
 )
+from drom_net.results.run_directory import STATE
 from drom_net.simulation.simulator import Simulator
 
 
@@ -89,6 +90,7 @@ def run(
                     progress.say(f"`drom-net run --resume {out}` goes on with what the nodes have kept")
                 raise
     summary = end_run_directory(prepared, out, tasks, centrals, driver=driver, file_format=file_format, also=also)
+    (out / STATE).unlink(missing_ok=True)  # from now on the summary says it
     del tasks, centrals  # their records are mapped, and not every file system lets go of mapped files
     if summary["status"] == "finished" or driver != "processes":  # else it may be resumed
         remove_nodes(prepared, out)

@@ -5,9 +5,10 @@ A line for the launcher is one JSON object on standard output, one of:
     {"round": 7, "totals": [..]}       a worker's progress: rounds closed, metrics.Totals as a list
     {"round": 7, "sigma_1": 1.5}       a reducer's progress
     {"note": ".."}                     a change of state that was to be expected
-    {"say": ".."}                      something that a person should know
+    {"say": ".."}                      something that a person should know; both with the name of the `event`, and of
+                                       a long wait with whom it is for
     {"log": {..}}                      either of them where the log is structured: a line of `JsonLog`
-    {"counts": {..}}                   what metrics_page.METRICS lists, where somebody wants it
+    {"counts": {..}}                   what metrics_page.METRICS lists, about once a second
     {"error": ".."}                    why the node ends with an error
 """
 
@@ -171,7 +172,8 @@ class JsonReporter:
 
     def _tell(self, kind: str, level: str, text: str, event: str, fields: dict[str, Any]) -> None:
         if self._log is None:
-            self._write({kind: _plain(text)})
+            waits = {"waiting_for": _plain(fields["waiting_for"])} if "waiting_for" in fields else {}
+            self._write({kind: _plain(text), "event": event} | waits)
         else:
             self._write({"log": self._log.write(level, event, text, fields)})
 
@@ -185,8 +187,7 @@ def reporter_of(spec: NodeSpec) -> Reporter:
     if not spec.parent:
         return log or TextReporter(spec.name)
     reporter = JsonReporter(log)
-    if spec.metrics:
-        reporter.publish = reporter.counts
+    reporter.publish = reporter.counts
     return reporter
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import html
 import os
+import re
+import tempfile
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,3 +57,28 @@ def save(figure: Figure, path: Path, *, dpi: int = 150) -> None:
     with rc_context({"svg.hashsalt": "drom-net"}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from font")  # names may have letters that no font has
         figure.savefig(path, dpi=dpi, metadata={"Date": None} if svg else {"Software": None})
+
+
+def inline_svg(draw: Callable[[Path], None], *, name: str, alt: str) -> str:
+    """What `draw` draws into a file, as an element of an HTML page; its text stays text.
+
+    Args:
+        name: Put before the ids of its parts, as a page may have several pictures.
+        alt: What it shows, for who does not see it.
+    """
+    from matplotlib import rc_context
+
+    with tempfile.TemporaryDirectory() as folder, rc_context({"svg.fonttype": "none"}):
+        path = Path(folder) / "picture.svg"
+        draw(path)
+        text = path.read_text(encoding="utf-8")
+    body = text[text.index("<svg") :].strip()
+    head, _, rest = body.partition(">")
+    view = re.search(r'viewBox="[^"]*"', head)
+    assert view is not None  # matplotlib writes one
+    width = float(view[0].split()[2])
+    rest = re.sub(r"<metadata>.*?</metadata>", "", rest, flags=re.DOTALL)
+    rest = re.sub(r'\b(id="|xlink:href="#|url\(#)', lambda match: f"{match[1]}{name}-", rest)
+    namespaces = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
+    wide = f"width:{width:.0f}pt;min-width:min({width:.0f}pt,34rem)"
+    return f'<svg {namespaces} {view[0]} style="{wide}" role="img" aria-label="{html.escape(alt)}">{rest}'

@@ -40,7 +40,7 @@ def test_what_a_stranger_says_cannot_make_lines_or_colours(capsys: pytest.Captur
     JsonReporter().say(f"refused: {evil}")
     out, err = capsys.readouterr()
     assert err == "reducer: refused: \\x1b[31mEVIL\\nreducer: finished\n"
-    assert json.loads(out) == {"say": "refused: \\x1b[31mEVIL\\nreducer: finished"}
+    assert json.loads(out) == {"say": "refused: \\x1b[31mEVIL\\nreducer: finished", "event": "said"}
 
 
 def test_progress_for_people_is_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:

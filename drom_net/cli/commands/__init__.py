@@ -7,7 +7,7 @@ import click
 from drom_net.cli.commands import cluster, data, learn, machine, study
 
 BY_HEADING: dict[str, tuple[click.Command, ...]] = {
-    "Learn": (learn.init, learn.check, learn.run, learn.show, learn.predict, learn.compare_command),
+    "Learn": (learn.init, learn.check, learn.run, learn.watch, learn.show, learn.predict, learn.compare_command),
     "Cluster (nodes on several hosts)": (
         *(cluster.reducer, cluster.worker, cluster.peer),
         *(cluster.keys, cluster.export, cluster.merge),

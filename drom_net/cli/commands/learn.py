@@ -92,6 +92,7 @@ def check(**given: Any) -> Any:
 )
 @click.option("--out", type=click.Path(path_type=Path), help="The run directory; by default a new one in runs/.")
 @options.records_format
+@options.report
 @options.insecure
 @options.log_format
 @options.metrics
@@ -127,6 +128,13 @@ def run(**given: Any) -> Any:
     help="Draw what sharing did to each task, of a learner that mixes experts: .png or .svg.",
 )
 @click.option(
+    "--report",
+    is_flag=False,
+    flag_value="",
+    metavar="[PATH]",
+    help="Write the run's report, an .html page, and its main figure as .png beside it; by default in RUN_DIR.",
+)
+@click.option(
     "--from",
     "from_s",
     type=float,
@@ -148,12 +156,45 @@ def show(**given: Any) -> Any:
     Examples:
       drom-net show runs/pumps
       drom-net show runs/pumps --sharing gains.png
+      drom-net show runs/pumps --report pumps.html
       drom-net show runs/pumps runs/pumps-alone
       drom-net show runs/blocking runs/delayed --timeline waits.png --to 0.5
     """
     from drom_net.cli.results import show
 
     return show(**given)
+
+
+@click.command()
+@click.argument("path", metavar="FILE|RUN_DIR", type=click.Path(path_type=Path), envvar="DROM_NET_CONFIG")
+@click.option("--web", is_flag=True, help="Show it on a page of this machine, in place of the terminal.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=0, help="Of the page; by default one that is free.", metavar="PORT"
+)
+@click.option("--once", is_flag=True, help="Look once, and do not wait for the end.")
+@options.as_json
+def watch(**given: Any) -> Any:
+    """Look at a run while it lasts: error, majority and evidence by site, who waits for whom, who is gone.
+
+    RUN_DIR is its directory; of FILE it is the latest in runs/. The run need not be started anew for it, and does not
+    notice. It ends when the run ends; of a run that has ended it shows the result. Into a pipe it writes a line about
+    every two seconds, with --json a JSON object a line.
+
+    \b
+    Exit codes beside the common ones:
+      0    the run has finished (with --once: it goes on, or has finished)
+      1    a node failed
+      4    the run was interrupted, or its launcher is gone
+      130  this command was interrupted; the run goes on
+
+    \b
+    Examples:
+      drom-net watch pumps/pumps.yaml
+      drom-net watch runs/pumps --web
+    """
+    from drom_net.cli.watch import watch
+
+    return watch(**given)
 
 
 @click.command()

@@ -25,6 +25,7 @@ from drom_net.cli.commands import durations
     "--to", "to_s", type=float, metavar="S", help="To there; by default the first sync rounds, and all faults."
 )
 @click.option("--out", type=click.Path(path_type=Path), help="Also write a run directory.")
+@options.report
 @options.overrides
 @options.as_json
 @click.option("-q", "--quiet", is_flag=True, help="No progress.")

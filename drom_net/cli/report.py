@@ -1,0 +1,59 @@
+"""The report that ends a run, for the commands that have one."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from drom_net.core.errors import DromNetError, StoppedError, UsageError
+
+
+def write_report(run_dir: Path, page: Path) -> None:
+    """Write a run's report."""
+    from drom_net.reporting.page import write_report
+
+    write_report(run_dir, page)
+
+
+def require_report(run_dirs: Sequence[Path], path: str) -> Path:
+    """Where the report of these runs goes.
+
+    Args:
+        path: Empty for report.html in the run directory.
+
+    Raises:
+        UsageError: There are several, it is no name of a page, it cannot be written, or matplotlib is missing.
+    """
+    from drom_net.plots.base import check_plot_file
+    from drom_net.results.run_directory import REPORT
+
+    if len(run_dirs) > 1:
+        raise UsageError(f"--report is of one run, got {len(run_dirs)}")
+    page = Path(path) if path else run_dirs[0] / REPORT
+    if page.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"--report: expected a name that ends in .html, got {path}; RUN_DIR goes before --report")
+    if not (run_dirs[0] / "summary.json").exists():
+        return page  # which is told as every command does
+    check_plot_file(page.with_suffix(".png"))
+    return page
+
+
+@contextlib.contextmanager
+def report_at_end(out: Path, *, wanted: bool) -> Iterator[None]:
+    """Write the report into a run directory when its run has ended, also where that was by an error of a node."""
+    from drom_net.cli.telling import tell
+
+    try:
+        yield
+    except DromNetError as error:
+        if wanted and not isinstance(error, UsageError | StoppedError) and (out / "config.yaml").exists():
+            with contextlib.suppress(DromNetError, OSError):
+                from drom_net.reporting.page import write_report
+
+                tell(f"report {write_report(out, error=str(error))}", "reported")
+        raise
+    if wanted:
+        from drom_net.reporting.page import write_report
+
+        write_report(out)

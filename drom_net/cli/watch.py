@@ -1,0 +1,139 @@
+"""drom-net watch: how a run goes, in the terminal or on a page."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from drom_net.core.errors import UsageError
+from drom_net.reporting.watching import EXIT_CODES, find_run, look
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+    from drom_net.reporting.watching import Seen
+
+_PLAIN_EVERY_S = 2.0
+_MARGIN_LINES = 8
+_EVENTS_SHOWN = 5
+
+
+def watch(path: Path, web: bool, port: int, once: bool, as_json: bool) -> int:
+    """`drom-net watch`."""
+    if web and (once or as_json):
+        raise UsageError(f"--web shows a page, and leaves no room for {'--once' if once else '--json'}")
+    if port and not web:
+        raise UsageError("--port is of the page of --web, which is not given")
+    run_dir = find_run(path)
+    if web:
+        return _serve(run_dir, port)
+    every_s = 1.0 if as_json or sys.stdout.isatty() else _PLAIN_EVERY_S
+    with _screen(run_dir, as_json=as_json) as show:
+        while True:
+            seen = look(run_dir)
+            show(seen)
+            if once or seen.is_over:
+                return EXIT_CODES.get(seen.status, 0)
+            time.sleep(every_s)
+
+
+@contextlib.contextmanager
+def _screen(run_dir: Path, *, as_json: bool) -> Iterator[Callable[[Seen], None]]:
+    """What shows one look at a run, as it fits where it is shown."""
+    if as_json:
+        yield lambda seen: click.echo(json.dumps({"status": seen.status} | _plain(seen.state)))
+        return
+    if not sys.stdout.isatty():
+        yield lambda seen: click.echo(_line(run_dir, seen))
+        return
+    from rich.live import Live
+
+    from drom_net.cli.output import console
+
+    screen = console()
+    with Live(console=screen, auto_refresh=False) as live:
+        yield lambda seen: live.update(_table(run_dir, seen, screen.height - _MARGIN_LINES), refresh=True)
+
+
+def _plain(state: Any) -> dict[str, Any]:
+    return {key: value for key, value in state.items() if key not in ("pid", "status")}
+
+
+def _line(run_dir: Path, seen: Seen) -> str:
+    from drom_net.cli.output import percent
+    from drom_net.cli.telling import shown
+    from drom_net.reporting.watching import effect_in_words, state_in_words
+
+    state = seen.state
+    if not state:
+        return f"{run_dir}: {seen.status}: nothing is known yet"
+    rates = f"error rate {percent(state.get('error_rate'))} (majority {percent(state.get('majority_error_rate'))})"
+    parts = [f"{seen.status}: round {state.get('rounds', 0)}{_of_limit(state)}", rates]
+    told = [effect_in_words(task).partition(" [")[0] for task in state["tasks"]]
+    if any(told):
+        counts = {effect: told.count(effect) for effect in ("helps", "hurts", "cannot tell yet")}
+        parts.append(", ".join(f"{effect}: {count}" for effect, count in counts.items() if count))
+    trouble = [task for task in [*state["tasks"], state.get("reducer") or {}] if _is_in_trouble(task)]
+    parts += [f"{task['name']} {state_in_words(task)}" for task in trouble[:3]]
+    if len(trouble) > 3:
+        parts.append(f"and {len(trouble) - 3} more")
+    if state.get("error"):
+        parts.append(state["error"])
+    return shown("  ".join(parts))
+
+
+def _is_in_trouble(task: Any) -> bool:
+    return bool(task) and (task.get("state") == "gone" or bool(task.get("waits_for")) or bool(task.get("lost")))
+
+
+def _of_limit(state: Any) -> str:
+    return f"/{state['rounds_limit']}" if state.get("rounds_limit") else ""
+
+
+def _table(run_dir: Path, seen: Seen, height: int) -> Group:
+    """One screen full."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    from drom_net.cli.output import percent, size
+    from drom_net.cli.telling import shown
+    from drom_net.reporting.facts import read_events
+    from drom_net.reporting.watching import effect_in_words, first_shown, round_of, state_in_words
+
+    state = seen.state
+    head = Text(_line(run_dir, seen), style="bold")
+    if not state:
+        return Group(head)
+    events = [
+        Text(shown(event["text"]), style="dim", no_wrap=True, overflow="ellipsis") for event in read_events(run_dir)
+    ]
+    events = events[-_EVENTS_SHOWN:]
+    rows = first_shown(state["tasks"], max(3, height - len(events)))
+    shares = any(task.get("sharing") for task in state["tasks"])
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("site", "round", "error", "majority", *(["sharing"] if shares else []), "sent", "node"):
+        left = column in ("site", "sharing", "node")
+        table.add_column(column, justify="left" if left else "right", no_wrap=column != "node", max_width=24)
+    for task in rows:
+        style = "red" if task.get("state") == "gone" or task.get("lost") else "yellow" if task.get("waits_for") else ""
+        cells = [shown(task["name"]), str(round_of(task)), percent(task.get("error_rate"))]
+        cells += [percent(task.get("majority_error_rate")), *([effect_in_words(task) or "-"] if shares else [])]
+        cells += [size(task.get("bytes_sent") or 0), shown(state_in_words(task))]
+        table.add_row(*(Text(cell, style=style) for cell in cells))
+    if len(rows) < len(state["tasks"]):
+        table.add_row(Text(f"and {len(state['tasks']) - len(rows)} more", style="dim"))
+    return Group(head, table, *events)
+
+
+def _serve(run_dir: Path, port: int) -> int:
+    from drom_net.reporting.web import serve
+
+    return serve(run_dir, port, lambda url: click.echo(f"{url}\nCtrl-C ends this page, not the run", err=True))

@@ -1,0 +1,449 @@
+"""A run's report: one HTML page that needs no network and no script, and its main figure as PNG."""
+
+from __future__ import annotations
+
+import math
+import shlex
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from drom_net.core.errors import DromNetError
+from drom_net.node.reports import printable
+from drom_net.plots.base import inline_svg, require_matplotlib
+from drom_net.plots.relatedness import draw_relatedness
+from drom_net.plots.report import draw_picture
+from drom_net.plots.sharing import draw_sharing
+from drom_net.plots.timeline import draw_timeline
+from drom_net.reporting import pictures
+from drom_net.reporting.facts import RunFacts, read_facts
+from drom_net.results.relatedness import cosines, group_sentence, groups_of
+from drom_net.results.report import Picture
+from drom_net.results.run_directory import REPORT
+from drom_net.results.summary import write_text
+from drom_net.results.verdict import task_verdict
+
+ROWS_SHOWN = 20
+"""Of more sites the table shows the first and the last half of so many; all are in a part that unfolds."""
+_RELATED_SHOWN = 40
+_EVENTS_SHOWN = 100
+_NAME_LIMIT = 60
+_STYLE = Path(__file__).parent / "static" / "page.css"
+_MARKS = {"helps": "▲", "hurts": "▼", "cannot tell yet": "?"}
+
+
+def write_report(run_dir: Path, path: Path | None = None, *, error: str = "") -> Path:
+    """Write the report of a run, and its main figure as PNG beside it.
+
+    Args:
+        path: The page; by default report.html in the run directory.
+        error: Why the run failed, which may have no summary then.
+
+    Returns:
+        The page's path.
+
+    Raises:
+        UsageError: matplotlib is missing, or there is no such run.
+    """
+    require_matplotlib()
+    path = path or run_dir / REPORT
+    facts = read_facts(run_dir, error=error)
+    write_text(path, page_of(facts))
+    picture = pictures.overview(facts)
+    if picture is not None:
+        draw_picture(picture, path.with_suffix(".png"))
+    return path
+
+
+def page_of(facts: RunFacts) -> str:
+    """The page as HTML."""
+    summary = facts.summary
+    sections = [
+        ("answer", "Answer", _answer(facts)),
+        ("sites", "Sites", _sites(facts)),
+        ("curves", "Error over time", _curves(facts)),
+        ("relatedness", "Which sites are alike", _relatedness(facts)),
+        ("calibration", "Calibration", _calibration(facts)),
+        ("privacy", "Communication and privacy", _communication(facts)),
+        ("time", "Time", _time(facts)),
+        ("faults", "Faults", _faults(facts)),
+        ("repeat", "How to repeat it", _repeat(facts)),
+    ]
+    links = "".join(f'<a href="#{key}">{title}</a>' for key, title, _ in sections)
+    body = "".join(f'<section id="{key}"><h2>{title}</h2>{text}</section>' for key, title, text in sections)
+    about = f"{text_of(summary['algorithm'])}, driver {text_of(summary['driver'])}"
+    if summary.get("dataset"):
+        about = f"{text_of(summary['algorithm'])} on {text_of(summary['dataset'])}, driver {text_of(summary['driver'])}"
+    ended = f"{text_of(summary['status'])} after {summary['rounds']} rounds" if "rounds" in summary else "failed"
+    seconds = f", {summary['seconds']:.3g} s" if summary.get("seconds") is not None else ""
+    title = text_of(summary["name"])
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta name="color-scheme" content="light dark">'
+        f"<title>{title}: report of a run</title><style>{_STYLE.read_text(encoding='utf-8')}</style></head><body>"
+        f"<header><h1><bdi>{title}</bdi></h1><p>{about}: {ended}{seconds}</p>"
+        f'<nav aria-label="Sections">{links}</nav></header><main>{body}</main></body></html>\n'
+    )
+
+
+def text_of(value: object) -> str:
+    """Text from anywhere, for HTML: nothing in it is markup, or turns the direction of what stands beside it."""
+    return escape(printable(str(value)))
+
+
+def name_of(name: str) -> str:
+    """A name, set apart in its own direction; of a long one the beginning."""
+    if len(name) <= _NAME_LIMIT:
+        return f"<bdi>{text_of(name)}</bdi>"
+    return f'<bdi title="{text_of(name)}">{text_of(name[: _NAME_LIMIT - 1])}…</bdi>'
+
+
+def sentence_of(text: str, names: Sequence[str]) -> str:
+    """A sentence with names in it, of which those from right to left are set apart."""
+    told = text_of(text)
+    for name in names:
+        if any(unicodedata.bidirectional(char) in ("R", "AL") for char in name):
+            told = told.replace(text_of(name), name_of(name))
+    return told[:1].upper() + told[1:]
+
+
+def percent(value: float | None) -> str:
+    return "–" if value is None else f"{100.0 * value:.2f} %"
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def size(num_bytes: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if num_bytes < 1000:
+            return f"{num_bytes:.0f} {unit}" if unit == "B" else f"{num_bytes:.1f} {unit}"
+        num_bytes /= 1000
+    return f"{num_bytes:.1f} TB"
+
+
+def _answer(facts: RunFacts) -> str:
+    summary, names = facts.summary, facts.names
+    lines = []
+    if facts.error:
+        lines.append(f'<p class="answer bad"><strong>The run failed.</strong> {sentence_of(facts.error, names)}</p>')
+    elif summary["status"] != "finished":
+        lines.append("<p><strong>The run was interrupted:</strong> these are the figures of the rounds so far.</p>")
+    said = summary.get("verdict") or [one for one in [(summary.get("sharing") or {}).get("verdict")] if one]
+    if summary.get("error_rate") is not None and not (summary.get("sharing") or {}).get("effect"):
+        rates = f"{percent(summary['error_rate'])} errors; always giving each site's commoner label makes"
+        lines.append(f'<p class="answer">{rates} {percent(summary.get("majority_error_rate"))}.</p>')
+    lines += [f'<p class="answer">{sentence_of(sentence, names)}.</p>' for sentence in said[:1]]
+    effects = [(task["name"], task["sharing"]) for task in summary["tasks"] if task.get("sharing")]
+    if 1 < len(effects) <= pictures.SITES_SHOWN:
+        lines += [f"<p>{sentence_of(text, names)}.</p>" for text in said[1:] if not _told_by_site(text)]
+        lines.append("<p>Whether sharing helps each site:</p>")
+        items = [f"<li>{_mark(its)} {name_of(name)}: {text_of(task_verdict(its))}</li>" for name, its in effects]
+        lines.append(f'<ul class="effects">{"".join(items)}</ul>')
+    else:
+        lines += [f"<p>{sentence_of(text, names)}.</p>" for text in said[1:]]
+    if effects and (summary.get("sharing") or {}).get("effect"):
+        lines.append(
+            '<p class="note">Gains are points of the error rate against the same site alone, with intervals that hold '
+            "at all times; the chance that anything false is said of any site is at most 5 %.</p>"
+        )
+    elif "sharing" not in summary and not facts.error:
+        learner = text_of(summary["algorithm"])
+        lines.append(
+            f'<p class="note">The learner {learner} keeps no evidence of whether sharing helps; adadrom does.</p>'
+        )
+    picture = pictures.overview(facts)
+    if picture is not None:
+        lines.append(
+            _figure(partial(draw_picture, picture), "overview", _overview_in_words(facts), "The run at a glance")
+        )
+    return "".join(lines) or "<p>There is nothing to tell: no site had any examples.</p>"
+
+
+def _told_by_site(sentence: str) -> bool:
+    return sentence.startswith(("cannot tell yet of", "sharing helps ", "sharing hurts ")) and " tasks: " in sentence
+
+
+def _mark(its: Mapping[str, Any]) -> str:
+    return f'<span aria-hidden="true">{_MARKS.get(its.get("effect") or "", "–")}</span>'
+
+
+def _overview_in_words(facts: RunFacts) -> str:
+    its = facts.summary
+    rates = f"{percent(its.get('error_rate'))} errors in all, {percent(its.get('majority_error_rate'))} by majority"
+    return f"Error over time, gain and error by site, and calibration: {rates}. The table of sites has the numbers."
+
+
+def _sites(facts: RunFacts) -> str:
+    tasks = list(facts.summary["tasks"])
+    if not tasks:
+        return "<p>No site had reported anything.</p>"
+    shares = any(task.get("sharing") for task in tasks)
+    if len(tasks) <= ROWS_SHOWN:
+        return _table_of(facts, tasks, shares, "All sites")
+    ranked = sorted(tasks, key=_rank)
+    half = ROWS_SHOWN // 2
+    order = "gained most by sharing" if shares else "err least"
+    contrary = "gained least, or lost," if shares else "err most"
+    return (
+        _table_of(facts, ranked[:half], shares, f"The {half} of {len(tasks)} sites that {order}")
+        + _table_of(facts, ranked[-half:], shares, f"The {half} that {contrary}", with_all=False)
+        + f"<details><summary>All {len(tasks)} sites</summary>"
+        + _table_of(facts, tasks, shares, "All sites", with_all=False)
+        + "</details>"
+    )
+
+
+def _rank(task: Mapping[str, Any]) -> float:
+    gain = (task.get("sharing") or {}).get("gain_points")
+    error = task.get("error_rate")
+    return -gain if gain is not None else (math.inf if error is None else error)
+
+
+def _table_of(
+    facts: RunFacts, tasks: Sequence[Mapping[str, Any]], shares: bool, caption: str, *, with_all: bool = True
+) -> str:
+    columns = ["site", "examples", "errors", "majority", *(["alone", "gain", "sharing"] if shares else [])]
+    columns += ["AUC", "log loss", "F1", *(["noise"] if shares else [])]
+    rows = [_row(task, shares) for task in tasks]
+    if with_all and facts.summary.get("error_rate") is not None:
+        rows.append(_row({**facts.summary, "name": "all"}, shares))
+    return _table(columns, rows, caption, last_is_sum=with_all and len(rows) > len(tasks))
+
+
+def _row(task: Mapping[str, Any], shares: bool) -> list[str]:
+    name = name_of(task["name"]) + (" (lost)" if task.get("lost") else "")
+    cells = [name, str(task.get("examples", "–")), percent(task.get("error_rate"))]
+    cells.append(percent(task.get("majority_error_rate")))
+    rates = [number(task.get(key)) for key in ("auc", "log_loss", "f1")]
+    if not shares:
+        return [*cells, *rates]
+    its = task.get("sharing") or {}
+    gain, bounds = its.get("gain_points"), its.get("gain_points_interval")
+    told = "–" if gain is None else f"{gain:+.2f}" + (f" [{bounds[0]:.2f}, {bounds[1]:.2f}]" if bounds else "")
+    effect = f"{_mark(its)} {its['effect']}" if its.get("effect") else "–"
+    return [*cells, percent(its.get("error_rate_alone")), told, effect, *rates, percent(its.get("noise"))]
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], caption: str, *, last_is_sum: bool = False) -> str:
+    head = "".join(f'<th scope="col">{column}</th>' for column in columns)
+    lines = []
+    for place, row in enumerate(rows):
+        kind = ' class="sum"' if last_is_sum and place == len(rows) - 1 else ""
+        lines.append(f'<tr{kind}><th scope="row">{row[0]}</th>{"".join(f"<td>{cell}</td>" for cell in row[1:])}</tr>')
+    return (
+        f'<div class="wide" tabindex="0" role="region" aria-label="{escape(caption)}"><table>'
+        f"<caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
+    )
+
+
+def _figure(draw: Callable[[Path], None], name: str, alt: str, caption: str) -> str:
+    try:
+        svg = inline_svg(draw, name=name, alt=printable(alt))
+    except DromNetError as error:
+        return f'<p class="note">{text_of(error)}</p>'
+    return f'<figure tabindex="0"><div class="picture">{svg}</div><figcaption>{text_of(caption)}</figcaption></figure>'
+
+
+def _missing(facts: RunFacts, what: str, otherwise: str) -> str:
+    return f'<p class="note">Left out: {text_of(facts.missing.get(what, otherwise))}.</p>'
+
+
+def _curves(facts: RunFacts) -> str:
+    if not facts.tasks:
+        return _missing(
+            facts, "records", "a run that failed keeps no records" if facts.error else "there are no records"
+        )
+    picture = pictures.by_site(facts)
+    summary = facts.summary
+    drawn = ""
+    if picture is not None:
+        some = f" of {len(facts.tasks)} sites" if len(picture.panels) < len(facts.tasks) else ""
+        caption = f"Errors so far by round, {len(picture.panels)}{some}; the dashed line is the site alone, at the end"
+        if "sharing" not in summary:
+            caption = f"Errors so far by round, {len(picture.panels)}{some}"
+        told = ", ".join(
+            f"{facts.names[site]} {percent(summary['tasks'][site].get('error_rate'))}"
+            for site in pictures.chosen(facts)
+        )
+        drawn = _figure(
+            partial(draw_picture, picture), "curves", f"Error over time by site; at the end {told}", caption
+        )
+    if summary.get("sharing") and len(facts.tasks) > 1:
+        drawn += _sharing(facts)
+    return drawn or "<p>There is one site, or too few examples: the curve of all is above.</p>"
+
+
+def _sharing(facts: RunFacts) -> str:
+    tasks = [task for task in facts.summary["tasks"] if (task.get("sharing") or {}).get("gain_points") is not None]
+    if not tasks:
+        return ""
+    names, figures = [task["name"] for task in tasks], [task["sharing"] for task in tasks]
+    gained = sum(its["gain_points"] > 0.0 for its in figures)
+    alt = f"Errors alone and with sharing by site, weights of the experts, and noise; {gained} of {len(tasks)} err less"
+    caption = "Errors alone and with sharing, what each expert weighs at the end, and how noisy labels look"
+    return _figure(lambda path: draw_sharing(names, figures, path, ""), "sharing", alt, caption)
+
+
+def _relatedness(facts: RunFacts) -> str:
+    if facts.models is None or not len(facts.models):
+        return _missing(facts, "models", "there are no models")
+    if len(facts.models) == 1:
+        return "<p>There is one site, and none to compare it with.</p>"
+    learned = [site for site in range(len(facts.models)) if facts.models[site].any()]
+    if len(learned) < 2:
+        return "<p>Fewer than two sites have learned a model.</p>"
+    some = learned
+    if len(learned) > _RELATED_SHOWN:
+        some = [learned[place] for place in np.linspace(0, len(learned) - 1, _RELATED_SHOWN).round().astype(int)]
+    similarity = cosines(facts.models[some])
+    groups = groups_of(similarity)
+    order = [site for group in groups for site in group]
+    names = [facts.names[site] for site in some]
+    told = group_sentence(names, groups)
+    of = f"{len(some)} of {len(facts.models)} sites" if len(some) < len(facts.models) else "all sites"
+    draw = partial(draw_relatedness, [names[site] for site in order], similarity[np.ix_(order, order)])
+    caption = f"Cosines of the sites' own models, {of}: 1 is alike, 0 unrelated, -1 opposite"
+    return (
+        f"<p>{sentence_of(told, names)}</p>"
+        + _figure(draw, "relatedness", f"{caption}. {told}", caption)
+        + '<p class="note">This picture tells of each site\'s model. Do not pass it on where models are private.</p>'
+    )
+
+
+def _calibration(facts: RunFacts) -> str:
+    panel = pictures.reliability(facts)
+    if panel is None:
+        return _missing(facts, "records", "there are no records of labelled examples")
+    off = pictures.calibration_error(facts)
+    assert off is not None
+    told = (
+        f"Where a probability was given, the share that came true was off by {100.0 * off:.1f} points in the mean"
+        f" (log loss {number(facts.summary.get('log_loss'))})"
+    )
+    caption = "Probability given to +1 before the label was known, and how often it was true; band: 95 %"
+    return f"<p>{told}.</p>" + _figure(
+        partial(draw_picture, Picture([panel], 1)), "calibration", f"Reliability of probabilities. {told}", caption
+    )
+
+
+def _communication(facts: RunFacts) -> str:
+    summary = facts.summary
+    leaves = summary.get("what_leaves")
+    lines = [f"<p>{text_of(leaves)}</p>"] if leaves else []
+    if summary["driver"] == "reference":
+        lines.append("<p>The plain loop sends nothing: all sites were in one process.</p>")
+        return "".join(lines)
+    tasks = [task for task in summary["tasks"] if task.get("bytes_sent") is not None]
+    lines.append(
+        f"<p>All sites sent {size(sum(task['bytes_sent'] for task in tasks))} and received "
+        f"{size(sum(task['bytes_received'] for task in tasks))} (headers and vectors).</p>"
+    )
+    columns = ["site", "sent", "received", "sent for an example"]
+    rows = []
+    for task in tasks:
+        each = size(task["bytes_sent"] / task["examples"]) if task.get("examples") else "–"
+        rows.append([name_of(task["name"]), size(task["bytes_sent"]), size(task["bytes_received"]), each])
+    if rows:
+        lines.append(_unfolding(columns, rows, "What left each site"))
+    if facts.edges is not None:
+        lines.append(f"<p>There is no reducer: sites send to their neighbors, over {len(facts.edges)} edges.</p>")
+        if len(facts.edges) <= 60:
+            pairs = "; ".join(f"{name_of(one)} – {name_of(other)}" for one, other in facts.edges)
+            lines.append(f"<p>{pairs}</p>")
+    return "".join(lines)
+
+
+def _unfolding(columns: Sequence[str], rows: Sequence[Sequence[str]], caption: str) -> str:
+    """A table, folded where it is long."""
+    table = _table(columns, rows, caption)
+    if len(rows) <= ROWS_SHOWN:
+        return table
+    return f"<details><summary>{escape(caption)}: {len(rows)} rows</summary>{table}</details>"
+
+
+def _time(facts: RunFacts) -> str:
+    summary, lines = facts.summary, []
+    if summary.get("waiting_share") is not None:
+        waits = [(task["waiting_s"] / (task["learning_s"] or 1.0), task["name"]) for task in summary["tasks"]]
+        most = max(waits)
+        lines.append(
+            f"<p>Sites waited for others {100.0 * summary['waiting_share']:.1f} % of their time; "
+            f"{name_of(most[1])} most, {100.0 * most[0]:.1f} %.</p>"
+        )
+    if not facts.lanes:
+        return "".join(lines) + _missing(facts, "timeline", "there is no timeline")
+    simulated = summary["driver"] == "simulation"
+    shown_faults = [fault for fault in facts.faults if fault.from_s <= summary["seconds"]]
+    draw = partial(draw_timeline, facts.lanes, title="", faults=shown_faults, virtual=simulated)
+    caption = "Who worked and who waited: the first sync rounds" + (" (simulated clock)" if simulated else "")
+    return "".join(lines) + _figure(draw, "time", f"{caption}, a lane for each site.", caption)
+
+
+def _faults(facts: RunFacts) -> str:
+    lines = []
+    for name, count in zip(facts.names, facts.returns, strict=False):
+        if count:
+            lines.append(f"{name_of(name)} went on after a crash, {_times(count)}.")
+    for name, count in facts.absences.items():
+        lines.append(f"{name_of(name)} was missing in {count} central steps; its last vectors were used.")
+    lines += [
+        f"{name_of(task['name'])} was lost, and did not come back."
+        for task in facts.summary["tasks"]
+        if task.get("lost")
+    ]
+    for fault in facts.faults:
+        until = f" to {fault.to_s:.4g} s" if math.isfinite(fault.to_s) else " on"
+        lines.append(f"{text_of(fault.what)} of {name_of(fault.where)} from {fault.from_s:.4g} s{until} (simulated).")
+    told = facts.events
+    if not lines and not told:
+        return "<p>None: every node ran from the beginning to the end, and nobody was missing.</p>"
+    shown = f"<ul>{''.join(f'<li>{line}</li>' for line in lines)}</ul>" if lines else ""
+    if told:
+        rows = [[f"{float(one.get('at_s') or 0.0):.1f} s", text_of(one["text"])] for one in told[:_EVENTS_SHOWN]]
+        more = f"The first {len(rows)} of {len(told)} events" if len(told) > len(rows) else "Events of the processes"
+        shown += _unfolding(["after", "what happened"], rows, more)
+    return shown
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+def _repeat(facts: RunFacts) -> str:
+    where = shlex.quote(str(facts.run_dir))
+    config = shlex.quote(str(facts.run_dir / "config.yaml"))
+    how = {"reference": " --driver reference", "simulation": " --driver simulation"}.get(facts.summary["driver"], "")
+    commands = [f"drom-net run {config}{how}"]
+    if not facts.error:
+        commands += [f"drom-net verify {where}", f"drom-net replay {where}"]
+    rows = [
+        ["digest of the run", facts.summary.get("digest", "–")],
+        ["digest of the configuration", facts.digest or "–"],
+    ]
+    if facts.config is not None:
+        rows.append(["seed", str(facts.config.seed)])
+    if facts.simulation:
+        rows += [
+            [key.replace("_", " "), str(value)]
+            for key, value in facts.simulation.items()
+            if not isinstance(value, list | dict)
+        ]
+    rows += [
+        [key if key == "drom_net" else key.replace("_", " "), str(value)]
+        for key, value in facts.environment.items()
+        if value != ""
+    ]
+    told = [[text_of(key), f"<code>{text_of(value)}</code>"] for key, value in rows]
+    return (
+        f"<pre><code>{text_of(commands[0])}{''.join(chr(10) + text_of(line) for line in commands[1:])}</code></pre>"
+        "<p>The same rows, configuration and versions give the same digest, bit for bit, by every driver.</p>"
+        + _table(["what", "value"], told, "What it ran on")
+    )

@@ -1,0 +1,60 @@
+"""Which sites' models look alike (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from drom_net.algorithms.features import Matrix
+
+ALIKE = 0.5
+"""Sites are one group while the mean cosine between the parts that are joined is at least this."""
+
+
+def cosines(models: Matrix) -> Matrix:
+    """The cosine of each pair of rows, in [-1, 1], shape (m, m); 0 with a row that is zero.
+
+    Args:
+        models: A row a site, shape (m, d), finite.
+    """
+    most = np.abs(models).max(axis=1, keepdims=True, initial=0.0)
+    rows = models / np.where(most > 0.0, most, 1.0)  # squares of very large numbers would not be finite
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    rows = rows / np.where(lengths > 0.0, lengths, 1.0)
+    return np.asarray(np.clip(rows @ rows.T, -1.0, 1.0))
+
+
+def groups_of(similarity: Matrix, *, at_least: float = ALIKE) -> list[list[int]]:
+    """Groups of sites by average linkage, in an order in which groups that are alike stand together.
+
+    Args:
+        similarity: Symmetric, shape (m, m).
+        at_least: Where the joining of groups ends.
+    """
+    means = np.array(similarity, dtype=np.float64)
+    np.fill_diagonal(means, -np.inf)
+    members: dict[int, list[int]] = {site: [site] for site in range(len(means))}
+    ordered: dict[int, list[list[int]]] = {site: [[site]] for site in members}
+    while len(members) > 1:
+        first, second = sorted(divmod(int(np.argmax(means)), len(means)))
+        groups = ordered.pop(first), ordered.pop(second)
+        one, other = members.pop(first), members.pop(second)
+        joined = means[first, second] >= at_least and len(groups[0]) == len(groups[1]) == 1
+        row = (len(one) * means[first] + len(other) * means[second]) / (len(one) + len(other))
+        means[first], means[:, first] = row, row
+        means[second], means[:, second], means[first, first] = -np.inf, -np.inf, -np.inf
+        members[first] = one + other
+        ordered[first] = [groups[0][0] + groups[1][0]] if joined else groups[0] + groups[1]
+    return next(iter(ordered.values()), [])
+
+
+def group_sentence(names: Sequence[str], groups: Sequence[Sequence[int]]) -> str:
+    """The groups of more than one site, in words."""
+    large = [group for group in groups if len(group) > 1]
+    alone = len(groups) - len(large)
+    if not large:
+        return "No two sites' models are alike."
+    told = "; ".join(", ".join(names[site] for site in group) for group in large)
+    rest = f"; {alone} {'stands' if alone == 1 else 'stand'} alone" if alone else ""
+    return f"{len(large)} {'group' if len(large) == 1 else 'groups'} of sites with models alike: {told}{rest}."

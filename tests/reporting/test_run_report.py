@@ -1,0 +1,304 @@
+"""The report of a run: what is in it, that it needs nothing else, and that no name becomes markup."""
+
+from __future__ import annotations
+
+import csv
+import html
+import json
+import os
+import signal
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from processes import family
+
+from drom_net.cli import main
+from drom_net.plots.base import inline_svg
+from drom_net.reporting import facts as facts_module
+from drom_net.reporting.facts import RunFacts, read_facts
+from drom_net.reporting.page import page_of, write_report
+from drom_net.results.relatedness import cosines, group_sentence, groups_of
+from drom_net.results.verdict import task_verdict
+
+pytestmark = pytest.mark.slow
+
+SECTIONS = ["answer", "sites", "curves", "relatedness", "calibration", "privacy", "time", "faults", "repeat"]
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+class Page(HTMLParser):
+    """What a reader has of a page: its parts, and the text of each section."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str]]] = []
+        self.sections: dict[str, str] = {}
+        self.names: list[str] = []
+        """What stands in the first cells of rows."""
+        self._section, self._in_name = "", False
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        its = {key: value or "" for key, value in attrs}
+        self.tags.append((tag, its))
+        if tag == "section":
+            self._section = its["id"]
+            self.sections[self._section] = ""
+        if tag == "th" and its.get("scope") == "row":
+            self._in_name = True
+            self.names.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "section":
+            self._section = ""
+        if tag == "th":
+            self._in_name = False
+
+    def handle_data(self, data: str) -> None:
+        if self._section:
+            self.sections[self._section] += data
+        if self._in_name:
+            self.names[-1] += data
+
+    def all(self, tag: str) -> list[dict[str, str]]:
+        return [its for name, its in self.tags if name == tag]
+
+
+def require_whole(text: str) -> Page:
+    """It needs no network and no script, its pictures have words, and no two parts have the same id."""
+    page = Page(text)
+    assert list(page.sections) == SECTIONS
+    assert not page.all("script") and not page.all("link") and not page.all("img") and not page.all("iframe")
+    assert not any(key.startswith("on") for _, its in page.tags for key in its)
+    for _, its in page.tags:
+        for key in ("href", "src", "xlink:href"):
+            assert its.get(key, "#").startswith(("#", "data:image/png;base64,")), its
+    assert "@import" not in text and "url(http" not in text
+    for picture in page.all("svg"):
+        assert picture["role"] == "img" and len(picture["aria-label"]) > 20
+    ids = [its["id"] for _, its in page.tags if "id" in its]
+    assert len(ids) == len(set(ids))
+    used = {its["xlink:href"][1:] for _, its in page.tags if its.get("xlink:href", "")[:1] == "#"}
+    assert used <= set(ids)
+    assert "prefers-color-scheme:dark" in text and "@media print" in text
+    return page
+
+
+def run(config: str, *more: str) -> tuple[Page, dict[str, Any]]:
+    """Run it with a report: the page, and the summary."""
+    Path("cluster.yaml").write_text(config)
+    driver = () if "--driver" in more else ("--driver", "reference")
+    assert main(["run", "cluster.yaml", "--out", "out", "--report", "-q", *driver, *more]) == 0
+    assert Path("out/report.png").read_bytes().startswith(b"\x89PNG")
+    text = Path("out/report.html").read_text()
+    assert len(text) < 1_000_000
+    return require_whole(text), json.loads(Path("out/summary.json").read_text())
+
+
+def table(names: list[str], rows: int = 30) -> str:
+    """A table of these sites, in a file of its own; the configuration."""
+    rng = np.random.default_rng(0)
+    with Path("sites.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["site", "a", "b", "ill"])
+        for name in names:
+            writer.writerows([name, *row, int(sum(row) > 0)] for row in rng.standard_normal((rows, 2)).tolist())
+    return "data: {files: sites.csv, task_column: site, label: ill}\n"
+
+
+def test_it_says_the_answer_first_and_all_that_follows() -> None:
+    assert main(["init", "--example", "pumps", "-o", "pumps"]) == 0
+    assert main(["run", "pumps/pumps.yaml", "--driver", "reference", "--out", "out", "--report", "-q"]) == 0
+    text = Path("out/report.html").read_text()
+    page, summary = require_whole(text), json.loads(Path("out/summary.json").read_text())
+    said = page.sections["answer"]
+    assert said.index(summary["verdict"][0][1:]) < said.index("south:")
+    for task in summary["tasks"]:
+        assert f"{task['name']}: {task_verdict(task['sharing'])}" in said
+        assert task["name"] in page.names
+        assert f"{100 * task['error_rate']:.2f} %" in page.sections["sites"]
+        assert f"{100 * task['majority_error_rate']:.2f} %" in page.sections["sites"]
+    assert summary["what_leaves"] in page.sections["privacy"]
+    assert "drom-net run out/config.yaml --driver reference" in page.sections["repeat"]
+    assert summary["digest"] in page.sections["repeat"] and "numpy" in page.sections["repeat"]
+    assert "--driver reference) has no clock" in page.sections["time"]
+    assert len(page.all("svg")) == 5  # overview, curves, sharing, relatedness, calibration
+    assert len(text) < 1_000_000
+
+
+def test_no_name_becomes_markup_or_turns_its_neighbors() -> None:
+    names = ["<script>alert(1)</script>", "x" * 200, "שלום עולם", "a\"b & c'd", "</title><svg onload=1>"]
+    page, _ = run(table(names))
+    shown = [name if len(name) <= 60 else f"{name[:59]}…" for name in names]
+    assert page.names[: len(names)] == shown
+    assert len(page.all("bdi")) >= 2 * len(names)
+    assert names[1] in {its.get("title") for its in page.all("bdi")}
+
+
+def test_who_keeps_no_evidence_has_none_in_the_report() -> None:
+    page, summary = run("algorithm: {name: drom}\ndata: {dataset: synthetic, tasks: 3, examples: 40, dim: 5}\n")
+    assert "keeps no evidence" in page.sections["answer"]
+    assert f"{100 * summary['error_rate']:.2f} % errors" in page.sections["answer"]
+    assert "alone" not in page.sections["sites"]
+
+
+def test_a_graph_with_crashes_tells_of_both() -> None:
+    config = (
+        "algorithm: {name: drom-d, tau: 5}\ntopology: {graph: ring}\n"
+        "data: {dataset: synthetic, tasks: 4, examples: 60, dim: 5}\n"
+    )
+    Path("cluster.yaml").write_text(config)
+    network = ["--latency", "1ms", "--round", "5ms", "--crash", "task-02@0.1s+0.2s", "--no-compare"]
+    assert main(["simulate", "cluster.yaml", "--out", "out", "--report", "-q", *network]) == 0
+    page = require_whole(Path("out/report.html").read_text())
+    assert "over 4 edges" in page.sections["privacy"] and "task-01 – task-02" in page.sections["privacy"]
+    assert "crash of task-02 from 0.1 s to 0.3 s (simulated)" in page.sections["faults"]
+    assert "waited for others" in page.sections["time"] and "sim seed" in page.sections["repeat"]
+
+
+def test_one_site_alone() -> None:
+    page, _ = run("data: {dataset: synthetic, tasks: 1, examples: 60, dim: 5}\n")
+    assert "one task, and nobody to share with" in page.sections["answer"]
+    assert "There is one site" in page.sections["relatedness"]
+
+
+@pytest.mark.process
+def test_a_run_without_records_says_what_is_left_out() -> None:
+    config = "keep_records: false\ndata: {dataset: synthetic, tasks: 2, examples: 40, dim: 5}\n"
+    page, _ = run(config, "--driver", "processes")
+    for section in ("curves", "calibration"):
+        assert "keep_records: false" in page.sections[section]
+
+
+def test_a_run_without_any_example_has_a_page() -> None:
+    summary = {"name": "x", "algorithm": "drom", "driver": "reference", "status": "finished", "rounds": 0, "tasks": []}
+    page = require_whole(page_of(RunFacts(Path("x"), summary | {"verdict": []})))
+    assert "had reported anything" in page.sections["sites"]
+
+
+def test_a_thousand_sites_are_a_page_that_can_be_read() -> None:
+    tasks = []
+    for number in range(1000):
+        points = number / 100 - 5
+        its = {"error_rate": 0.1, "error_rate_alone": 0.2, "gain_points": points, "gain_nats": 0.1, "noise": None}
+        its |= {"gain_points_interval": [points - 1, points + 1], "gain_nats_interval": [0.0, 0.2], "effect": "helps"}
+        its |= {"examples_missing": None}
+        rates = {"error_rate": 0.1, "majority_error_rate": 0.3, "examples": 9, "bytes_sent": 1, "bytes_received": 2}
+        tasks.append({"name": f"site-{number:03}", "sharing": its} | rates)
+    summary = {"name": "x", "algorithm": "adadrom", "driver": "processes", "status": "finished", "rounds": 9}
+    facts = RunFacts(Path("x"), summary | {"verdict": ["sharing helps"], "tasks": tasks})
+    text = page_of(facts)
+    page = require_whole(text)
+    assert page.names[:10] == [f"site-{number:03}" for number in range(999, 989, -1)]
+    assert page.names[19] == "site-000"
+    assert len(page.all("details")) == 2  # all sites, and what left them
+    assert len(text) < 2_000_000
+
+
+def test_without_matplotlib_nothing_begins(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    Path("c.yaml").write_text("data: {dataset: synthetic, tasks: 2, examples: 9, dim: 5}\n")
+    assert main(["run", "c.yaml", "--driver", "reference", "--out", "out", "--report"]) == 2
+    assert capsys.readouterr().err == "error: pictures need matplotlib: pip install 'drom-net[plots]'\n"
+    assert not Path("out").exists()
+
+
+def test_show_writes_it_where_it_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("c.yaml").write_text("data: {dataset: synthetic, tasks: 2, examples: 30, dim: 5}\n")
+    assert main(["run", "c.yaml", "--driver", "reference", "--out", "out", "-q"]) == 0
+    assert main(["show", "out", "--report"]) == 0
+    assert capsys.readouterr().out.endswith("report out/report.html\n")
+    assert main(["show", "out", "--report", "elsewhere.html", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["rounds"] == 30
+    assert Path("elsewhere.png").exists()
+    assert Path("elsewhere.html").read_text() == Path("out/report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["show", "out", "out", "--report"], "--report is of one run, got 2"),
+        (["show", "out", "--report", "page.pdf"], "expected a name that ends in .html, got page.pdf"),
+        (["show", "out", "--report"], "out is not the directory of a finished run"),
+        (["simulate", "c.yaml", "--report"], "--report needs --out"),
+    ],
+)
+def test_what_cannot_be_reported_is_said(arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("c.yaml").write_text("data: {dataset: synthetic, tasks: 2, examples: 9, dim: 5}\n")
+    assert main(arguments) == 2
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.process
+def test_a_run_that_fails_leaves_a_report_of_why(tmp_path: Path) -> None:
+    Path("c.yaml").write_text("data: {dataset: synthetic, tasks: 2, examples: 200, dim: 5, passes: 100000}\n")
+    with family(tmp_path) as processes:
+        launcher = processes.start("run", "c.yaml", "--out", "out", "--report")
+        state = tmp_path / "out" / "state.json"
+        while not (state.exists() and '"learning"' in state.read_text()):
+            assert launcher.poll() is None
+        victim = next(number for number, command in processes.alive().items() if "nodes/task-01/spec.json" in command)
+        os.kill(victim, signal.SIGKILL)
+        _, err = launcher.communicate(timeout=60)
+        assert launcher.returncode == 1
+    assert "report out/report.html" in err
+    page = require_whole(Path("out/report.html").read_text())
+    assert "The run failed. Task-01 was killed by SIGKILL" in page.sections["answer"]
+    assert "task-02" in page.names
+    assert json.loads(state.read_text())["status"] == "failed"
+
+
+def test_damaged_files_are_said_and_left_out() -> None:
+    Path("c.yaml").write_text("data: {dataset: synthetic, tasks: 2, examples: 30, dim: 5}\n")
+    assert main(["run", "c.yaml", "--driver", "reference", "--out", "out", "-q"]) == 0
+    Path("out/records.csv").write_text("nonsense\n1,2\n")
+    Path("out/model.npz").write_bytes(b"nonsense")
+    Path("out/events.jsonl").write_text('{"text": "north is back", "at_s": 1}\n{"text": 3}\nhalf a li')
+    page = require_whole(write_report(Path("out")).read_text())
+    assert "damaged" in page.sections["curves"] and "damaged" in page.sections["relatedness"]
+    assert "north is back" in page.sections["faults"]
+
+
+def test_the_last_events_are_told() -> None:
+    Path("events.jsonl").write_text("".join(json.dumps({"text": str(number)}) + "\n" for number in range(9)))
+    assert [event["text"] for event in facts_module.read_events(Path(), limit=2)] == ["7", "8"]
+
+
+def test_what_the_curves_count_is_what_the_summary_says() -> None:
+    config = "data: {dataset: synthetic, tasks: 3, examples: 50, dim: 5, flip: 0.1}\n"
+    _, summary = run(config)
+    found = read_facts(Path("out"))
+    for task, its in zip(found.tasks, summary["tasks"], strict=True):
+        assert sum(task.wrong) == its["errors"]
+        truth = np.where(np.array(task.clean) > 0, task.p, 1 - np.array(task.p))
+        assert -np.log(truth).mean() == pytest.approx(its["log_loss"])
+    assert len(found.digest) == 64
+
+
+def test_sites_whose_models_are_alike_are_one_group() -> None:
+    models = np.array([[1.0, 0.1], [-1.0, 0.0], [2.0, 0.0], [-3.0, 0.1], [0.0, 0.0]])
+    similarity = cosines(models)
+    assert similarity[0, 2] == pytest.approx(1.0, abs=0.01) and similarity[4].tolist() == [0.0] * 5
+    groups = groups_of(similarity)
+    assert sorted(sorted(group) for group in groups) == [[0, 2], [1, 3], [4]]
+    told = group_sentence("abcde", groups)
+    assert told.startswith("2 groups of sites with models alike: ") and told.endswith("; 1 stands alone.")
+    assert "a, c" in told and ("b, d" in told or "d, b" in told)
+    assert groups_of(np.zeros((0, 0))) == [] and groups_of(np.ones((1, 1))) == [[0]]
+    assert np.isfinite(cosines(np.full((2, 2), 1e300))).all()
+
+
+def test_a_picture_in_a_page_keeps_its_text() -> None:
+    def draw(path: Path) -> None:
+        path.write_text('<?xml?><svg width="1" viewBox="0 0 72 36"><g id="a"/><use xlink:href="#a"/></svg>')
+
+    found = inline_svg(draw, name="p", alt='"<')
+    assert 'id="p-a"' in found and 'xlink:href="#p-a"' in found and html.escape('"<') in found
