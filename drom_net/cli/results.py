@@ -9,10 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 
-from drom_net.algorithms import learner_named
-from drom_net.algorithms.features import dot
 from drom_net.cli import options
 from drom_net.cli.output import print_comparison, print_json, print_result, showing_progress
 from drom_net.cli.run import load_and_prepare, require_current
@@ -23,13 +20,12 @@ from drom_net.config.load import load_config
 from drom_net.core.errors import DromNetError, UsageError
 from drom_net.data.formats import line_formats
 from drom_net.data.row_lines import read_rows
-from drom_net.learning.calibration import probability_of
-from drom_net.learning.task import CALIBRATION, SCALING
 from drom_net.plots.base import check_plot_file
 from drom_net.plots.sharing import draw_sharing
 from drom_net.plots.timeline import Timeline, draw_timelines
-from drom_net.results.model_file import load_model, require_vectors, row_reader_of, vectors_of
+from drom_net.results.model_file import load_model
 from drom_net.results.run_directory import load_disturbances, load_summary
+from drom_net.results.site_model import SiteModel
 from drom_net.results.tables import read_timeline, require_records
 from drom_net.results.timeline import Lane
 from drom_net.results.verification import recompute_digest, wrong_figures
@@ -260,24 +256,16 @@ def predict(run_dir: Path, task: str, row_format: str, as_json: bool) -> None:
     model = load_model(run_dir)
     names = [str(name) for name in model["tasks"]]
     index = options.task_index(names, task)
-    reader = row_reader_of(model)
+    site = SiteModel.of(model, index, run_dir)
     if sys.stdin.isatty():
         click.echo("reading rows from the terminal; end them with Ctrl-D", err=True)
     rows = read_rows(
-        io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8-sig", newline=""), format=row_format, rows=reader
+        io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8-sig", newline=""), format=row_format, rows=site.reader
     )
-    state = np.ascontiguousarray(model[SCALING.upper()][index]) if SCALING.upper() in model else None
-    preparation = reader.preprocessing.begin(names[index], state)
-    vectors = vectors_of(model, index)
-    made_by = str(model["algorithm"]) if "algorithm" in model else "drom"  # earlier versions did not say
-    algorithm = learner_named(made_by, f"{run_dir}: algorithm").make()
-    require_vectors(model, algorithm, run_dir)
-    score_of = algorithm.score or (lambda vectors, x: dot(vectors["w"], x))
     predictions: list[dict[str, Any]] = []
     for row in rows:
-        score = score_of(vectors, preparation.look(row))
-        p = probability_of(score, algorithm.log_odds, vectors.get(CALIBRATION))
-        predictions.append({"label": 1 if score >= 0.0 else -1, "p": p, "score": score})
+        score = site.score(row)
+        predictions.append({"label": 1 if score >= 0.0 else -1, "p": site.probability(score), "score": score})
     if as_json:
         print_json(predictions)
         return
