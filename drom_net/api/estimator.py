@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from drom_net.algorithms.features import Features, Vector
-from drom_net.api.online import Online, require_star
+from drom_net.api.online import Online
 from drom_net.api.rows import features_of, in_python
 from drom_net.cluster.prepare import prepare
 from drom_net.config.load import config_of
@@ -23,6 +23,7 @@ from drom_net.data.files import load_files
 from drom_net.data.formats.npz import Arrays
 from drom_net.data.settings import FileData
 from drom_net.data.tables import Source
+from drom_net.results.site_model import SiteModel
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -172,7 +173,7 @@ class MultiTaskClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Any, tasks: Any = None) -> npt.NDArray[np.float64]:
         """Probabilities of `classes_`, shape (n, 2); arguments as for `decision_function`."""
         found = self._scores(X, tasks)
-        p = np.array([self._online.probability(task, score) for task, score in found], dtype=np.float64)
+        p = np.array([model.probability(score) for model, score in found], dtype=np.float64)
         if len(self.classes_) == 1:
             return np.ones((len(p), 1))
         return np.stack([1.0 - p, p], axis=1)
@@ -208,7 +209,7 @@ class MultiTaskClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if state is not None and not isinstance(state, int | np.integer):
             state = check_random_state(state).randint(2**31)
         both = {"positive": "1", "negative": "-1"}
-        config = config_of(
+        return config_of(
             {
                 "algorithm": {"name": self.learner, **(self.parameters or {})},
                 "data": {"files": "{task}", "tasks": list(names), **both, **options},
@@ -216,8 +217,6 @@ class MultiTaskClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             },
             name=type(self).__name__,
         )
-        require_star(config)
-        return config
 
     @staticmethod
     def _data(config: ClusterConfig) -> FileData:
@@ -235,8 +234,8 @@ class MultiTaskClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         made = preprocessing_of(self._data(config), X.shape[1], None, is_dense=is_dense)
         self._online = Online(config, self.task_names_, made)
 
-    def _scores(self, X: Any, tasks: Any) -> list[tuple[int, float]]:
-        """(task, score) of each row."""
+    def _scores(self, X: Any, tasks: Any) -> list[tuple[SiteModel, float]]:
+        """(its task's model, score) of each row."""
         check_is_fitted(self)
         X, tasks = self._split(X, tasks)
         X = validate_data(self, X, reset=False, **_PLAIN)
@@ -244,8 +243,9 @@ class MultiTaskClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             hint = "" if self.task_column is None else "task_column= names a column of X"
             raise DataError([Problem("tasks=", f"the task of each row: {listed(self.task_names_)}", "none", hint)])
         places = self._places(self._texts(tasks, X) if tasks is not None else np.repeat(self.task_names_, X.shape[0]))
+        models = {task: self._online.model(task) for task in set(places.tolist())}
         rows = zip(places.tolist(), self._rows(X), strict=True)
-        return [(task, self._online.score(task, row)) for task, row in rows]
+        return [(models[task], models[task].score(row)) for task, row in rows]
 
     def _split(self, X: Any, tasks: Any) -> tuple[Any, Any]:
         """(X without the task column, the task of each row or None)."""

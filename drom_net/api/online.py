@@ -11,29 +11,19 @@ from drom_net.algorithms.features import Features
 from drom_net.cluster.plan import algorithm_of
 from drom_net.config.model import ClusterConfig
 from drom_net.core.blas import one_thread
-from drom_net.core.errors import ConfigError, Problem
+from drom_net.data.incoming import RowReader
 from drom_net.data.live import LiveStream
 from drom_net.data.preprocessing import Preprocessing
 from drom_net.data.stream import TaskStream
 from drom_net.learning.records import run_digest
 from drom_net.learning.reference import Star
+from drom_net.learning.task import SCALING
+from drom_net.results.site_model import SiteModel
 
 Row = tuple[Features, float]
 """As it comes, and its label: -1.0 or +1.0."""
 _KEEP = 256
 """Rounds whose records are held, at the most."""
-
-
-def require_star(config: ClusterConfig) -> None:
-    """
-    Raises:
-        ConfigError: The learner runs on a graph alone.
-    """
-    name = config.algorithm.name
-    if config.algorithm.learner.has_peers(topology=False):
-        raise ConfigError(
-            [Problem("learner=", "a learner that runs on a star", f'"{name}"', "drom_net.fit takes topology=")]
-        )
 
 
 class Online:
@@ -98,7 +88,7 @@ class Online:
         self._star.centre.take_records()
 
     def score(self, site: int, row: Features) -> float:
-        """Of a row as it comes."""
+        """Of a row as it comes, as it would be predicted in the next round."""
         return self._star.learners[site].predict(row)
 
     def probability(self, site: int, score: float) -> float:
@@ -110,9 +100,11 @@ class Online:
         """That of the reference loop over the same rows."""
         return run_digest([learner.result().chain for learner in self._star.learners], self._star.centre.chain)
 
-    def model(self, site: int) -> dict[str, Any]:
-        """A site's vectors by their names, as model.npz has them."""
-        return self._star.learners[site].result().model
+    def model(self, site: int) -> SiteModel:
+        """A site's model as it is now, with the bits of the same in a run directory."""
+        vectors, made, name = self._star.learners[site].result().model, self.preprocessing, self.names[site]
+        preparation = made.begin(name, vectors.get(SCALING))
+        return SiteModel(name, self._star.algorithm, vectors, RowReader(made), preparation)
 
     def _go_on(self, state: Mapping[str, Any]) -> None:
         self._begin()

@@ -341,18 +341,16 @@ class Site:
             writer.writerows(zip(names, found.tolist(), strict=True))
 
     def to_sklearn(self) -> Any:
-        """A linear model as one of scikit-learn over `prepare(rows)`, with the same scores.
-
-        LogisticRegression where scores are log odds, with the same probabilities; else an SGDClassifier, which has
-        none.
+        """A linear model as scikit-learn's LogisticRegression over `prepare(rows)`: the same scores, and the same
+        probabilities (of a learner of another package where its scores are log odds).
 
         Raises:
             UsageError: The learner is no linear model, or scikit-learn is missing.
         """
         found = self.coefficients
         with extra("data", "models of scikit-learn"):
-            from sklearn.linear_model import LogisticRegression, SGDClassifier
-        made = LogisticRegression() if self._model.algorithm.log_odds is None else SGDClassifier()
+            from sklearn.linear_model import LogisticRegression
+        made = LogisticRegression()
         made.classes_, made.n_features_in_ = self.classes, len(found)
         made.coef_, made.intercept_ = found[np.newaxis, :].copy(), np.zeros(1)
         return made

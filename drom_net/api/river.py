@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from drom_net.algorithms.features import SparseVector
-from drom_net.api.online import Online, require_star
+from drom_net.api.online import Online
+from drom_net.api.rows import in_python
 from drom_net.config.load import config_of
 from drom_net.core.errors import DataError, Problem, UsageError, did_you_mean
 from drom_net.data.cells import CellError, hashed, label_text, number_of, plain_text
@@ -71,8 +72,8 @@ class RiverClassifier(Classifier):
             "data": {"dataset": "synthetic"},
             "seed": seed,
         }
-        config = config_of(mapping, name=type(self).__name__)
-        require_star(config)
+        with in_python():
+            config = config_of(mapping, name=type(self).__name__)
         names = (ONE_TASK,) if sites is None else tuple(label_text(site) for site in sites)
         self._online = Online(config, names, Preprocessing(places, normalize=True, bias=1.0))
 

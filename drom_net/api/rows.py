@@ -26,14 +26,16 @@ FRAME = "the frame"
 ROWS = "the rows"
 
 _DATA = re.compile(r"\bdata\.([a-z_]+)")
+_SETTING = re.compile(r"\bdata\.([a-z_]+): ([a-z]+)\b")
 _PARAMETER = re.compile(r"\balgorithm\.([a-z0-9_]+)")
 _WRITTEN = {"data.task_column": "site=", "algorithm.name": "learner=", "rest: negative": 'rest="negative"'}
 
 
-def _words(text: str) -> str:
+def in_words(text: str) -> str:
     """A text of a message in the words of a call: `positive=` for data.positive."""
     for key, argument in _WRITTEN.items():
         text = text.replace(key, argument)
+    text = _SETTING.sub(lambda key: f'{key[1]}="{key[2]}"', text)
     text = _PARAMETER.sub(lambda key: f'parameters["{key[1]}"]', _DATA.sub(lambda key: f"{key[1]}=", text))
     return text.replace("write: positive: ", "write: positive=")
 
@@ -45,7 +47,7 @@ def in_python() -> Iterator[None]:
         yield
     except InputError as error:
         problems = [
-            Problem(_words(one.place).removesuffix(":1"), _words(one.expected), one.got, _words(one.hint))
+            Problem(in_words(one.place).removesuffix(":1"), in_words(one.expected), one.got, in_words(one.hint))
             for one in error.problems
         ]
         raise type(error)(problems, omitted=error.omitted) from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from drom_net.api.results import Run
-from drom_net.api.rows import FRAME, in_python, read_in_memory
+from drom_net.api.rows import FRAME, in_python, in_words, read_in_memory
 from drom_net.cluster.check import cost_of, listening, plan_facts
 from drom_net.cluster.directories import begin_run_directory, end_run_directory
 from drom_net.cluster.local import Interruption
@@ -115,7 +115,7 @@ def fit(
         config = config_of({key: value for key, value in sections.items() if value is not None}, name=_FIT)
         assert isinstance(config.data, FileData)
         prepared = prepare(config, load_files(config.data, base=config.base, format=format))
-        _warn(prepared)
+        _warn(map(in_words, advice(prepared.dataset, prepared.streams)))
         return _fitted(prepared)
 
 
@@ -178,7 +178,7 @@ def run(config: Config, *, driver: str = "processes", out: str | Path | None = N
     with one_thread():
         prepared = _prepared(config, overrides)
         require_stored(prepared.config, "drom_net.run")
-        _warn(prepared)
+        _warn(advice(prepared.dataset, prepared.streams))
         if driver == "processes":
             _require_for_processes(prepared)
         folder = free_run_directory(prepared.config.name) if out is None else Path(out)
@@ -233,8 +233,8 @@ def _prepared(config: Config, overrides: Overrides) -> Prepared:
     return prepare(found, load_dataset(found.data, base=found.base))
 
 
-def _warn(prepared: Prepared) -> None:
-    for line in advice(prepared.dataset, prepared.streams):
+def _warn(lines: Iterable[str]) -> None:
+    for line in lines:
         warnings.warn(line, UserWarning, stacklevel=3)
 
 
