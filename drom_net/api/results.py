@@ -61,6 +61,15 @@ class Run:
         summary: All figures, as summary.json has them.
         path: The run directory; None where it is in memory alone.
         notes: What people should know of how the rows were read, a line each.
+
+    >>> import numpy as np
+    >>> from drom_net import fit
+    >>> x = np.array([[1.0, 0.0], [0.0, 1.0]] * 20)
+    >>> run = fit({"north": (x, [1, 0] * 20), "south": (x, [1, 0] * 20)}, learner="local")
+    >>> run.predict("north", [[0.0, 1.0], [1.0, 0.0]]).tolist()
+    [0, 1]
+    >>> run.site("north").to_sklearn()
+    LogisticRegression()
     """
 
     def __init__(
