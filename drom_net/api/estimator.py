@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from drom_net.algorithms.features import Features, Vector
+from drom_net.algorithms.features import Matrix, Vector
 from drom_net.api.online import Online
-from drom_net.api.rows import features_of, in_python
+from drom_net.api.rows import in_python
 from drom_net.cluster.prepare import prepare
 from drom_net.config.load import config_of
 from drom_net.config.model import ClusterConfig
@@ -22,8 +22,8 @@ from drom_net.data.file_settings import ONE_TASK, check_task_name, natural_key, 
 from drom_net.data.files import load_files
 from drom_net.data.formats.npz import Arrays
 from drom_net.data.settings import FileData
+from drom_net.data.stream import SparseRows, each, take
 from drom_net.data.tables import Source
-from drom_net.results.site_model import SiteModel
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -149,7 +149,7 @@ class MultiTaskClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             got = np.setdiff1d(y, self.classes_)[:3].tolist()
             raise ValueError(f"y: expected the classes {self.classes_.tolist()}, got {got}")
         places, signs = self._places(of_row), self._signs(y)
-        rows = self._rows(X)
+        rows = list(each(self._rows(X)))
         count = len(self.task_names_)
         self._online.learn(
             [[(rows[row], signs[row]) for row in np.flatnonzero(places == task).tolist()] for task in range(count)]
@@ -163,7 +163,7 @@ class MultiTaskClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             DataError: A task is unknown, or not said.
             ValueError: X is wrong, as scikit-learn says it.
         """
-        return np.array([score for _, score in self._scores(X, tasks)], dtype=np.float64)
+        return self._scores(X, tasks)[0]
 
     def predict(self, X: Any, tasks: Any = None) -> npt.NDArray[Any]:
         """Labels, shape (n,); arguments as for `decision_function`."""
@@ -172,8 +172,10 @@ class MultiTaskClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict_proba(self, X: Any, tasks: Any = None) -> npt.NDArray[np.float64]:
         """Probabilities of `classes_`, shape (n, 2); arguments as for `decision_function`."""
-        found = self._scores(X, tasks)
-        p = np.array([model.probability(score) for model, score in found], dtype=np.float64)
+        scores, places = self._scores(X, tasks)
+        models = {task: self._online.model(task) for task in set(places.tolist())}
+        pairs = zip(places.tolist(), scores.tolist(), strict=True)
+        p = np.array([models[task].probability(score) for task, score in pairs], dtype=np.float64)
         if len(self.classes_) == 1:
             return np.ones((len(p), 1))
         return np.stack([1.0 - p, p], axis=1)
@@ -234,8 +236,8 @@ class MultiTaskClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         made = preprocessing_of(self._data(config), X.shape[1], None, is_dense=is_dense)
         self._online = Online(config, self.task_names_, made)
 
-    def _scores(self, X: Any, tasks: Any) -> list[tuple[SiteModel, float]]:
-        """(its task's model, score) of each row."""
+    def _scores(self, X: Any, tasks: Any) -> tuple[Vector, npt.NDArray[np.int64]]:
+        """The score of each row, and the number of its task."""
         check_is_fitted(self)
         X, tasks = self._split(X, tasks)
         X = validate_data(self, X, reset=False, **_PLAIN)
@@ -243,9 +245,11 @@ class MultiTaskClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             hint = "" if self.task_column is None else "task_column= names a column of X"
             raise DataError([Problem("tasks=", f"the task of each row: {listed(self.task_names_)}", "none", hint)])
         places = self._places(self._texts(tasks, X) if tasks is not None else np.repeat(self.task_names_, X.shape[0]))
-        models = {task: self._online.model(task) for task in set(places.tolist())}
-        rows = zip(places.tolist(), self._rows(X), strict=True)
-        return [(models[task], models[task].score(row)) for task, row in rows]
+        rows, scores = self._rows(X), np.zeros(len(places))
+        for task in np.unique(places).tolist():
+            own = np.flatnonzero(places == task)
+            scores[own] = self._online.model(task).scores(take(rows, own))
+        return scores, places
 
     def _split(self, X: Any, tasks: Any) -> tuple[Any, Any]:
         """(X without the task column, the task of each row or None)."""
@@ -310,7 +314,7 @@ class MultiTaskClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _signs(self, y: npt.NDArray[Any]) -> Vector:
         return np.where(y == self.classes_[-1], 1.0, -1.0)
 
-    def _rows(self, X: Any) -> Sequence[Features]:
+    def _rows(self, X: Any) -> Matrix | SparseRows:
         """Rows of the kind that was learned first, dense or sparse."""
         sparse_first = self._online.preprocessing.numbers == 0
         if hasattr(X, "tocsr") and not sparse_first:
@@ -321,4 +325,4 @@ class MultiTaskClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             X = csr_matrix(X)
         table = Arrays({_ROWS: (X, np.zeros(X.shape[0]))}).table(Source(Path(_ROWS), _ROWS), Faults())
         assert table is not None
-        return features_of(table.rows)
+        return table.rows

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from drom_net.algorithms.base import ContributionKind, ReplyKind
-from drom_net.algorithms.features import SparseVector, Vector
+from drom_net.algorithms.features import Vector
 from drom_net.api.rows import in_python, read_rows
 from drom_net.cluster.plan import lanes, peer_graph
 from drom_net.config.model import ClusterConfig
@@ -25,6 +25,7 @@ from drom_net.data.dataset import pick_task
 from drom_net.data.faults import extra, parse_number
 from drom_net.data.formats.frames import make_frame
 from drom_net.data.settings import FileData
+from drom_net.data.stream import SparseRows
 from drom_net.learning.records import LEARNED
 from drom_net.plots.report import draw_picture
 from drom_net.plots.sharing import draw_sharing
@@ -292,7 +293,7 @@ class Site:
         """
         with in_python():
             found = read_rows(rows, self._model.reader)
-        return np.array([self._model.score(row) for row in found], dtype=np.float64)
+        return self._model.scores(found)
 
     def predict(self, rows: Any) -> npt.NDArray[Any]:
         """Labels, shape (n,), as the data has them; arguments as for `decision_function`."""
@@ -310,16 +311,13 @@ class Site:
         """
         with in_python():
             found = read_rows(rows, self._model.reader)
-        prepared = [self._model.preparation.look(row) for row in found]
-        dim = self._model.reader.preprocessing.dim
-        sparse = [row for row in prepared if isinstance(row, SparseVector)]
-        if not sparse:
-            return np.array(prepared, dtype=np.float64).reshape(len(prepared), dim)
+        prepared = self._model.preparation.look_at(found)
+        if not isinstance(prepared, SparseRows):
+            return prepared
         with extra("data", "sparse rows"):
             from scipy.sparse import csr_matrix
-        indptr = np.cumsum([0, *(len(row.indices) for row in sparse)])
-        parts = np.concatenate([row.values for row in sparse]), np.concatenate([row.indices for row in sparse]), indptr
-        return csr_matrix(parts, (len(sparse), dim))
+        shape = (len(prepared.indptr) - 1, prepared.dim)
+        return csr_matrix((prepared.values, prepared.indices, prepared.indptr), shape)
 
     @property
     def coefficients(self) -> Vector:

@@ -19,7 +19,7 @@ from drom_net.data.formats import FileFormat
 from drom_net.data.formats.frames import Frames
 from drom_net.data.formats.npz import Arrays
 from drom_net.data.incoming import RowError, RowReader
-from drom_net.data.stream import SparseRows
+from drom_net.data.stream import SparseRows, stacked
 from drom_net.data.tables import Source, Wanted, check_finite
 
 FRAME = "the frame"
@@ -78,7 +78,7 @@ def read_in_memory(data: Any) -> tuple[FileFormat, tuple[str, ...] | None]:
     return Frames(rows), tuple(rows)
 
 
-def read_rows(data: Any, reader: RowReader) -> Sequence[Features]:
+def read_rows(data: Any, reader: RowReader) -> Matrix | SparseRows:
     """Rows to predict, encoded as a model takes them.
 
     Args:
@@ -94,14 +94,14 @@ def read_rows(data: Any, reader: RowReader) -> Sequence[Features]:
     if isinstance(data, list) and data and isinstance(data[0], Mapping | list | tuple):
         return _one_by_one(data, reader)
     if schema is not None and not isinstance(data, np.ndarray) and not hasattr(data, "tocsr"):
-        return features_of(_of_frame(data, schema))
+        return _of_frame(data, schema)
     if schema is not None:
         dense = data.toarray() if hasattr(data, "toarray") else data
         return _one_by_one(np.atleast_2d(dense).tolist(), reader)
-    return features_of(_of_arrays(data, reader))
+    return _of_arrays(data, reader)
 
 
-def _one_by_one(rows: Sequence[object], reader: RowReader) -> list[Features]:
+def _one_by_one(rows: Sequence[object], reader: RowReader) -> Matrix | SparseRows:
     faults = Faults()
     found: list[Features] = []
     for number, row in enumerate(rows, start=1):
@@ -110,7 +110,7 @@ def _one_by_one(rows: Sequence[object], reader: RowReader) -> list[Features]:
         except RowError as error:
             faults.add(f"{ROWS}, row {number}, {error.where}", error.expected, error.got, error.hint, kind=error.where)
     faults.raise_if_any()
-    return found
+    return stacked(found, reader.preprocessing.raw_dim)
 
 
 def _of_frame(data: Any, schema: Schema) -> Matrix | SparseRows:
@@ -144,10 +144,3 @@ def _of_arrays(data: Any, reader: RowReader) -> Matrix | SparseRows:
         faults.add(ROWS, f"{made.raw_dim} feature columns, as the model has learned", str(table.dim))
     faults.raise_if_any()
     return table.rows
-
-
-def features_of(rows: Matrix | SparseRows) -> list[Features]:
-    """Each row by itself."""
-    if isinstance(rows, SparseRows):
-        return [rows.row(index) for index in range(len(rows.indptr) - 1)]
-    return list(rows)

@@ -31,6 +31,8 @@ from drom_net.data.cells import label_text
 from drom_net.data.datasets import load_dataset
 from drom_net.data.faults import quoted
 from drom_net.data.files import load_files
+from drom_net.data.formats import FileFormat
+from drom_net.data.formats.npz import Arrays
 from drom_net.data.settings import FileData
 from drom_net.results.model_file import load_model, model_arrays
 from drom_net.results.outcomes import data_facts
@@ -41,6 +43,7 @@ from drom_net.transport.local_sockets import require_no_file_at
 
 DRIVERS = ("processes", "reference", "simulation")
 _FIT = "fit"
+_OF_FILES = {"files", "directory", "format", "dataset", "task_column", "delimiter", "decimal", "encoding", "zero_based"}
 Config = str | Path | Mapping[str, object]
 """A topology file, or a mapping with what it would say."""
 Overrides = Mapping[str, object] | Sequence[str]
@@ -99,16 +102,11 @@ def fit(
     """
     with in_python(), one_thread():
         format, names = read_in_memory(data)
-        if names is not None and site is not None:
-            raise ConfigError([Problem("site=", "none, for the sites are the keys of the mapping", quoted(site))])
-        given: dict[str, object] = {"files": FRAME if names is None else "{task}", "tasks": names}
-        given |= {"task_column": site, "label": label, "positive": _texts(positive), "order": order} | options
-        if names is not None and format.name == "arrays" and label == "label":
-            del given["label"]
+        rows = {"task_column": site, "label": label, "positive": _texts(positive), "order": order}
         sections: dict[str, object] = {
             "algorithm": {"name": learner, **(parameters or {})},
             "topology": None if topology is None else dict(topology),
-            "data": {key: value for key, value in given.items() if value is not None},
+            "data": _data_section(format, names, rows, options),
             "seed": seed,
             "rounds": rounds,
         }
@@ -117,6 +115,30 @@ def fit(
         prepared = prepare(config, load_files(config.data, base=config.base, format=format))
         _warn(map(in_words, advice(prepared.dataset, prepared.streams)))
         return _fitted(prepared)
+
+
+def _data_section(
+    format: FileFormat, names: tuple[str, ...] | None, rows: Mapping[str, object], options: Mapping[str, object]
+) -> dict[str, object]:
+    """What a file would say of rows in memory.
+
+    Args:
+        names: The sites, where they are keys.
+        rows: What the arguments of `fit` say.
+
+    Raises:
+        ConfigError: The options say where rows are, or the site is said twice.
+    """
+    if names is not None and rows["task_column"] is not None:
+        expected = "none, for the sites are the keys of the mapping"
+        raise ConfigError([Problem("site=", expected, quoted(str(rows["task_column"])))])
+    if odd := sorted(_OF_FILES & options.keys()):
+        hint = "site= names the column of the site" if odd[0] == "task_column" else ""
+        raise ConfigError([Problem(f"{odd[0]}=", "none, for the rows are in memory", repr(options[odd[0]]), hint)])
+    given = {"files": FRAME if names is None else "{task}", "tasks": names, **rows, **options}
+    if isinstance(format, Arrays) and given["label"] == "label":
+        del given["label"]
+    return {key: value for key, value in given.items() if value is not None}
 
 
 def _texts(labels: object) -> object:

@@ -11,9 +11,10 @@ import numpy.typing as npt
 
 from drom_net.algorithms import learner_named
 from drom_net.algorithms.base import Algorithm
-from drom_net.algorithms.features import Features, Vector, dot
+from drom_net.algorithms.features import Features, Matrix, Vector, dot
 from drom_net.data.incoming import RowReader
 from drom_net.data.preprocessing import RowPreparation
+from drom_net.data.stream import SparseRows, each
 from drom_net.learning.calibration import probability_of
 from drom_net.learning.task import CALIBRATION, SCALING
 from drom_net.results.model_file import require_vectors, row_reader_of, vectors_of
@@ -59,7 +60,13 @@ class SiteModel:
 
     def score(self, row: Features) -> float:
         """Of a row as `reader` reads it; the label is +1 where it is >= 0."""
-        prepared = self.preparation.look(row)
+        return self._score(self.preparation.look(row))
+
+    def scores(self, rows: Matrix | SparseRows) -> Vector:
+        """The same of many, shape (n,)."""
+        return np.array([self._score(row) for row in each(self.preparation.look_at(rows))], dtype=np.float64)
+
+    def _score(self, prepared: Features) -> float:
         if self.algorithm.score is None:
             return dot(self.vectors["w"], prepared)
         return self.algorithm.score(self.vectors, prepared)

@@ -336,6 +336,13 @@ WRONG: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "parameter": (lambda: drom_net.fit(FRAME, parameters={"eta": 1}), ConfigError, r'fit: parameters\["eta"\]'),
     "option": (lambda: drom_net.fit(FRAME, scalling="site"), ConfigError, 'fit: scalling=: .*mean "scaling"'),
     "value": (lambda: drom_net.fit(FRAME, scaling="all"), ConfigError, "fit: scaling=: expected one of running"),
+    "same columns": (
+        lambda: drom_net.fit(pandas.DataFrame([[1, 2, 0]], columns=["x", "x", "label"])),
+        DataError,
+        "the frame: expected columns with different names",
+    ),
+    "a file": (lambda: drom_net.fit(FRAME, files="t.csv"), ConfigError, "files=: expected none, for the rows are in"),
+    "site of a file": (lambda: drom_net.fit(FRAME, task_column="site"), ConfigError, "none, .*; site= names"),
     "sites twice": (lambda: drom_net.fit(arrays(), site="s"), ConfigError, "site=: expected none"),
     "NaN": (lambda: drom_net.fit({"a": ([[np.nan]], [1])}), DataError, r"a: X\[0, 0\]: expected a finite number"),
     "lengths": (lambda: drom_net.fit({"a": (np.eye(3), [1])}), DataError, r"a: y: expected shape \(3,\)"),

@@ -42,6 +42,8 @@ class Frames(TableFormat):
         for shown, frame in frames.items():
             try:
                 self._frames[shown] = narwhals.from_native(frame, eager_only=True)
+            except narwhals.exceptions.DuplicateError:
+                raise DataError([Problem(shown, "columns with different names", "a name that comes again")]) from None
             except TypeError:
                 hint = "a lazy frame needs .collect()" if hasattr(frame, "collect") else ""
                 expected, got = "a frame of pandas, polars or pyarrow", f"a {type(frame).__name__}"
