@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.linalg import _umath_linalg
 
 from drom_net.algorithms.adadrom.mixing import dot, slope_of, tilts_of, weigh
 from drom_net.algorithms.adadrom.state import (
@@ -19,8 +20,8 @@ from drom_net.algorithms.adadrom.state import (
     DELTA,
     DIRECTIONS,
     FORGOTTEN,
+    IN_COMMON,
     KEPT,
-    LEARNED,
     LINEAR,
     MODELS,
     ROOTS,
@@ -31,12 +32,18 @@ from drom_net.algorithms.adadrom.state import (
 )
 from drom_net.algorithms.base import Example, Prediction
 from drom_net.algorithms.features import Features, Matrix, Vector, places
-from drom_net.algorithms.ridge import RIDGE, with_ridge
+from drom_net.algorithms.ridge import RIDGE
 
 STEP, MOST_MOVED = 0.5, 5.0
 """AdaGrad's step; and what one example's first step moves its own score by at most: long rows take smaller ones."""
 CERTAIN = 4.0
 """The score that ridge regression's answer 1 stands for."""
+_KEPT = np.full((2, DIRECTIONS, IN_COMMON), [[[1.0]], [[FORGOTTEN]]])
+_DIAGONAL = np.arange(DIRECTIONS)
+_GIVEN = (1.0 - _KEPT) * RIDGE * np.eye(DIRECTIONS, IN_COMMON)
+"""What of `AdaState.common` is left with each example, and what is added, so that no ridge is forgotten."""
+_solve: Any = getattr(_umath_linalg, "solve", np.linalg.solve)
+"""As np.linalg.solve of float64, which takes longer to find out what it was given than to solve it."""
 _MODELS = (
     "w",
     "shared",
@@ -62,35 +69,33 @@ class _Seen(NamedTuple):
     z: list[float]
     """The experts' scores."""
     common: Vector
-    """U^T x."""
-    of_common: Vector
-    """What S and DS want to have of the example when they learn."""
-    of_ridge: Vector | None
-    """The same of F and DF."""
+    """U^T x, and room for two targets."""
+    of_ridge: Any
+    """What F and DF want to have of the example when they learn."""
 
 
 def look(state: AdaState, x: Features) -> _Seen:
     """What the experts say of x."""
     at, values = places(x)
-    step, table = step_of(values), state.table if isinstance(at, slice) else state.table.take(at, 1)
-    scores = table[SCORED] @ values
+    if isinstance(at, slice):
+        table = state.table = np.asarray(state.table, order="C")
+    else:  # what is known of a feature is side by side, and so is read and written at once
+        state.table = np.asarray(state.table, order="F")
+        table = state.table.T.take(at, 0).T
+    step, scores = step_of(values), table[SCORED] @ values
     shared, local, *offsets = scores[DIRECTIONS:].tolist()
-    common, of_ridge = scores[COMMON], None
-    means, of_common = state.common.means(slice(None), common)
-    pairs = [means.tolist()]
+    means, (recent, _) = (scores[COMMON] @ models_in_common(state)).tolist()
+    pairs, of_ridge = [means], None
     if state.ridge is not None:
         means, of_ridge = state.ridge.means(at, values)
         pairs.append(means.tolist())
-    z = _scores(local, -step * shared, offsets, float(_recent(state) @ common), pairs)
-    return _Seen(at, values, step, table, z, common, of_common, of_ridge)
+    z = _scores(local, -step * shared, offsets, recent, pairs)
+    return _Seen(at, values, step, table, z, scores[:IN_COMMON], of_ridge)
 
 
-def _recent(state: AdaState) -> Vector:
-    """The model of R, in U's coordinates."""
-    products = with_ridge(state.recent[:, :DIRECTIONS], RIDGE)
-    found: Any = np.linalg.solve(products, state.recent[:, DIRECTIONS])
-    result: Vector = found
-    return result
+def models_in_common(state: AdaState) -> Any:
+    """Those of S and DS, and that of R and another one, in U's coordinates, shape (2, r, 2)."""
+    return _solve(state.common[:, :, COMMON], state.common[:, :, DIRECTIONS:])
 
 
 def _scores(
@@ -124,15 +129,23 @@ def primal_step(state: AdaState, example: Example, t: int) -> tuple[AdaState, Pr
     _descend(state, seen, *[slope_of(tilts[expert], y) for expert in (0, 1, 2, 5)])
     place = int(state.mixture.evidence[0]) % KEPT
     state.past[place : place + 1] = [x]
-    targets = state.targets[place]
-    targets[0], targets[1] = y, y - expected(seen.z[1])
-    state.recent *= FORGOTTEN
-    state.recent += np.multiply.outer(seen.common, np.append(seen.common, y))
-    state.common.learn(slice(None), seen.common, seen.of_common, targets)
-    if state.ridge is not None and seen.of_ridge is not None:
+    targets = state.targets[place] = seen.common[DIRECTIONS:] = y, y - expected(seen.z[1])
+    _learn_in_common(state, seen.common)
+    if state.ridge is not None:
         state.ridge.learn(seen.at, seen.values, seen.of_ridge, targets)
     score, loss = weigh(state.mixture, tilts, y)
     return state, Prediction(score, loss, 1.0)
+
+
+def _learn_in_common(state: AdaState, seen: Vector) -> None:
+    """S, DS and R take an example: U^T x, and its targets."""
+    x = seen[COMMON]
+    state.common *= _KEPT
+    state.common += _GIVEN
+    state.common += x[:, None] * seen
+    square = float(x @ x)
+    if square > 1.0:  # without this long rows could leave no inverse
+        state.common[:, _DIAGONAL, _DIAGONAL] += 1e-9 * square
 
 
 def _descend(state: AdaState, seen: _Seen, local: float, shared: float, *offsets: float) -> None:
@@ -155,7 +168,7 @@ def _descend(state: AdaState, seen: _Seen, local: float, shared: float, *offsets
     models -= own
     state.touched[seen.at] = True
     if table is not state.table:
-        state.table[LEARNED, seen.at] = table[LEARNED]
+        state.table.T[seen.at] = table.T
 
 
 def predict(state: AdaState, x: Features) -> float:
@@ -166,7 +179,7 @@ def predict(state: AdaState, x: Features) -> float:
 def model(state: AdaState) -> dict[str, Vector]:
     """What is left of a task at its end."""
     w, offset, shared_common_offset = state.table[MODELS].copy()
-    in_common = np.stack((_recent(state), *state.common.weights)) @ state.table[COMMON]
+    in_common = models_in_common(state).transpose(0, 2, 1).reshape(4, -1)[[2, 0, 1]] @ state.table[COMMON]
     ridges = () if state.ridge is None else state.ridge.vectors()
     vectors = (w, -state.table[SHARED], offset, shared_common_offset, *in_common, *ridges)
     found = dict(zip(_MODELS, vectors, strict=False))
