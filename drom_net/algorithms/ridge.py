@@ -1,8 +1,8 @@
 """Ridge regression learned from one example at a time, of several targets at once.
 
 Up to `EXACT` features it is over all examples, by the inverse of r I + X^T X; up to `MOST` features over the last
-`WINDOW` examples, by the inverse of r I + X X^T. What changes in an inverse is kept as vectors, and put into it for many
-examples at once by one product.
+`WINDOW` examples, by the inverse of r I + X X^T. What changes an inverse is kept as vectors, and put into it for
+many examples at once, by one product.
 """
 
 from __future__ import annotations
@@ -150,8 +150,8 @@ Ridge = ExactRidge | WindowRidge
 
 def window_ridge(dim: int, num_targets: int, size: int, ridge: float) -> WindowRidge:
     """One that has seen nothing, over so many examples."""
-    shapes = (dim, size), (num_targets, size), (size, size), (2 * TOGETHER_OF_WINDOW, size)
-    return WindowRidge(*map(np.zeros, shapes), ridge)
+    columns, targets, inverse, late = (np.zeros((rows, size)) for rows in (dim, num_targets, size, len(_SIGNS)))
+    return WindowRidge(columns, targets, inverse, late, ridge)
 
 
 def inverse_of(products: Any, r: float) -> Matrix:

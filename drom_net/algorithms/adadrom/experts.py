@@ -17,17 +17,14 @@ from numpy.linalg import _umath_linalg
 from drom_net.algorithms.adadrom.mixing import dot, slope_of, tilts_of, weigh
 from drom_net.algorithms.adadrom.state import (
     COMMON,
-    DELTA,
     DIRECTIONS,
     FORGOTTEN,
     IN_COMMON,
     KEPT,
-    LINEAR,
     MODELS,
-    ROOTS,
     SCORED,
     SHARED,
-    SQUARES,
+    SUMS,
     AdaState,
 )
 from drom_net.algorithms.base import Example, Prediction
@@ -85,7 +82,8 @@ def look(state: AdaState, x: Features) -> _Seen:
     step, scores = step_of(values), table[SCORED] @ values
     shared, local, *offsets = scores[DIRECTIONS:].tolist()
     means, (recent, _) = (scores[COMMON] @ models_in_common(state)).tolist()
-    pairs, of_ridge = [means], None
+    of_ridge: Any = None
+    pairs = [means]
     if state.ridge is not None:
         means, of_ridge = state.ridge.means(at, values)
         pairs.append(means.tolist())
@@ -113,7 +111,8 @@ def _scores(
 
 def step_of(values: Vector) -> float:
     """AdaGrad's step for an example with these non-zeros."""
-    return min(STEP, MOST_MOVED / max(float(np.add.reduce(np.abs(values))), DELTA))
+    length = float(np.add.reduce(np.abs(values)))
+    return STEP if length <= MOST_MOVED / STEP else MOST_MOVED / length
 
 
 def expected(z: float) -> float:
@@ -127,45 +126,40 @@ def primal_step(state: AdaState, example: Example, t: int) -> tuple[AdaState, Pr
     seen = look(state, x)
     tilts = tilts_of(seen.z)
     _descend(state, seen, *[slope_of(tilts[expert], y) for expert in (0, 1, 2, 5)])
-    place = int(state.mixture.evidence[0]) % KEPT
-    state.past[place : place + 1] = [x]
-    targets = state.targets[place] = seen.common[DIRECTIONS:] = y, y - expected(seen.z[1])
-    _learn_in_common(state, seen.common)
+    place, targets = int(state.mixture.evidence[0]) % KEPT, seen.common[DIRECTIONS:]
+    targets[:] = y, y - expected(seen.z[1])
+    state.past[place : place + 1], state.targets[place] = [x], targets
+    _learn_in_common(state, seen)
     if state.ridge is not None:
         state.ridge.learn(seen.at, seen.values, seen.of_ridge, targets)
     score, loss = weigh(state.mixture, tilts, y)
     return state, Prediction(score, loss, 1.0)
 
 
-def _learn_in_common(state: AdaState, seen: Vector) -> None:
-    """S, DS and R take an example: U^T x, and its targets."""
-    x = seen[COMMON]
+def _learn_in_common(state: AdaState, seen: _Seen) -> None:
+    """S, DS and R take an example."""
     state.common *= _KEPT
     state.common += _GIVEN
-    state.common += x[:, None] * seen
-    square = float(x @ x)
-    if square > 1.0:  # without this long rows could leave no inverse
-        state.common[:, _DIAGONAL, _DIAGONAL] += 1e-9 * square
+    state.common += seen.common[COMMON, None] * seen.common
+    if seen.step < STEP:  # without this rows far beyond norm 1 could leave no inverse
+        state.common[:, _DIAGONAL, _DIAGONAL] += 1e-9 * float(seen.values @ seen.values)
 
 
-def _descend(state: AdaState, seen: _Seen, local: float, shared: float, *offsets: float) -> None:
-    """A step of L, D, D+ and DS+.
-
-    Args:
-        local: The derivative of its loss by its score; shared, offsets: those of D, D+ and DS+.
-    """
-    values, table, unsent = seen.values, seen.table, state.kappa * shared
-    own_slopes = (local, *offsets)
-    moves = np.multiply.outer((unsent, shared, *[seen.step * slope for slope in own_slopes]), values)
-    of_own = [slope * slope for slope in own_slopes]
-    squares = np.multiply.outer((shared * shared, unsent * shared, *of_own), values * values)
-    linear, quadratic, models, own = table[LINEAR], table[SQUARES], table[MODELS], moves[2:]
-    linear += moves[:2]  # not table[LINEAR] += .., which would then copy them to where they are
-    quadratic += squares
-    roots = np.sqrt(table[ROOTS])
-    np.divide(linear[0], roots[0], out=table[SHARED])
-    own /= roots[1:]
-    models -= own
+def _descend(state: AdaState, seen: _Seen, local: float, shared: float, own: float, other: float) -> None:
+    """A step of L, D, D+ and DS+: by each, the derivative of its loss by its score."""
+    values, table, step, unsent = seen.values, seen.table, seen.step, state.kappa * shared
+    factors = np.array(
+        (
+            (step * local, step * own, step * other, unsent, shared, 0.0, 0.0, 0.0, 0.0, 0.0),
+            (0.0, 0.0, 0.0, 0.0, 0.0, shared * shared, unsent * shared, local * local, own * own, other * other),
+        )
+    )
+    moves, models, sums = factors.T @ np.array((values, values * values)), table[MODELS], table[SUMS]
+    sums += moves[3:]  # not table[SUMS] += .., which would then copy them to where they are
+    roots, steps = np.sqrt(sums[3:]), moves[:3]
+    np.divide(sums[0], roots[0], out=table[SHARED])
+    steps /= roots[1:]
+    models -= steps
     state.touched[seen.at] = True
     if table is not state.table:
         state.table.T[seen.at] = table.T

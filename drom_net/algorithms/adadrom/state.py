@@ -34,9 +34,9 @@ COMMON, SHARED, W = slice(0, DIRECTIONS), DIRECTIONS, DIRECTIONS + 1
 """Rows of `AdaState.table`: the directions U; D's model, with the other sign and without its step; the model of L."""
 MODELS, SCORED = slice(W, W + 3), slice(0, W + 3)
 """W, and V and V', the offsets of D+ and DS+; all that scores an example."""
-LINEAR, OWN, SQUARES, ROOTS = slice(W + 3, W + 5), slice(W + 4, W + 6), slice(W + 5, W + 10), slice(W + 6, W + 10)
-"""Sums of gradients: T, which D's model has, and G_i, this task's. The second of them, and the first of the next, is
-what it tells of itself: G_i and Q_i. Sums of their squares: Q_i, that of D's model, and those of W, V and V'."""
+SUMS, OWN, ROOTS = slice(W + 3, W + 10), slice(W + 4, W + 6), slice(W + 6, W + 10)
+"""Sums of gradients: T, which D's model has, and G_i, this task's. Behind them sums of their squares: Q_i, that of D's
+model, and those of W, V and V'. What it tells of itself is G_i and Q_i."""
 SUM, ROOT = W + 3, W + 6
 """T, and the sum of squares that goes with it."""
 ROWS = W + 10
