@@ -18,7 +18,7 @@ from drom_net.algorithms.features import Matrix, Vector
 
 EXACT, MOST, WINDOW = 512, 2048, 128
 RIDGE, RIDGE_OF_WINDOW = 0.1, 1.0
-TOGETHER, TOGETHER_OF_WINDOW = 64, 16
+TOGETHER, TOGETHER_OF_WINDOW = 64, 8
 """So many examples are put into an inverse at once."""
 _SIGNS = np.array([-1.0, 1.0] * TOGETHER_OF_WINDOW)
 _LOST = 1e-6
@@ -35,7 +35,7 @@ class ExactRidge:
     """Vectors v, shape (`TOGETHER`, d + t), of which v[:d] v^T is not taken from the table yet."""
     num_late: int = 0
 
-    def means(self, at: Any, values: Vector) -> tuple[Vector, Vector]:
+    def means(self, at: Any, values: Vector) -> tuple[Vector, Any]:
         """(what it expects of each target, shape (t,); what `learn` wants to have of this example)."""
         dim, late = len(self.table), self.late[: self.num_late]
         if isinstance(at, slice):
@@ -45,7 +45,7 @@ class ExactRidge:
         seen -= likeness @ late
         return seen[dim:], seen
 
-    def learn(self, at: Any, values: Vector, seen: Vector, targets: Any) -> None:
+    def learn(self, at: Any, values: Vector, seen: Any, targets: Any) -> None:
         """Take the example's targets, after `means` of it, whose arrays it may write to."""
         dim = len(self.table)
         spread = 1.0 + float(seen[:dim][at] @ values)
@@ -94,7 +94,7 @@ class WindowRidge:
     places: list[Any] = field(default_factory=list)
     """Where each example is not 0; None is everywhere."""
 
-    def means(self, at: Any, values: Vector) -> tuple[Vector, tuple[Vector, Vector]]:
+    def means(self, at: Any, values: Vector) -> tuple[Vector, Any]:
         """As `ExactRidge.means`."""
         dense = isinstance(at, slice)
         self.columns = np.asarray(self.columns, order="F" if dense else "C")
@@ -104,7 +104,7 @@ class WindowRidge:
         column += (_SIGNS[: self.num_late] * (late @ likeness)) @ late
         return self.targets @ column, (likeness, column)
 
-    def learn(self, at: Any, values: Vector, seen: tuple[Vector, Vector], targets: Any) -> None:
+    def learn(self, at: Any, values: Vector, seen: Any, targets: Any) -> None:
         """As `ExactRidge.learn`."""
         size, n = len(self.inverse), self.num_late
         place = self.count % size

@@ -120,11 +120,9 @@ def receive(state: AdaState, reply: Reply, t: int) -> AdaState:
     for total, news in zip(state.totals, reply.vectors, strict=True):
         put(total, news)
     (gradients, squares), sketch = state.totals
-    table = state.table
-    np.multiply(gradients, 0.5**BITS_OF_G, out=table[SUM])
-    np.multiply(np.maximum(squares, 0), 0.5**BITS_OF_Q, out=table[ROOT])  # a site may say of squares what it likes
-    table[ROOT] += DELTA
-    np.divide(table[SUM], np.sqrt(table[ROOT]), out=table[SHARED])
+    gradient = gradients * 0.5**BITS_OF_G
+    square = np.maximum(squares, 0) * 0.5**BITS_OF_Q + DELTA  # a site may say of squares what it likes
+    state.table[SUM], state.table[ROOT], state.table[SHARED] = gradient, square, gradient / np.sqrt(square)
     if not numbers(reply.vectors[1]).size:
         return state
     state.mixture.prior = prior_of(_weights_in(state, sketch - state.said))
