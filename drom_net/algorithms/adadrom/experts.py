@@ -39,6 +39,8 @@ _KEPT = np.full((2, DIRECTIONS, IN_COMMON), [[[1.0]], [[FORGOTTEN]]])
 _DIAGONAL = np.arange(DIRECTIONS)
 _GIVEN = (1.0 - _KEPT) * RIDGE * np.eye(DIRECTIONS, IN_COMMON)
 """What of `AdaState.common` is left with each example, and what is added, so that no ridge is forgotten."""
+_LONG = (MOST_MOVED / STEP) ** 2
+"""Of rows with a larger square some is added to the ridge: else rows far beyond norm 1 could leave no inverse."""
 _solve: Any = getattr(_umath_linalg, "solve", np.linalg.solve)
 """As np.linalg.solve of float64, which takes longer to find out what it was given than to solve it."""
 _MODELS = (
@@ -141,8 +143,8 @@ def _learn_in_common(state: AdaState, seen: _Seen) -> None:
     state.common *= _KEPT
     state.common += _GIVEN
     state.common += seen.common[COMMON, None] * seen.common
-    if seen.step < STEP:  # without this rows far beyond norm 1 could leave no inverse
-        state.common[:, _DIAGONAL, _DIAGONAL] += 1e-9 * float(seen.values @ seen.values)
+    if seen.step < STEP and (square := float(seen.values @ seen.values)) > _LONG:
+        state.common[:, _DIAGONAL, _DIAGONAL] += 1e-9 * square
 
 
 def _descend(state: AdaState, seen: _Seen, local: float, shared: float, own: float, other: float) -> None:
