@@ -167,7 +167,7 @@ class Edges:
 
 
 def bare(folder: str, task: str, num_tasks: str, dim: str, tau: str, count: str, *ports: str) -> None:
-    from drom_net.algorithms.base import NO_REPLY, Contribution, ContributionKind, Example
+    from drom_net.algorithms.base import Contribution, ContributionKind, Example
     from drom_net.algorithms.drom_d import DromDParameters, drom_d
     from drom_net.core.seeding import stream
     from drom_net.data.stream import TaskStream
@@ -179,18 +179,17 @@ def bare(folder: str, task: str, num_tasks: str, dim: str, tau: str, count: str,
     members = sorted({(me + step) % int(num_tasks) for step in (-1, 0, 1)})
     centre = algorithm.init_central(tuple(members), int(dim), stream(SEED, "power"))
     edges = Edges(task, num_tasks, *ports)
-    reply = NO_REPLY
     for t in range(1, int(count) + 1):
         example = Example(examples.features(t - 1), float(examples.labels[t - 1]))
-        state, _ = algorithm.primal_step(state, example, t)
-        state, contribution = algorithm.dual_step(state, reply, t)
+        state, _ = algorithm.learn(state, example, t)
+        state, contribution = algorithm.update(state, t)
         if not algorithm.is_sync(t):
             continue
         said = {me: contribution}
         for other, frame in edges.exchange(contribution.vectors[0].data).items():
             said[other] = Contribution(ContributionKind.VECTORS, (np.frombuffer(frame),))
         centre, replies, _ = algorithm.central_step(centre, {member: said[member] for member in members})
-        reply = replies[me]
+        state = algorithm.receive(state, replies[me], t)
     edges.close()
 
 

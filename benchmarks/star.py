@@ -192,7 +192,7 @@ def bare_leaf(
 ) -> None:
     import zmq
 
-    from drom_net.algorithms.base import NO_REPLY, ZERO, Example, Reply, ReplyKind
+    from drom_net.algorithms.base import ZERO, Example, Reply, ReplyKind
     from drom_net.algorithms.drom import drom
     from drom_net.data.stream import TaskStream
 
@@ -203,11 +203,10 @@ def bare_leaf(
     socket.connect(endpoint)
     socket.send(task.encode())
     socket.recv()
-    reply = NO_REPLY
     for t in range(1, int(count) + 1):
         example = Example(examples.features(t - 1), float(examples.labels[t - 1]))
-        state, _ = algorithm.primal_step(state, example, t)
-        state, contribution = algorithm.dual_step(state, reply, t)
+        state, _ = algorithm.learn(state, example, t)
+        state, contribution = algorithm.update(state, t)
         if header:
             socket.send_multipart([header, contribution.vectors[0].data])
             _, frame = socket.recv_multipart()
@@ -215,6 +214,7 @@ def bare_leaf(
             socket.send(contribution.vectors[0].data)
             frame = socket.recv()
         reply = Reply(ReplyKind.VECTORS, (np.frombuffer(frame),)) if frame else ZERO
+        state = algorithm.receive(state, reply, t)
     socket.close(linger=1000)
 
 
@@ -255,7 +255,7 @@ def idle_leaf(endpoint: str, folder: str, num_tasks: str, dim: str, count: str, 
 def mpi(_: str, folder: str, num_tasks: str, dim: str, count: str) -> None:
     from mpi4py import MPI
 
-    from drom_net.algorithms.base import IDLE, NO_REPLY, Contribution, ContributionKind, Example, Reply, ReplyKind
+    from drom_net.algorithms.base import IDLE, Contribution, ContributionKind, Example, Reply, ReplyKind
     from drom_net.algorithms.drom import drom
     from drom_net.core.seeding import stream
     from drom_net.data.stream import TaskStream
@@ -269,14 +269,14 @@ def mpi(_: str, folder: str, num_tasks: str, dim: str, count: str) -> None:
     central = algorithm.init_central(tuple(range(m)), d, stream(SEED, "power"))
     state = algorithm.init_local(d)
     examples = TaskStream.load(Path(folder) / "examples" / str(rank - 1)) if rank else None
-    reply, contribution = NO_REPLY, IDLE
+    contribution = IDLE
     world.Barrier()
     started = time.perf_counter()
     for t in range(1, n + 1):
         if examples is not None:
             example = Example(examples.features(t - 1), float(examples.labels[t - 1]))
-            state, _ = algorithm.primal_step(state, example, t)
-            state, contribution = algorithm.dual_step(state, reply, t)
+            state, _ = algorithm.learn(state, example, t)
+            state, contribution = algorithm.update(state, t)
             mine[:] = contribution.vectors[0]
         world.Gather(mine, everybody, root=0)
         if everybody is not None:
@@ -285,7 +285,7 @@ def mpi(_: str, folder: str, num_tasks: str, dim: str, count: str) -> None:
             for task, answer in replies.items():
                 everybody[task + 1] = answer.vectors[0] if answer.vectors else 0.0
         world.Scatter(everybody, mine, root=0)
-        reply = Reply(ReplyKind.VECTORS, (mine.copy(),))
+        state = algorithm.receive(state, Reply(ReplyKind.VECTORS, (mine.copy(),)), t)
     if rank == 0:
         print(time.perf_counter() - started)
 

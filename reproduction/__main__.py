@@ -15,8 +15,8 @@ import click
 
 from drom_net import cli
 from drom_net.cli import options
-from drom_net.cli.compare import jobs_option, open_runner, report_as_json
-from drom_net.cli.output import print_json
+from drom_net.cli.compare import open_runner, report_as_json
+from drom_net.cli.telling import print_json
 from reproduction.catalogue import REPRODUCTIONS, check_data, check_names, reproduce
 from reproduction.figures import Options
 
@@ -30,7 +30,7 @@ from reproduction.figures import Options
 @click.option(
     "--out", type=click.Path(path_type=Path), default=Path("runs/reproduced"), show_default=True, help="The folder."
 )
-@jobs_option
+@options.jobs
 @options.as_json
 def command(names: tuple[str, ...], quick: bool, out: Path, jobs: int | None, as_json: bool) -> None:
     """Make figures and tables of the paper again; `all` makes all of them.

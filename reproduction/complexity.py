@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from drom_net.algorithms import BUILTIN
-from drom_net.algorithms.base import NO_REPLY, Contribution, Example, Reply, ReplyKind
+from drom_net.algorithms.base import Contribution, Example, ReplyKind
 from drom_net.algorithms.drom import PAPER
 from drom_net.cluster.run import run_loop
 from drom_net.comparison.subjects import Job, Subject, configure
@@ -63,7 +63,6 @@ def measure(name: str, parameters: dict[str, object], *, num_tasks: int, dim: in
     rng = stream(0, "complexity", num_tasks, dim)
     states = [algorithm.init_local(dim) for _ in range(num_tasks)]
     central = algorithm.init_central(tuple(range(num_tasks)), dim, rng)
-    replies: dict[int, Reply] = dict.fromkeys(range(num_tasks), NO_REPLY)
     worker_s, central_s = [], []
     push = pull = (0, 0)
     for t in range(1, rounds + 1):
@@ -74,8 +73,8 @@ def measure(name: str, parameters: dict[str, object], *, num_tasks: int, dim: in
         contributions: dict[int, Contribution] = {}
         began = time.perf_counter()
         for task, example in enumerate(examples):
-            states[task], _ = algorithm.primal_step(states[task], example, t)
-            states[task], contributions[task] = algorithm.dual_step(states[task], replies[task], t)
+            states[task], _ = algorithm.learn(states[task], example, t)
+            states[task], contributions[task] = algorithm.update(states[task], t)
         at_work = time.perf_counter() - began
         if algorithm.is_sync(t):
             began = time.perf_counter()
@@ -84,10 +83,9 @@ def measure(name: str, parameters: dict[str, object], *, num_tasks: int, dim: in
             push = max(push, _size(Push(t, contributions[0])))
             pull = max(pull, _size(Pull(t, replies[0])))
             began = time.perf_counter()
-            if algorithm.receive is not None:
-                for task in range(num_tasks):
-                    if replies[task].kind is ReplyKind.VECTORS:
-                        states[task] = algorithm.receive(states[task], replies[task], t)
+            for task in range(num_tasks):
+                if replies[task].kind in (ReplyKind.VECTORS, ReplyKind.ZERO):
+                    states[task] = algorithm.receive(states[task], replies[task], t)
             at_work += time.perf_counter() - began
         worker_s.append(at_work / num_tasks)
     warm = rounds // 3

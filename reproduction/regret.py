@@ -92,7 +92,7 @@ class Contender:
         return self.parameters.rho / self.lam if self.dual and self.lam else None
 
 
-class Course(NamedTuple):
+class Trajectory(NamedTuple):
     """What a run left, by round t = 1 .. T."""
 
     losses: Vector
@@ -129,7 +129,7 @@ class Slope(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class Benchmark:
     """A data set, the loss that is learned and measured on it, and the ball of the comparator."""
 
     dataset: Dataset
@@ -149,14 +149,14 @@ class Scene:
         return [make_stream(task, self.settings, seed=order, index=index) for index, task in tasks]
 
 
-def course(
+def trajectory(
     contender: Contender,
     streams: Sequence[TaskStream],
     *,
     loss: str,
     checkpoints: Sequence[int] = (),
     rounds: int | None = None,
-) -> Course:
+) -> Trajectory:
     """Run a learner by the plain loop and follow it.
 
     Args:
@@ -201,7 +201,7 @@ def course(
         rows = rows[rows["active"] == 1]
         losses[rows["round"] - 1] += [value(z) for z in (rows["label"] * rows["score"]).tolist()]
         kappa = max(kappa, float(rows["gamma"][rows["loss"] > 0.0].max(initial=0.0)))
-    return Course(losses, np.array(norms[:-1]), sums, sigma, reach_w, reach_a, kappa)
+    return Trajectory(losses, np.array(norms[:-1]), sums, sigma, reach_w, reach_a, kappa)
 
 
 def _longest(rows: Matrix) -> float:
@@ -243,17 +243,17 @@ def examples_until(stream: TaskStream, rounds: int) -> int:
     return min(rounds, stream.spread_over) * stream.num_examples // stream.spread_over
 
 
-def plain_regret(run: Course, minima: Minima, T: int, radius: float) -> Bracket:
+def plain_regret(run: Trajectory, minima: Minima, T: int, radius: float) -> Bracket:
     """sum F_t(W_t) less the minimum in the ball."""
     return _less(float(run.losses[:T].sum()), minima.at(T, radius))
 
 
-def objective_regret(run: Course, minima: Minima, T: int, radius: float, lam: float) -> Bracket:
+def objective_regret(run: Trajectory, minima: Minima, T: int, radius: float, lam: float) -> Bracket:
     """The same with lambda |W|_* in every round."""
     return _less(float((run.losses[:T] + lam * run.norms[:T]).sum()), minima.at(T, radius, lam))
 
 
-def mean_regret(run: Course, minima: Minima, T: int, radius: float, lam: float) -> Bracket:
+def mean_regret(run: Trajectory, minima: Minima, T: int, radius: float, lam: float) -> Bracket:
     """The same, with T lambda times the norm of the mean of W_t on the learner's side."""
     return _less(float(run.losses[:T].sum()) + lam * run.sums[T], minima.at(T, radius, lam))
 
@@ -275,7 +275,7 @@ def theorem_bound(
     return m * math.sqrt(T) * math.pow(tau, 1.5) * steps
 
 
-def diameter(run: Course, best: Matrix) -> float:
+def diameter(run: Trajectory, best: Matrix) -> float:
     """A D that the theorems may assume: of the least ball around 0 that has all w_t and w* (all a_t and a*).
 
     The a* of a task is at most 1 long, as |A*|_2 <= 1. The least D is at least half of this one.
@@ -362,7 +362,7 @@ def with_tuned_step(contender: Contender, streams: Sequence[TaskStream], loss: s
         dataclasses.replace(contender, parameters=dataclasses.replace(contender.parameters, **{name: value}))
         for value in values
     ]
-    return min(tried, key=lambda one: float(course(one, streams, loss=loss, rounds=rounds).losses.sum()))
+    return min(tried, key=lambda one: float(trajectory(one, streams, loss=loss, rounds=rounds).losses.sum()))
 
 
 SYNTHETIC_RADIUS = 80.0
@@ -370,41 +370,41 @@ SYNTHETIC_RADIUS = 80.0
 REAL_RADIUS = 200.0
 
 
-def _synthetic(examples: int, orders: int) -> Scene:
+def _synthetic(examples: int, orders: int) -> Benchmark:
     settings = Synthetic(tasks=12, examples=examples, dim=20, rank=2, noise=0.1, flip=0.1)
 
     def contenders(loss: str, radius: float) -> list[Contender]:
         return tuned_contenders(loss, radius) + theory_contenders(loss, radius)
 
-    return Scene(load_dataset(settings, base=Path()), settings, "hinge", SYNTHETIC_RADIUS, orders, contenders)
+    return Benchmark(load_dataset(settings, base=Path()), settings, "hinge", SYNTHETIC_RADIUS, orders, contenders)
 
 
-def _real(*, quick: bool, say: Callable[[str], None]) -> Scene:
+def _real(*, quick: bool, say: Callable[[str], None]) -> Benchmark:
     """spam-pu where it is at hand, else digits-sites, which needs no file."""
     if "spam-pu" in DATA_SECTIONS and not quick:
         spam = DATA_SECTIONS["spam-pu"]()
         try:
             dataset = load_dataset(spam, base=Path())
-            return Scene(dataset, spam, "logistic", REAL_RADIUS, 1, tuned_contenders)
+            return Benchmark(dataset, spam, "logistic", REAL_RADIUS, 1, tuned_contenders)
         except DataError as error:
             say(f"regret: digits-sites in place of spam-pu, which could not be read: {error}")
     digits = DigitsSites()
     dataset = load_dataset(digits, base=Path())
-    return Scene(dataset, digits, "logistic", REAL_RADIUS, 1 if quick else 3, tuned_contenders)
+    return Benchmark(dataset, digits, "logistic", REAL_RADIUS, 1 if quick else 3, tuned_contenders)
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One learner on one scene: each bracket is the mean over orders."""
+    """One learner on one benchmark: each bracket is the mean over orders."""
 
     contender: Contender
     checkpoints: list[int]
     losses: list[float]
     minima: list[Bracket]
     plain: list[Bracket]
-    """At the scene's radius."""
+    """At the benchmark's radius."""
     objective: list[Bracket]
-    """In the ball rho/lambda of DROM, else at the scene's radius; empty where there is no lambda."""
+    """In the ball rho/lambda of DROM, else at the benchmark's radius; empty where there is no lambda."""
     mean: list[Bracket]
     slopes: list[Slope | None]
     """Of `plain`, by order."""
@@ -414,26 +414,26 @@ class Measured:
     """|W_t|_* of the first order."""
 
 
-def measure(scene: Scene, *, say: Callable[[str], None]) -> list[Measured]:
-    """Tune and run every learner of a scene, and take the minima from its losses."""
-    orders = [scene.streams(seed) for seed in range(scene.orders)]
-    minima = [Minima(streams, scene.loss) for streams in orders]
+def measure(benchmark: Benchmark, *, say: Callable[[str], None]) -> list[Measured]:
+    """Tune and run every learner of a benchmark, and take the minima from its losses."""
+    orders = [benchmark.streams(seed) for seed in range(benchmark.orders)]
+    minima = [Minima(streams, benchmark.loss) for streams in orders]
     rounds = max(stream.last_round() for stream in orders[0])
     checkpoints = powers_of_two(rounds)
-    tuning = scene.streams(TUNING_ORDER)
+    tuning = benchmark.streams(TUNING_ORDER)
     found = []
-    for contender in scene.contenders(scene.loss, scene.radius):
-        tuned = with_tuned_step(contender, tuning, scene.loss, max(1, rounds // 4))
-        runs = [course(tuned, streams, loss=scene.loss, checkpoints=checkpoints) for streams in orders]
-        found.append(_measured(tuned, scene, runs, minima, checkpoints))
-        say(f"regret: {scene.name}, {tuned.label}: {found[-1].plain[-1].middle:.0f} after {checkpoints[-1]} rounds")
+    for contender in benchmark.contenders(benchmark.loss, benchmark.radius):
+        tuned = with_tuned_step(contender, tuning, benchmark.loss, max(1, rounds // 4))
+        runs = [trajectory(tuned, streams, loss=benchmark.loss, checkpoints=checkpoints) for streams in orders]
+        found.append(_measured(tuned, benchmark, runs, minima, checkpoints))
+        say(f"regret: {benchmark.name}, {tuned.label}: {found[-1].plain[-1].middle:.0f} after {checkpoints[-1]} rounds")
     return found
 
 
 def _measured(
-    contender: Contender, scene: Scene, runs: list[Course], minima: list[Minima], checkpoints: list[int]
+    contender: Contender, benchmark: Benchmark, runs: list[Trajectory], minima: list[Minima], checkpoints: list[int]
 ) -> Measured:
-    def each(of: Callable[[Course, Minima, int], Bracket]) -> list[list[Bracket]]:
+    def each(of: Callable[[Trajectory, Minima, int], Bracket]) -> list[list[Bracket]]:
         return [[of(run, best, T) for T in checkpoints] for run, best in zip(runs, minima, strict=True)]
 
     def over_orders(brackets: list[list[Bracket]]) -> list[Bracket]:
@@ -442,21 +442,21 @@ def _measured(
             for at in zip(*brackets, strict=True)
         ]
 
-    plain = each(lambda run, best, T: plain_regret(run, best, T, scene.radius))
+    plain = each(lambda run, best, T: plain_regret(run, best, T, benchmark.radius))
     objective: list[list[Bracket]] = []
     mean: list[list[Bracket]] = []
     theorem: Sequence[Cell] = ()
     if lam := contender.lam:
-        ball = contender.ball or scene.radius
+        ball = contender.ball or benchmark.radius
         objective = each(lambda run, best, T: objective_regret(run, best, T, ball, lam))
         mean = each(lambda run, best, T: mean_regret(run, best, T, ball, lam))
     if contender.ball is not None:
-        theorem = _theorem_row(contender, scene.name, runs[0], minima[0], checkpoints[-1])
+        theorem = _theorem_row(contender, benchmark.name, runs[0], minima[0], checkpoints[-1])
     return Measured(
         contender,
         checkpoints,
         [float(np.mean([run.losses[:T].sum() for run in runs])) for T in checkpoints],
-        over_orders(each(lambda _, best, T: Bracket((at := best.at(T, scene.radius)).lower, at.value))),
+        over_orders(each(lambda _, best, T: Bracket((at := best.at(T, benchmark.radius)).lower, at.value))),
         over_orders(plain),
         over_orders(objective) if objective else [],
         over_orders(mean) if mean else [],
@@ -480,7 +480,7 @@ THEOREM_COLUMNS = (
 )
 
 
-def _theorem_row(contender: Contender, name: str, run: Course, minima: Minima, T: int) -> Sequence[Cell]:
+def _theorem_row(contender: Contender, name: str, run: Trajectory, minima: Minima, T: int) -> Sequence[Cell]:
     q, ball = contender.parameters, contender.ball
     assert ball is not None
     best = minima.at(T, ball)
@@ -534,7 +534,7 @@ def smallest_cases(rounds: int) -> list[Smallest]:
         Contender("drom p=0.9 ξ=1", "drom", DromParameters(**capped)),
         Contender("drom-d τ=1", "drom-d", DromDParameters(**values), "full"),
     ):
-        run = course(contender, streams, loss="hinge", checkpoints=checkpoints)
+        run = trajectory(contender, streams, loss="hinge", checkpoints=checkpoints)
         D = diameter(run, minima.at(checkpoints[-1], 1.0).W)
         bounds = [
             theorem_bound(m=1, T=T, D=D, kappa=run.kappa, beta=minima.beta, lam=1.0, rho=1.0) for T in checkpoints
@@ -572,40 +572,42 @@ def regret(*, quick: bool, say: Callable[[str], None]) -> Report:
         say: Takes a line of progress.
     """
     small = smallest_cases(4096 if quick else 65536)
-    scenes = [_synthetic(512 if quick else 4096, 1 if quick else 3), _real(quick=quick, say=say)]
-    return make_report(scenes, [measure(scene, say=say) for scene in scenes], small)
+    benchmarks = [_synthetic(512 if quick else 4096, 1 if quick else 3), _real(quick=quick, say=say)]
+    return make_report(benchmarks, [measure(benchmark, say=say) for benchmark in benchmarks], small)
 
 
-def make_report(scenes: Sequence[Scene], measured: Sequence[Sequence[Measured]], small: Sequence[Smallest]) -> Report:
-    """The page, its tables and pictures, from what was measured of each scene."""
+def make_report(
+    benchmarks: Sequence[Benchmark], measured: Sequence[Sequence[Measured]], small: Sequence[Smallest]
+) -> Report:
+    """The page, its tables and pictures, from what was measured of each benchmark."""
     return Report(
         name="regret",
         title="Regret against the best W in hindsight",
-        text=_text(scenes, measured, small),
+        text=_text(benchmarks, measured, small),
         tables={
-            "regret": _regret_table(scenes, measured),
-            "slopes": _slope_table(scenes, measured),
+            "regret": _regret_table(benchmarks, measured),
+            "slopes": _slope_table(benchmarks, measured),
             "theorems": Table(THEOREM_COLUMNS, [one.theorem for part in measured for one in part if one.theorem]),
             "smallest": _smallest_table(small),
         },
         pictures={
-            "regret": _regret_picture(scenes, measured, theory=False, title="tuned steps"),
-            "printed": _regret_picture(scenes, measured, theory=True, title="printed steps"),
-            "norms": _norm_picture(scenes[0], measured[0]),
+            "regret": _regret_picture(benchmarks, measured, theory=False, title="tuned steps"),
+            "printed": _regret_picture(benchmarks, measured, theory=True, title="printed steps"),
+            "norms": _norm_picture(benchmarks[0], measured[0]),
             "smallest": _smallest_picture(small),
         },
     )
 
 
-def _regret_table(scenes: Sequence[Scene], measured: Sequence[Sequence[Measured]]) -> Table:
+def _regret_table(benchmarks: Sequence[Benchmark], measured: Sequence[Sequence[Measured]]) -> Table:
     columns = (
         *("data", "loss", "radius", "orders", "algorithm", "step", "T", "learner_loss", "minimum_low", "minimum_high"),
         *("plain_low", "plain_high", "objective_low", "objective_high", "mean_low", "mean_high"),
     )
     rows: list[Row] = []
-    for scene, part in zip(scenes, measured, strict=True):
+    for benchmark, part in zip(benchmarks, measured, strict=True):
         for one in part:
-            head = (scene.name, scene.loss, scene.radius, scene.orders, one.contender.label, _step(one))
+            head = (benchmark.name, benchmark.loss, benchmark.radius, benchmark.orders, one.contender.label, _step(one))
             for k, T in enumerate(one.checkpoints):
                 own: Row = (*one.objective[k], *one.mean[k]) if one.objective else (None,) * 4
                 rows.append((*head, T, one.losses[k], *one.minima[k], *one.plain[k], *own))
@@ -618,14 +620,14 @@ def _step(one: Measured) -> str:
     return f"{name}={getattr(one.contender.parameters, name):g}"
 
 
-def _slope_table(scenes: Sequence[Scene], measured: Sequence[Sequence[Measured]]) -> Table:
+def _slope_table(benchmarks: Sequence[Benchmark], measured: Sequence[Sequence[Measured]]) -> Table:
     columns = (
         *("data", "algorithm", "step", "steps_of", "claimed", "from_T", "to_T"),
         *("plain_slope", "plain_standard_error", "plain_sd_over_orders", "plain_last_doubling"),
         *("objective_slope", "objective_standard_error", "mean_slope", "mean_standard_error"),
     )
     rows: list[Row] = []
-    for scene, part in zip(scenes, measured, strict=True):
+    for benchmark, part in zip(benchmarks, measured, strict=True):
         for one in part:
             fitted = one.checkpoints[-FITTED_POINTS:]
             by_order = [slope.value for slope in one.slopes if slope is not None]
@@ -633,7 +635,7 @@ def _slope_table(scenes: Sequence[Scene], measured: Sequence[Sequence[Measured]]
             steps = "theorem" if one.contender.theory else "tuning"
             rows.append(
                 (
-                    *(scene.name, one.contender.label, _step(one), steps, CLAIMED.get(one.contender.algorithm)),
+                    *(benchmark.name, one.contender.label, _step(one), steps, CLAIMED.get(one.contender.algorithm)),
                     *(fitted[0], fitted[-1]),
                     *_cells(_fit(one.checkpoints, one.plain)),
                     spread,
@@ -688,22 +690,22 @@ def _guides(rounds: Sequence[int], through: float) -> list[Series]:
 
 
 def _regret_picture(
-    scenes: Sequence[Scene], measured: Sequence[Sequence[Measured]], *, theory: bool, title: str
+    benchmarks: Sequence[Benchmark], measured: Sequence[Sequence[Measured]], *, theory: bool, title: str
 ) -> Picture:
     panels = []
-    for scene, part in zip(scenes, measured, strict=True):
+    for benchmark, part in zip(benchmarks, measured, strict=True):
         shown = [one for one in part if one.contender.theory == theory]
         if not shown:
             continue
         series = [_series(one.contender.label, one.checkpoints, one.plain) for one in shown]
         first = max(one.plain[0].middle for one in shown)
         series += _guides(shown[0].checkpoints, first) if first > 0.0 else []
-        where = f"{scene.name}, {title}"
-        panels.append(Panel(where, "T (rounds)", f"regret (sum of {scene.loss})", series, log_x=True, log_y=True))
+        where = f"{benchmark.name}, {title}"
+        panels.append(Panel(where, "T (rounds)", f"regret (sum of {benchmark.loss})", series, log_x=True, log_y=True))
     return Picture(panels, columns=len(panels))
 
 
-def _norm_picture(scene: Scene, part: Sequence[Measured]) -> Picture:
+def _norm_picture(benchmark: Benchmark, part: Sequence[Measured]) -> Picture:
     """A panel for each rho/lambda."""
     groups: dict[float, list[Measured]] = {}
     for one in part:
@@ -717,7 +719,7 @@ def _norm_picture(scene: Scene, part: Sequence[Measured]) -> Picture:
             picked = np.unique(np.geomspace(2, last, DRAWN_POINTS).astype(int))  # W_1 = 0 is on no logarithmic axis
             series.append(Series(one.contender.label, picked.astype(float).tolist(), one.norms[picked - 1].tolist()))
         reference = Reference("ρ/λ", ball)
-        title = f"{scene.name}, ρ/λ = {ball:.3g}"
+        title = f"{benchmark.name}, ρ/λ = {ball:.3g}"
         panels.append(Panel(title, "round", "nuclear norm of W_t", series, (reference,), log_x=True, log_y=True))
     return Picture(panels, columns=3)
 
@@ -785,14 +787,14 @@ it.
 """
 
 
-def _text(scenes: Sequence[Scene], measured: Sequence[Sequence[Measured]], small: Sequence[Smallest]) -> str:
+def _text(benchmarks: Sequence[Benchmark], measured: Sequence[Sequence[Measured]], small: Sequence[Smallest]) -> str:
     lines = [METHOD]
-    for scene, part in zip(scenes, measured, strict=True):
+    for benchmark, part in zip(benchmarks, measured, strict=True):
         widest = max(bracket.high - bracket.low for one in part for bracket in one.plain)
         lines.append(
-            f"- **{scene.name}**: {len(scene.dataset.tasks)} tasks, {scene.dataset.dim} features, loss {scene.loss}, "
-            f"r = {scene.radius:g}, T = {part[0].checkpoints[-1]}, orders: {scene.orders}; brackets are at most "
-            f"{widest:.2g} wide."
+            f"- **{benchmark.name}**: {len(benchmark.dataset.tasks)} tasks, {benchmark.dataset.dim} features, loss "
+            f"{benchmark.loss}, r = {benchmark.radius:g}, T = {part[0].checkpoints[-1]}, orders: {benchmark.orders}; "
+            f"brackets are at most {widest:.2g} wide."
         )
     lines += [
         "",
@@ -815,10 +817,10 @@ def _text(scenes: Sequence[Scene], measured: Sequence[Sequence[Measured]], small
             f"{_crossing(case.objective, case)}."
         )
     lines += ["", WHY, "## Slopes", ""]
-    for scene, part in zip(scenes, measured, strict=True):
+    for benchmark, part in zip(benchmarks, measured, strict=True):
         fitted = part[0].checkpoints[-FITTED_POINTS:]
         lines += [
-            f"{scene.name}, plain regret from T = {fitted[0]} to {fitted[-1]} (slope ± standard error of the fit; "
+            f"{benchmark.name}, plain regret from T = {fitted[0]} to {fitted[-1]} (slope ± standard error of the fit; "
             "that of the last doubling; the regret at the end):",
             "",
             *map(_slope_line, part),

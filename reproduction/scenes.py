@@ -84,25 +84,10 @@ class Spliced(TaskStream):
     """None: nothing comes before."""
     until: int = 0
 
-    def index_at(self, t: int) -> int | None:
-        """As for `TaskStream`; negative where the row is the earlier stream's."""
+    def example_at(self, t: int) -> tuple[Features, float, float] | None:
         if t > self.until:
-            return TaskStream.index_at(self, t)
-        index = self.earlier.index_at(t) if self.earlier is not None else None
-        return None if index is None else -1 - index
-
-    def label(self, index: int) -> float:
-        return self._of(index).label(-1 - index) if index < 0 else TaskStream.label(self, index)
-
-    def true_label(self, index: int) -> float:
-        return self._of(index).true_label(-1 - index) if index < 0 else TaskStream.true_label(self, index)
-
-    def features(self, index: int) -> Features:
-        return self._of(index).features(-1 - index) if index < 0 else TaskStream.features(self, index)
-
-    def _of(self, index: int) -> TaskStream:
-        assert self.earlier is not None, index
-        return self.earlier
+            return TaskStream.example_at(self, t)
+        return self.earlier.example_at(t) if self.earlier is not None else None
 
 
 def splice(earlier: TaskStream | None, later: TaskStream, until: int) -> Spliced:
@@ -116,20 +101,20 @@ def splice(earlier: TaskStream | None, later: TaskStream, until: int) -> Spliced
 def by_own_examples(algorithm: Algorithm) -> Algorithm:
     """A learner whose rounds are its task's own examples: one that learns alone has no reason to count idle rounds."""
 
-    def primal_step(state: LocalState, example: Example, t: int) -> tuple[LocalState, Prediction]:
+    def learn(state: LocalState, example: Example, t: int) -> tuple[LocalState, Prediction]:
         count, inner = state
-        inner, prediction = algorithm.primal_step(inner, example, count + 1)
+        inner, prediction = algorithm.learn(inner, example, count + 1)
         return (count + 1, inner), prediction
 
-    def dual_step(state: LocalState, reply: Reply, t: int) -> tuple[LocalState, Contribution]:
+    def update(state: LocalState, t: int) -> tuple[LocalState, Contribution]:
         count, inner = state
-        inner, contribution = algorithm.dual_step(inner, reply, count)
+        inner, contribution = algorithm.update(inner, count)
         return (count, inner), contribution
 
     return algorithm._replace(
         init_local=lambda dim: (0, algorithm.init_local(dim)),
-        primal_step=primal_step,
-        dual_step=dual_step,
+        learn=learn,
+        update=update,
         predict=lambda state, x: algorithm.predict(state[1], x),
         model=lambda state: algorithm.model(state[1]),
     )

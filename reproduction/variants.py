@@ -65,16 +65,15 @@ def variant(parameters: VariantParameters | None = None) -> Algorithm:
         w: Vector = state.mean if q.iterate == "averaged" else state.inner.w
         return w
 
-    def primal_step(state: VariantState, example: Example, t: int) -> tuple[VariantState, Prediction]:
+    def learn(state: VariantState, example: Example, t: int) -> tuple[VariantState, Prediction]:
         score = dot(predictor(state), example.x)
-        state.inner, prediction = star.primal_step(state.inner, example, t)
+        state.inner, prediction = star.learn(state.inner, example, t)
         if q.iterate == "averaged":
             prediction = Prediction(score, loss.value(example.y * score), prediction.gamma)
         return state, prediction
 
-    def dual_step(state: VariantState, reply: Reply, t: int) -> tuple[VariantState, Contribution]:
+    def update(state: VariantState, t: int) -> tuple[VariantState, Contribution]:
         inner = state.inner
-        inner.take(reply)
         if inner.gamma == 0.0 or inner.x is None:
             return state, SKIP
         eta = q.eta0 / math.sqrt(t)
@@ -94,11 +93,16 @@ def variant(parameters: VariantParameters | None = None) -> Algorithm:
         state.mean = state.mean + (inner.w - state.mean) / state.count
         return state, Contribution(ContributionKind.VECTORS, (a,))
 
+    def receive(state: VariantState, reply: Reply, t: int) -> VariantState:
+        state.inner = star.receive(state.inner, reply, t)
+        return state
+
     return star._replace(
         name="drom-variant",
         init_local=init_local,
-        primal_step=primal_step,
-        dual_step=dual_step,
+        learn=learn,
+        update=update,
+        receive=receive,
         predict=lambda state, x: dot(predictor(state), x),
         model=lambda state: {"w": predictor(state), "a": state.inner.a},
     )

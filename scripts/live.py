@@ -9,9 +9,9 @@ example and then sends its label. Requests have a time at which they are to be s
 the latency of a prediction is measured from that time until its answer is there. With more than 250 examples a second
 an application sends several at a time (--batch), as one that is fed in bursts would.
 
-At the end each application tells how many labels were accepted, and the run is checked: the spool of each task must
+At the end each application tells how many labels were accepted, and the run is checked: the journal of each task must
 have exactly the examples that were accepted, each once, in their order; as many must have been learned; and
-`drom-net replay` must compute the same records and models again from the spools. Without --kill and --any-rate each
+`drom-net replay` must compute the same records and models again from the journals. Without --kill and --any-rate each
 application must have reached 99 % of the rate.
 """
 
@@ -38,7 +38,7 @@ from soak import look_at, nodes_of
 from drom_net.cli.output import print_table
 from drom_net.client import Site
 from drom_net.results.run_directory import node_folder
-from drom_net.storage.journal import FOLDER, Spool
+from drom_net.storage.journal import FOLDER, ExampleJournal
 
 DIM = 60
 _POOL = 4096
@@ -207,7 +207,7 @@ def check(out: Path, tasks: list[str], sent: list[int], summary: dict[str, Any])
     """What is wrong: an example lost, doubled, out of order or not learned; a replay that is not the same."""
     wrong = []
     for name, count, figures in zip(tasks, sent, summary["tasks"], strict=True):
-        examples = Spool(node_folder(out, name) / FOLDER).load().examples
+        examples = ExampleJournal(node_folder(out, name) / FOLDER).load().examples
         numbers = [round(features[0] / _SERIAL) for features, _ in examples]  # type: ignore[operator]
         if numbers != list(range(count)):
             lost, doubled = len(set(range(count)) - set(numbers)), len(numbers) - len(set(numbers))

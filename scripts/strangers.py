@@ -48,7 +48,7 @@ from drom_net.config.load import load_config
 from drom_net.data.datasets import load_dataset
 from drom_net.protocol.codec import HEADER_LIMIT_BYTES
 from drom_net.results.run_directory import node_folder
-from drom_net.storage.journal import FOLDER, Spool
+from drom_net.storage.journal import FOLDER, ExampleJournal
 
 CONFIG = """
 name: strangers-{layout}
@@ -497,7 +497,7 @@ def _attack_application(messages: int, folder: Path, attackers: int, seed: int) 
         run.wait(_DEADLINE_S)
     merge = [sys.executable, "-P", "-m", "drom_net", "merge", str(run.out), "--json"]
     summary = json.loads(subprocess.run(merge, check=True, capture_output=True).stdout)
-    examples = Spool(run.home / FOLDER).load().examples
+    examples = ExampleJournal(run.home / FOLDER).load().examples
     assert len(examples) == len(taught), f"{len(examples)} examples were learned, and {len(taught)} were taught"
     assert all(np.array_equal(x, own) for (x, _), own in zip(examples, taught, strict=True)), "other rows were learned"
     replay = [sys.executable, "-P", "-m", "drom_net", "replay", str(run.out), "--json"]

@@ -239,6 +239,10 @@ def test_no_module_is_too_long_to_be_read() -> None:
     assert {name for name, lines in package_structure().modules.items() if lines > LONGEST_MODULE} == set()
 
 
+def test_whoever_writes_a_learner_has_little_to_know() -> None:
+    assert package_structure().attributes["algorithms/base.py:Algorithm"] <= 13
+
+
 @pytest.mark.parametrize("path", modules(*BELOW_THE_DRIVERS), ids=name_of)
 def test_below_the_drivers_nothing_reads_a_clock_or_a_socket(path: Path) -> None:
     """style.md: "nothing below the drivers reads a clock, a socket or a global random generator"."""

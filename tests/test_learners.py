@@ -31,7 +31,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from drom_net.algorithms.base import (
-    KEEP, Algorithm, CentralInfo, Contribution, ContributionKind, Prediction, Reply, ReplyKind, SyncRounds
+    KEEP, Algorithm, CentralInfo, Contribution, ContributionKind, Exchange, Prediction, Reply, ReplyKind, SyncRounds
 )
 from drom_net.algorithms.features import dot, scaled
 from drom_net.algorithms.learner import Disagreement, Learner, Log, Search
@@ -54,15 +54,19 @@ class DromState:  # a name that one of drom_net has, too
 
 
 def mean(parameters: Parameters, name: str = "mean", info: CentralInfo = CentralInfo()) -> Algorithm:
-    def primal_step(state, example, t):
+    def learn(state, example, t):
         score = dot(state.w, example.x)
         state.w = state.w + scaled(parameters.step * example.y * (example.y * score < 1.0), example.x, len(state.w))
         return state, Prediction(score, max(0.0, 1.0 - example.y * score), 1.0)
 
-    def dual_step(state, reply, t):
-        if reply.kind is ReplyKind.VECTORS:
-            state.w = state.w + parameters.pull * (reply.vectors[0] - state.w)
+    def update(state, t):
+        if state.mean is not None:
+            state.w = state.w + parameters.pull * (state.mean - state.w)
         return state, Contribution(ContributionKind.VECTORS, (state.w,))
+
+    def receive(state, reply, t):
+        (state.mean,) = reply.vectors
+        return state
 
     def central_step(state, contributions, members=None):
         came = [c.vectors[0] for _, c in sorted(contributions.items()) if c.vectors]
@@ -72,15 +76,13 @@ def mean(parameters: Parameters, name: str = "mean", info: CentralInfo = Central
     return Algorithm(
         name=name,
         init_local=lambda dim: DromState(np.zeros(dim)),
-        primal_step=primal_step,
-        dual_step=dual_step,
-        init_central=lambda tasks, dim, rng: None,
+        learn=learn,
+        update=update,
+        receive=receive,
         central_step=central_step,
-        sync=SyncRounds(parameters.tau),
+        exchange=Exchange(SyncRounds(parameters.tau), contribution=(1,), reply=(1,)),
         predict=lambda state, x: dot(state.w, x),
         model=lambda state: {"w": state.w},
-        push_vectors=1,
-        pull_vectors=lambda num_tasks: 1,
     )
 
 

@@ -25,7 +25,7 @@ BY_SUMS = "drom by sums"
 def _learners() -> Iterator[tuple[str, str]]:
     for name in BUILTIN:
         losses = list(LOSSES) if "loss" in BUILTIN[name].parameters.__dataclass_fields__ else [""]
-        if _made(name, "").shares_examples:
+        if BUILTIN[name].shares_examples:
             losses.remove("squared_hinge")  # who steps by the square of a row can be led away by any that is long
         yield from ((name, loss) for loss in losses)
     yield BY_SUMS, ""
@@ -99,10 +99,10 @@ def test_a_peer_ends_nobody(name: str, kind: str, value: float, row: int | None)
 
     def liar_of(algorithm: Algorithm) -> Algorithm:
         send = algorithm.send and lying(algorithm.send)
-        return algorithm._replace(dual_step=lying(algorithm.dual_step), send=send)
+        return algorithm._replace(update=lying(algorithm.update), send=send)
 
-    at = honest.at
-    liar = liar_of(honest) if at is None else honest._replace(at=lambda *arguments: liar_of(at(*arguments)))
+    specialize = honest.specialize
+    liar = honest._replace(specialize=lambda position: liar_of(specialize(position) if specialize else honest))
     streams = random_streams([ROUNDS] * LIAR + [ROUNDS])
     result = run_loop([honest] * LIAR + [liar], streams, graph_of(kind, MEMBERS), seed=0)
     assert [task.totals.examples for task in result.tasks] == [ROUNDS] * MEMBERS

@@ -12,7 +12,6 @@ import numpy as np
 from drom_net.algorithms.base import Algorithm, Example, Prediction
 from drom_net.algorithms.features import Vector, dot, places
 from drom_net.algorithms.learner import Learner, Log, Search
-from drom_net.algorithms.local import LOCAL
 from drom_net.algorithms.losses import squared_hinge
 from drom_net.core.fields import Number, option
 
@@ -40,7 +39,7 @@ def arow(parameters: ArowParameters | None = None) -> Algorithm:
     """
     r = (parameters or ArowParameters()).r
 
-    def primal_step(state: ArowState, example: Example, t: int) -> tuple[ArowState, Prediction]:
+    def learn(state: ArowState, example: Example, t: int) -> tuple[ArowState, Prediction]:
         score = dot(state.w, example.x)
         z = example.y * score
         if z < 1.0:
@@ -51,10 +50,10 @@ def arow(parameters: ArowParameters | None = None) -> Algorithm:
             state.variance[at] -= beta * spread * spread
         return state, Prediction(score, squared_hinge(z), 1.0)
 
-    return LOCAL.make()._replace(
+    return Algorithm(
         name="arow",
         init_local=lambda dim: ArowState(np.zeros(dim), np.ones(dim)),
-        primal_step=primal_step,
+        learn=learn,
         predict=lambda state, x: dot(state.w, x),
         model=lambda state: {"w": state.w},
     )

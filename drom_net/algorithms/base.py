@@ -164,11 +164,6 @@ KEEP = Reply(ReplyKind.KEEP)
 ZERO = Reply(ReplyKind.ZERO)
 
 
-def no_dual_step(state: LocalState, reply: Reply, t: int) -> tuple[LocalState, Contribution]:
-    """`Algorithm.dual_step` of a learner all of whose contributions are made by `send`."""
-    return state, NOTHING
-
-
 @dataclass(frozen=True, slots=True)
 class CentralInfo:
     """What the centre saw in one round; part of the records. Without arguments that of a centre without such a pair."""
@@ -199,9 +194,64 @@ class CentralStep(Protocol):
         """
 
 
+class Exchange(NamedTuple):
+    """What travels between a task and the centre, and when; without arguments nothing does."""
+
+    sync: SyncRounds = SyncRounds(0)
+    """The rounds in which vectors travel."""
+    contribution: tuple[int, ...] = ()
+    """How many vectors each block of a contribution has. On a graph one may also hold such blocks for each task of the
+    closed neighborhood, in task order: then each gets its own."""
+    reply: tuple[int, ...] | Callable[[int], tuple[int, ...]] = ()
+    """The same of a reply; or made of the number of tasks."""
+    postpone_below: int = 0
+    """A task that has seen fewer examples since its last vectors answers a sync round with `POSTPONED`."""
+
+    def reply_layout(self, num_tasks: int) -> tuple[int, ...]:
+        """How many vectors each block of a reply has, in a run of so many tasks."""
+        return self.reply(num_tasks) if callable(self.reply) else self.reply
+
+
+class GraphPosition(NamedTuple):
+    """Where a peer stands on its graph."""
+
+    task: int
+    neighborhood: tuple[int, ...]
+    """Closed: all tasks that it ever meets and itself, ascending."""
+    weights: tuple[float, ...] | None = None
+    """What each of their vectors counts (S_ij / S_ii), in task order; None is 1 for all."""
+    tree: tuple[int, ...] | None = None
+    """Its neighbors along the edges of a spanning tree; None where all are neighbors of all."""
+    may_miss: bool = False
+    """Whether one may go on without another's contribution."""
+
+
+def no_update(state: LocalState, t: int) -> tuple[LocalState, Contribution]:
+    """`Algorithm.update` of a learner that has done all in `learn`."""
+    return state, NOTHING
+
+
+def no_receive(state: LocalState, reply: Reply, t: int) -> LocalState:
+    """`Algorithm.receive` of a learner to which nothing is sent."""
+    return state
+
+
+def no_central(tasks: tuple[int, ...], dim: int, rng: np.random.Generator) -> CentralState:
+    """`Algorithm.init_central` of a centre that knows nothing."""
+    return None
+
+
+def no_central_step(
+    state: CentralState, contributions: Mapping[int, Contribution], members: Sequence[int] | None = None
+) -> tuple[CentralState, dict[int, Reply], CentralInfo]:
+    """`Algorithm.central_step` of a centre that has nothing to say."""
+    return state, dict.fromkeys(sorted(contributions), KEEP), CentralInfo()
+
+
 class Algorithm(NamedTuple):
     """One multi-task learner as pure functions: state goes in and comes out.
 
+    One that learns alone needs the first five.
     The state that goes in is given up: its arrays may be reused, and the caller never looks at it again.
     Examples, contributions and replies are never written to.
     """
@@ -209,68 +259,41 @@ class Algorithm(NamedTuple):
     name: str
     init_local: Callable[[int], LocalState]
     """dim -> a task's state before its first example."""
-    primal_step: Callable[[LocalState, Example, int], tuple[LocalState, Prediction]]
+    learn: Callable[[LocalState, Example, int], tuple[LocalState, Prediction]]
     """(state, example, t): predicts, and does what needs no reply."""
-    dual_step: Callable[[LocalState, Reply, int], tuple[LocalState, Contribution]]
-    """(state, reply of the last sync round, t): does the rest of round t and yields the contribution."""
-    init_central: Callable[[tuple[int, ...], int, np.random.Generator], CentralState]
-    """(tasks in order, dim, random numbers for a start) -> the centre's state."""
-    central_step: CentralStep
-    """The centre's half of a sync round, one reply for each contribution."""
-    sync: SyncRounds
-    """The rounds in which vectors travel."""
     predict: Callable[[LocalState, Features], float]
     """The score <w, x> of a state, at any time."""
     model: Callable[[LocalState], dict[str, Vector]]
-    """The vectors that are the task's result, in the order of the digest: w first."""
-    push_vectors: int
-    """How many d-vectors a contribution carries."""
-    pull_vectors: Callable[[int], int]
-    """How many d-vectors a reply carries in a run of so many tasks."""
-    push_layout: tuple[int, ...] = ()
-    """How many of them each block of a contribution has; empty where each is a block of its own."""
-    pull_layout: Callable[[int], tuple[int, ...]] | None = None
-    """The same of a reply."""
-    score: Callable[[Mapping[str, Vector], Features], float] | None = None
-    """The score of x by the vectors of `model`; None is <w, x>."""
+    """The vectors that are the task's result, in the order of the digest: w first. Of a learner that mixes experts they
+    include "mixture" and "evidence"."""
+    exchange: Exchange = Exchange()
+    """What travels, and when."""
+    update: Callable[[LocalState, int], tuple[LocalState, Contribution]] = no_update
+    """(state, t): does the rest of a round t with an example, and yields the contribution."""
+    send: Callable[[LocalState, int], tuple[LocalState, Contribution]] | None = None
+    """(state, t): the contribution of sync round t, also where the task was idle; None where it is that of `update`."""
+    receive: Callable[[LocalState, Reply, int], LocalState] = no_receive
+    """(state, reply, t): what a task does with the reply of round t, of kind ZERO or VECTORS, also where it was idle.
+
+    Where an exchange overlaps the next round, as DROM-D's, it comes between `learn` and `update` of that one: then it
+    must change nothing that `learn` looks at.
+    """
+    init_central: Callable[[tuple[int, ...], int, np.random.Generator], CentralState] = no_central
+    """(tasks in order, dim, random numbers for a start) -> the centre's state."""
+    central_step: CentralStep = no_central_step
+    """The centre's half of a sync round, one reply for each contribution."""
     log_odds: Callable[[float], float] | None = None
     """The log odds of +1 that a score stands for, from which probabilities are made (`learning.calibration`); of -score
     they have the other sign. None where a score is log odds itself, and is taken as it is."""
-    receive: Callable[[LocalState, Reply, int], LocalState] | None = None
-    """(state, reply, t): what a task does with the reply of round t before it predicts again, also where it was idle.
+    specialize: Callable[[GraphPosition], Algorithm] | None = None
+    """The learner as the peer of this position runs it. None where peers differ in nothing; vectors are then multiplied
+    by their weights before the central step."""
 
-    None where the reply waits for the next dual step, so that an exchange can overlap a primal step.
-    """
-    send: Callable[[LocalState, int], tuple[LocalState, Contribution]] | None = None
-    """(state, t): the contribution of sync round t, also where the task was idle; None where it is the dual step's."""
-    at: Callable[[int, tuple[int, ...], tuple[int, ...] | None, bool], Algorithm] | None = None
-    """(task, everybody in its neighborhood, its neighbors along a tree, whether one may miss a contribution): the
-    learner as this peer runs it.
-
-    The tree is None where all are neighbors of all. None where peers differ in nothing.
-    """
-    tells_each: bool = False
-    """Whether a contribution may hold the blocks of one for each of everybody, and each is told its own."""
-    mixing: Callable[[LocalState], tuple[Vector, Vector]] | None = None
-    """Of a learner that mixes experts: the model's vectors "mixture" and "evidence" so far."""
-    shares_examples: bool = False
-    """Whether its contributions are the examples themselves, which then leave their site."""
-    weigh: Callable[[CentralState, Vector], CentralState] | None = None
-    """(state, weights of shape (m,)): what the vectors of each task count with on a weighted graph (S_ij / S_ii).
-
-    None has them multiplied by it as they come.
-    """
-    postpone_below: int = 0
-    """A task that has seen fewer examples since its last vector answers a sync round with `POSTPONED`."""
-
-    def contribution_layout(self) -> tuple[int, ...]:
-        """How many vectors each block of a contribution has."""
-        return self.push_layout or (1,) * self.push_vectors
-
-    def reply_layout(self, num_tasks: int) -> tuple[int, ...]:
-        """How many vectors each block of a reply has, in a run of so many tasks."""
-        return self.pull_layout(num_tasks) if self.pull_layout else (1,) * self.pull_vectors(num_tasks)
+    @property
+    def sync(self) -> SyncRounds:
+        """The rounds in which vectors travel."""
+        return self.exchange.sync
 
     def is_sync(self, t: int) -> bool:
         """Whether round t is a sync round."""
-        return self.sync.at(t)
+        return self.exchange.sync.at(t)

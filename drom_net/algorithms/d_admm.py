@@ -15,6 +15,7 @@ from drom_net.algorithms.base import (
     Contribution,
     ContributionKind,
     Example,
+    Exchange,
     Prediction,
     Reply,
     ReplyKind,
@@ -92,7 +93,7 @@ def d_admm(parameters: DADMMParameters | None = None) -> Algorithm:
     """
     p = parameters or DADMMParameters()
 
-    def primal_step(state: DADMMState, example: Example, t: int) -> tuple[DADMMState, Prediction]:
+    def learn(state: DADMMState, example: Example, t: int) -> tuple[DADMMState, Prediction]:
         score = dot(state.w, example.x)
         state.examples.append(example)
         state.alpha.append(0.0)
@@ -111,7 +112,7 @@ def d_admm(parameters: DADMMParameters | None = None) -> Algorithm:
             add_scaled(state.w, change, x)
             add_scaled(state.fit, change, x)
 
-    def dual_step(state: DADMMState, reply: Reply, t: int) -> tuple[DADMMState, Contribution]:
+    def update(state: DADMMState, t: int) -> tuple[DADMMState, Contribution]:
         state.w = state.z - state.q + state.fit  # a new array: the last one may still be on its way
         newest = len(state.examples) - 1
         ascend(state, newest)
@@ -128,17 +129,15 @@ def d_admm(parameters: DADMMParameters | None = None) -> Algorithm:
     return Algorithm(
         name="d-admm",
         init_local=lambda dim: DADMMState(np.zeros(dim), np.zeros(dim), np.zeros(dim), np.zeros(dim)),
-        primal_step=primal_step,
-        dual_step=dual_step,
+        learn=learn,
+        update=update,
         init_central=lambda tasks, dim, rng: DADMMCentral(
             {task: row for row, task in enumerate(tasks)}, np.zeros((len(tasks), dim))
         ),
         central_step=partial(_central_step, p),
-        sync=SyncRounds(1),
+        exchange=Exchange(SyncRounds(1), contribution=(1, 1), reply=(1,)),
         predict=lambda state, x: dot(state.w, x),
         model=lambda state: {"w": state.w},
-        push_vectors=2,
-        pull_vectors=lambda num_tasks: 1,
         receive=receive,
     )
 

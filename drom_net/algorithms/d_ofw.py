@@ -14,6 +14,7 @@ from drom_net.algorithms.base import (
     Contribution,
     ContributionKind,
     Example,
+    Exchange,
     Prediction,
     Reply,
     ReplyKind,
@@ -86,14 +87,14 @@ def d_ofw(parameters: DOFWParameters | None = None) -> Algorithm:
     q = parameters or DOFWParameters()
     loss = LOSSES[q.loss]
 
-    def primal_step(state: DOFWState, example: Example, t: int) -> tuple[DOFWState, Prediction]:
+    def learn(state: DOFWState, example: Example, t: int) -> tuple[DOFWState, Prediction]:
         x, y = example
         score = dot(state.w, x)
         z = y * score
         state.gradient = scaled(loss.slope(z) * y, x, len(state.w))
         return state, Prediction(score, loss.value(z), 1.0)
 
-    def dual_step(state: DOFWState, reply: Reply, t: int) -> tuple[DOFWState, Contribution]:
+    def update(state: DOFWState, t: int) -> tuple[DOFWState, Contribution]:
         assert state.gradient is not None
         gradient, state.gradient = state.gradient, None
         return state, Contribution(ContributionKind.VECTORS, (gradient,))
@@ -125,15 +126,13 @@ def d_ofw(parameters: DOFWParameters | None = None) -> Algorithm:
     return Algorithm(
         name="d-ofw",
         init_local=lambda dim: DOFWState(np.zeros(dim)),
-        primal_step=primal_step,
-        dual_step=dual_step,
+        learn=learn,
+        update=update,
         init_central=_init_central,
         central_step=central_step,
-        sync=SyncRounds(1),
+        exchange=Exchange(SyncRounds(1), contribution=(1,), reply=(1,)),
         predict=lambda state, x: dot(state.w, x),
         model=lambda state: {"w": state.w},
-        push_vectors=1,
-        pull_vectors=lambda num_tasks: 1,
         receive=receive,
     )
 

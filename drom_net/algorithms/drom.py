@@ -19,6 +19,7 @@ from drom_net.algorithms.base import (
     Contribution,
     ContributionKind,
     Example,
+    Exchange,
     Prediction,
     Reply,
     ReplyKind,
@@ -103,13 +104,6 @@ class DromState:
     """df/dz * y at the example, so that the gradient is slope * x."""
     gamma: float = 0.0
 
-    def take(self, reply: Reply) -> None:
-        """Use the correction of a reply from here on; other replies leave R_i as it is."""
-        if reply.kind is ReplyKind.VECTORS:
-            (self.r,) = reply.vectors
-        elif reply.kind is ReplyKind.ZERO:
-            self.r = None
-
 
 @dataclass(slots=True, kw_only=True)
 class SummingState(DromState):
@@ -174,6 +168,12 @@ def _central_step(
     return state, replies, CentralInfo(pair.sigma, v, pair.residual, pair.u)
 
 
+def _receive(state: DromState, reply: Reply, t: int) -> DromState:
+    """The dual step uses the correction from here on; `primal_step` does not look at it."""
+    (state.r,) = reply.vectors or (None,)
+    return state
+
+
 def _init_central(tasks: tuple[int, ...], dim: int, rng: np.random.Generator) -> DromCentral:
     v = random_start(len(tasks), rng)
     return DromCentral({task: row for row, task in enumerate(tasks)}, np.zeros((len(tasks), dim)), v)
@@ -201,8 +201,7 @@ def drom(parameters: DromParameters | None = None) -> Algorithm:
         state.gamma = gamma
         return state, Prediction(score, f, gamma)
 
-    def dual_step(state: DromState, reply: Reply, t: int) -> tuple[DromState, Contribution]:
-        state.take(reply)
+    def dual_step(state: DromState, t: int) -> tuple[DromState, Contribution]:
         if state.gamma == 0.0 or state.x is None:
             return state, SKIP
         eta = q.eta0 / math.sqrt(t)
@@ -226,15 +225,14 @@ def drom(parameters: DromParameters | None = None) -> Algorithm:
     star = Algorithm(
         name="drom",
         init_local=init_local,
-        primal_step=primal_step,
-        dual_step=dual_step,
+        learn=primal_step,
+        update=dual_step,
+        receive=_receive,
         init_central=_init_central,
         central_step=partial(_central_step, q),
-        sync=SyncRounds(1),
+        exchange=Exchange(SyncRounds(1), contribution=(1,), reply=(1,)),
         predict=lambda state, x: dot(state.w, x),
         model=lambda state: {"w": state.w, "a": state.a},
-        push_vectors=1,
-        pull_vectors=lambda num_tasks: 1,
     )
     return _by_sums(q, star) if q.solver == "sums" else star
 
@@ -296,8 +294,7 @@ def _by_sums(q: DromParameters, star: Algorithm) -> Algorithm:
         init_local=lambda dim: SummingState(np.zeros(dim), np.zeros(dim), None, u=start(dim)),
         init_central=lambda tasks, dim, rng: SummingCentral(init(tasks, dim, rng), start(dim)),
         central_step=central_step,
-        push_layout=(Integers(1),),
-        pull_layout=lambda num_tasks: (Sums(1),),
+        exchange=Exchange(SyncRounds(1), contribution=(Integers(1),), reply=(Sums(1),)),
         receive=receive,
         send=send,
     )

@@ -11,8 +11,8 @@ from drom_net.algorithms.base import (
     Contribution,
     ContributionKind,
     Example,
+    Exchange,
     Prediction,
-    Reply,
     SyncRounds,
 )
 from drom_net.algorithms.drom import PAPER, SEARCH, DromParameters, DromState, drom, stable
@@ -78,7 +78,7 @@ def drom_d(parameters: DromDParameters | None = None) -> Algorithm:
     star = drom(DromParameters(**{f.name: getattr(q, f.name) for f in dataclasses.fields(DromParameters)}))
 
     def primal_step(state: DromState, example: Example, t: int) -> tuple[DromState, Prediction]:
-        state, prediction = star.primal_step(state, example, t)
+        state, prediction = star.learn(state, example, t)
         if state.gamma == 0.0 and q.outlier == "skip":
             return state, prediction
         # Primal descent with w_t and a_t; the dual ascent follows in the other step, with w_(t+1).
@@ -89,8 +89,7 @@ def drom_d(parameters: DromDParameters | None = None) -> Algorithm:
         state.w -= descent
         return state, prediction
 
-    def dual_step(state: DromState, reply: Reply, t: int) -> tuple[DromState, Contribution]:
-        state.take(reply)
+    def dual_step(state: DromState, t: int) -> tuple[DromState, Contribution]:
         if state.gamma != 0.0 or q.outlier != "skip":
             ascent = q.lam * state.w
             if state.r is not None:
@@ -102,10 +101,9 @@ def drom_d(parameters: DromDParameters | None = None) -> Algorithm:
 
     return star._replace(
         name="drom-d",
-        primal_step=primal_step,
-        dual_step=dual_step,
-        sync=SyncRounds(tau),
-        postpone_below=q.postpone_below,
+        learn=primal_step,
+        update=dual_step,
+        exchange=Exchange(SyncRounds(tau), contribution=(1,), reply=(1,), postpone_below=q.postpone_below),
     )
 
 

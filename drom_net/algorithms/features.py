@@ -36,6 +36,7 @@ class SparseVectors(NamedTuple):
 Block = Vector | SparseVectors
 """One or several vectors, as they travel: shape (d,), shape (r, d), or sparse."""
 
+_FLOAT64, _INT64 = np.dtype(np.float64), np.dtype(np.int64)
 MOST_OF_SUM = 2**63 - 1
 """No integer that travels is larger, or smaller than -`MOST_OF_SUM`."""
 MOST_OF_SUMMAND = 2**51 - 1
@@ -60,9 +61,12 @@ def other_than(layout: Sequence[int], blocks: Sequence[Block], dim: int) -> str:
     Where each block is one vector, it has to be a plain one.
     """
     if layout and sum(layout) == len(layout) and type(layout[0]) is int:  # each is one vector
-        plain = [isinstance(one, np.ndarray) and one.shape == (dim,) and one.dtype == np.float64 for one in blocks]
-        if plain == [True] * len(layout):
-            return ""
+        for one in blocks:
+            if type(one) is not np.ndarray or one.shape != (dim,) or one.dtype != _FLOAT64:
+                break
+        else:
+            if len(blocks) == len(layout):
+                return ""
         if any(isinstance(block, SparseVectors) or block.ndim != 1 for block in blocks):
             return "blocks; expected plain vectors"
     found = [
@@ -92,11 +96,18 @@ def bounded(block: Block, most: float) -> Block:
 
     Of integers only who adds them knows what is too much (`sums.py`).
     """
-    held: Any = numbers(block)
-    if held.dtype == np.int64 or np.vdot(held, held) <= most * most:
+    held: Any = block if type(block) is np.ndarray else numbers(block)
+    if held.dtype == _INT64 or np.vdot(held, held) <= most * most:
         return block
     cut = np.clip(held, -most, most)
     return block._replace(values=cut) if isinstance(block, SparseVectors) else cut
+
+
+def bounded_example(yx: Vector) -> Vector:
+    """The example y x of another site, whose numbers count for at most 1e6: who steps by it must not be led away."""
+    found: Any = bounded(yx, 1e6)
+    result: Vector = found
+    return result
 
 
 def within(integers: npt.NDArray[Any], most: int) -> bool:

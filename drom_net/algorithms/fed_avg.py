@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,11 +22,12 @@ from drom_net.algorithms.base import (
     Contribution,
     ContributionKind,
     Example,
+    Exchange,
+    GraphPosition,
     Prediction,
     Reply,
     ReplyKind,
     SyncRounds,
-    no_dual_step,
 )
 from drom_net.algorithms.features import Matrix, Vector, dot
 from drom_net.algorithms.learner import STEP, Learner, OneOf, Search
@@ -94,18 +96,20 @@ def fed_avg_d(parameters: FedAvgDParameters | None = None) -> Algorithm:
     parameters = parameters or FedAvgDParameters()
     if isinstance(parameters.tau, tuple):
         raise ValueError("fed_avg_d makes the algorithm of one task, of one tau")
-    return _learner(parameters, parameters.tau, name="fed-avg-d", stays=True)._replace(weigh=_weigh)
+    peer = _learner(parameters, parameters.tau, name="fed-avg-d", stays=True)
+
+    def specialize(position: GraphPosition) -> Algorithm:
+        return peer._replace(init_central=partial(_init_central, weights=position.weights))
+
+    return peer._replace(specialize=specialize)
 
 
-def _weigh(state: FedAvgCentral, weights: Vector) -> FedAvgCentral:
-    state.weights = weights
-    return state
-
-
-def _init_central(tasks: tuple[int, ...], dim: int, rng: np.random.Generator) -> FedAvgCentral:
+def _init_central(
+    tasks: tuple[int, ...], dim: int, rng: np.random.Generator, *, weights: Sequence[float] | None = None
+) -> FedAvgCentral:
     m = len(tasks)
     row_of = {task: row for row, task in enumerate(tasks)}
-    return FedAvgCentral(row_of, np.zeros((m, dim)), np.zeros(m, dtype=np.bool_), np.ones(m))
+    return FedAvgCentral(row_of, np.zeros((m, dim)), np.zeros(m, dtype=np.bool_), np.array(weights or [1.0] * m))
 
 
 def _receive(state: FedAvgState, reply: Reply, t: int) -> FedAvgState:
@@ -120,8 +124,8 @@ def _learner(parameters: LocalParameters, tau: int, *, name: str, stays: bool) -
     """
     alone = local(parameters)
 
-    def primal_step(state: FedAvgState, example: Example, t: int) -> tuple[FedAvgState, Prediction]:
-        state.w, prediction = alone.primal_step(state.w, example, t)
+    def learn(state: FedAvgState, example: Example, t: int) -> tuple[FedAvgState, Prediction]:
+        state.w, prediction = alone.learn(state.w, example, t)
         state.learned = True
         return state, prediction
 
@@ -156,15 +160,12 @@ def _learner(parameters: LocalParameters, tau: int, *, name: str, stays: bool) -
     return Algorithm(
         name=name,
         init_local=lambda dim: FedAvgState(np.zeros(dim)),
-        primal_step=primal_step,
-        dual_step=no_dual_step,
+        learn=learn,
         init_central=_init_central,
         central_step=central_step,
-        sync=SyncRounds(tau),
+        exchange=Exchange(SyncRounds(tau), contribution=(1,), reply=(1,)),
         predict=lambda state, x: dot(state.w, x),
         model=lambda state: {"w": state.w},
-        push_vectors=1,
-        pull_vectors=lambda num_tasks: 1,
         receive=_receive,
         send=send,
     )

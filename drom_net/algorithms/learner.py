@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from drom_net.algorithms.base import Algorithm
+from drom_net.algorithms.features import Features, Vector, dot
 from drom_net.core.fields import REQUIRED, Choice, settings_of
 
 Values = Mapping[str, object]
@@ -92,6 +93,10 @@ def _anything(values: Mapping[str, Any]) -> Disagreement | None:
     return None
 
 
+def _linear(vectors: Mapping[str, Vector], x: Features) -> float:
+    return dot(vectors["w"], x)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learner:
     """A learner, as the configuration, comparisons and nodes know it."""
@@ -121,6 +126,11 @@ class Learner:
     constants: tuple[object, ...] = ()
     """What of its code must be the same at all nodes, as the bits of integers that are added: part of the digest of the
     configuration, by which nodes know that they fit together."""
+    shares_examples: bool = False
+    """Whether its contributions are the examples themselves, which then leave their site. Its central step bounds them
+    (`features.bounded_example`)."""
+    score: Callable[[Mapping[str, Vector], Features], float] = _linear
+    """The score of x by the vectors of `Algorithm.model`."""
     states: tuple[type, ...] = ()
     """Classes that its snapshots hold and that are in another module than its parameters; outside this package."""
 

@@ -3,22 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from drom_net.algorithms.base import (
-    KEEP,
-    Algorithm,
-    CentralInfo,
-    Contribution,
-    Example,
-    Prediction,
-    Reply,
-    SyncRounds,
-    no_dual_step,
-)
+from drom_net.algorithms.base import Algorithm, Example, Prediction
 from drom_net.algorithms.features import SparseVector, Vector, add_scaled, dot
 from drom_net.algorithms.learner import STEP, Learner, Search
 from drom_net.algorithms.losses import LOSSES
@@ -45,7 +34,7 @@ def local(parameters: LocalParameters | None = None) -> Algorithm:
     parameters = parameters or LocalParameters()
     loss = LOSSES[parameters.loss]
 
-    def primal_step(w: Vector, example: Example, t: int) -> tuple[Vector, Prediction]:
+    def learn(w: Vector, example: Example, t: int) -> tuple[Vector, Prediction]:
         x, y = example
         score = dot(w, x)
         z = y * score
@@ -58,23 +47,12 @@ def local(parameters: LocalParameters | None = None) -> Algorithm:
             w -= eta * (c * x)
         return w, Prediction(score, loss.value(z), 1.0)
 
-    def central_step(
-        state: None, contributions: Mapping[int, Contribution], members: Sequence[int] | None = None
-    ) -> tuple[None, dict[int, Reply], CentralInfo]:
-        return state, dict.fromkeys(sorted(contributions), KEEP), CentralInfo()
-
     return Algorithm(
         name="local",
         init_local=lambda dim: np.zeros(dim),
-        primal_step=primal_step,
-        dual_step=no_dual_step,
-        init_central=lambda tasks, dim, rng: None,
-        central_step=central_step,
-        sync=SyncRounds(0),
+        learn=learn,
         predict=dot,
         model=lambda w: {"w": w},
-        push_vectors=0,
-        pull_vectors=lambda num_tasks: 0,
     )
 
 

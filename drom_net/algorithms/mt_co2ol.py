@@ -24,11 +24,12 @@ from drom_net.algorithms.base import (
     Contribution,
     ContributionKind,
     Example,
+    Exchange,
+    GraphPosition,
     Prediction,
     Reply,
     ReplyKind,
     SyncRounds,
-    no_dual_step,
 )
 from drom_net.algorithms.features import Matrix, Vector, add_scaled, dot
 from drom_net.algorithms.learner import LOSS, Learner, Log, OneOf, Search, Spread
@@ -134,20 +135,19 @@ def mt_co2ol_d(parameters: MTCO2OLDParameters | None = None) -> Algorithm:
     if isinstance(q.tau, tuple):
         raise ValueError("mt_co2ol_d makes the algorithm of one task, of one tau")
     peer = _learner("mt-co2ol-d", q.loss, q.tau, central_step=partial(_at_peer, q.radius, None), on_graph=True)
-    peer = peer._replace(weigh=_weigh)
 
-    def at(task: int, everybody: tuple[int, ...], tree: tuple[int, ...] | None, may_miss: bool) -> Algorithm:
-        return peer._replace(central_step=partial(_at_peer, q.radius, task))
+    def specialize(position: GraphPosition) -> Algorithm:
+        return peer._replace(
+            init_central=partial(_init_central, weights=position.weights),
+            central_step=partial(_at_peer, q.radius, position.task),
+        )
 
-    return peer._replace(at=at)
-
-
-def _weigh(state: MTCO2OLCentral, weights: Vector) -> MTCO2OLCentral:
-    state.weights = weights
-    return state
+    return peer._replace(specialize=specialize)
 
 
-def _init_central(tasks: tuple[int, ...], dim: int, rng: np.random.Generator) -> MTCO2OLCentral:
+def _init_central(
+    tasks: tuple[int, ...], dim: int, rng: np.random.Generator, *, weights: Sequence[float] | None = None
+) -> MTCO2OLCentral:
     n = len(tasks)
     return MTCO2OLCentral(
         row_of={task: row for row, task in enumerate(tasks)},
@@ -161,7 +161,7 @@ def _init_central(tasks: tuple[int, ...], dim: int, rng: np.random.Generator) ->
         c=np.zeros(n),
         said=np.zeros((n, dim)),
         said_c=np.full(n, np.nan),
-        weights=np.ones(n),
+        weights=np.array(weights or [1.0] * n),
     )
 
 
@@ -252,7 +252,7 @@ def _at_peer(
 def _learner(name: str, loss_name: str, tau: int, *, central_step: CentralStep, on_graph: bool) -> Algorithm:
     loss = LOSSES[loss_name]
 
-    def primal_step(state: MTCO2OLState, example: Example, t: int) -> tuple[MTCO2OLState, Prediction]:
+    def learn(state: MTCO2OLState, example: Example, t: int) -> tuple[MTCO2OLState, Prediction]:
         x, y = example
         score = dot(state.w, x)
         z = y * score
@@ -278,15 +278,12 @@ def _learner(name: str, loss_name: str, tau: int, *, central_step: CentralStep, 
     return Algorithm(
         name=name,
         init_local=lambda dim: MTCO2OLState(np.zeros(dim), np.zeros(dim)),
-        primal_step=primal_step,
-        dual_step=no_dual_step,
+        learn=learn,
         init_central=_init_central,
         central_step=central_step,
-        sync=SyncRounds(tau),
+        exchange=Exchange(SyncRounds(tau), *((1, 1, 1), (1, 1, 1, 1)) if on_graph else ((1,), (1, 1))),
         predict=lambda state, x: dot(state.w, x),
         model=lambda state: {"w": state.w},
-        push_vectors=3 if on_graph else 1,
-        pull_vectors=lambda num_tasks: 4 if on_graph else 2,
         receive=receive,
         send=send,
     )

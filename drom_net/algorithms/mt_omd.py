@@ -25,11 +25,11 @@ from drom_net.algorithms.base import (
     Contribution,
     ContributionKind,
     Example,
+    Exchange,
     Prediction,
     Reply,
     ReplyKind,
     SyncRounds,
-    no_dual_step,
 )
 from drom_net.algorithms.features import Matrix, Vector, add_scaled, dot
 from drom_net.algorithms.learner import STEP, Learner, Log, OneOf, Search
@@ -83,7 +83,7 @@ def mt_omd(parameters: MTOMDParameters | None = None) -> Algorithm:
     q = parameters or MTOMDParameters()
     loss = LOSSES[q.loss]
 
-    def primal_step(state: MTOMDState, example: Example, t: int) -> tuple[MTOMDState, Prediction]:
+    def learn(state: MTOMDState, example: Example, t: int) -> tuple[MTOMDState, Prediction]:
         x, y = example
         score = dot(state.w, x)
         z = y * score
@@ -115,17 +115,14 @@ def mt_omd(parameters: MTOMDParameters | None = None) -> Algorithm:
     return Algorithm(
         name="mt-omd",
         init_local=lambda dim: MTOMDState(np.zeros(dim), np.zeros(dim), np.zeros(dim)),
-        primal_step=primal_step,
-        dual_step=no_dual_step,
+        learn=learn,
         init_central=lambda tasks, dim, rng: MTOMDCentral(
             {task: row for row, task in enumerate(tasks)}, np.zeros((len(tasks), dim))
         ),
         central_step=central_step,
-        sync=SyncRounds(q.tau),
+        exchange=Exchange(SyncRounds(q.tau), contribution=(1,), reply=(1,)),
         predict=lambda state, x: dot(state.w, x),
         model=lambda state: {"w": state.w},
-        push_vectors=1,
-        pull_vectors=lambda num_tasks: 1,
         receive=receive,
         send=send,
     )

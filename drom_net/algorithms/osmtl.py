@@ -20,12 +20,13 @@ from drom_net.algorithms.base import (
     Contribution,
     ContributionKind,
     Example,
+    Exchange,
     Prediction,
     Reply,
     ReplyKind,
     SyncRounds,
 )
-from drom_net.algorithms.features import Features, Vector, dot, scaled
+from drom_net.algorithms.features import Features, Vector, bounded_example, dot, scaled
 from drom_net.algorithms.learner import STEP, Even, Learner, Log, Search, Spread
 from drom_net.algorithms.losses import LOSSES
 from drom_net.core.fields import Choice, Number, option
@@ -85,7 +86,11 @@ def project_on_simplex(p: Vector) -> Vector:
 def _central_step(
     state: OSMTLCentral, contributions: Mapping[int, Contribution], members: Sequence[int] | None = None
 ) -> tuple[OSMTLCentral, dict[int, Reply], CentralInfo]:
-    came = {task: c.vectors[0] for task, c in contributions.items() if c.kind is ContributionKind.VECTORS}
+    came = {
+        task: bounded_example(contribution.vectors[0])
+        for task, contribution in contributions.items()
+        if contribution.kind is ContributionKind.VECTORS
+    }
     replies = {}
     for task in sorted(contributions):
         others = tuple([came.get(other, state.nothing) for other in state.tasks if other != task])
@@ -133,31 +138,28 @@ def osmtl(parameters: OSMTLParameters | None = None) -> Algorithm:
     q = parameters or OSMTLParameters()
     loss = LOSSES[q.loss]
 
-    def primal_step(state: OSMTLState, example: Example, t: int) -> tuple[OSMTLState, Prediction]:
+    def learn(state: OSMTLState, example: Example, t: int) -> tuple[OSMTLState, Prediction]:
         x, y = example
         score = dot(state.w, x)
         z = y * score
         state.x, state.y, state.slope = x, y, loss.slope(z) * y
         return state, Prediction(score, loss.value(z), 1.0)
 
-    def dual_step(state: OSMTLState, reply: Reply, t: int) -> tuple[OSMTLState, Contribution]:
+    def update(state: OSMTLState, t: int) -> tuple[OSMTLState, Contribution]:
         assert state.x is not None
         return state, Contribution(ContributionKind.VECTORS, (scaled(state.y, state.x, len(state.w)),))
 
     return Algorithm(
         name="osmtl",
         init_local=lambda dim: OSMTLState(np.zeros(dim)),
-        primal_step=primal_step,
-        dual_step=dual_step,
+        learn=learn,
+        update=update,
         init_central=lambda tasks, dim, rng: OSMTLCentral(tasks, np.zeros(dim)),
         central_step=_central_step,
-        sync=SyncRounds(1),
+        exchange=Exchange(SyncRounds(1), contribution=(1,), reply=lambda num_tasks: (1,) * max(1, num_tasks - 1)),
         predict=lambda state, x: dot(state.w, x),
         model=lambda state: {"w": state.w},
-        push_vectors=1,
-        pull_vectors=lambda num_tasks: max(1, num_tasks - 1),
         receive=partial(_receive, q),
-        shares_examples=True,
     )
 
 
@@ -168,6 +170,7 @@ OSMTL = Learner(
     parameters=OSMTLParameters,
     build=osmtl,
     reveals="Every example leaves its site: the reducer and all other sites get it as y x.",
+    shares_examples=True,
     searches=(
         Search("f", {"relation": "fixed"}, {**STEP, "alpha": Even(0.1, 1.0)}),
         Search("e", {"relation": "exponential"}, _SPACE),

@@ -14,12 +14,13 @@ from drom_net.algorithms.base import (
     Contribution,
     ContributionKind,
     Example,
+    Exchange,
     Prediction,
     Reply,
     ReplyKind,
     SyncRounds,
 )
-from drom_net.algorithms.features import Vector, dot, scaled
+from drom_net.algorithms.features import Vector, bounded_example, dot, scaled
 from drom_net.algorithms.learner import STEP, Learner, Search
 from drom_net.algorithms.losses import LOSSES
 from drom_net.core.fields import Choice, Number, option
@@ -57,13 +58,13 @@ def pooled(parameters: PooledParameters | None = None) -> Algorithm:
     q = parameters or PooledParameters()
     loss = LOSSES[q.loss]
 
-    def primal_step(state: PooledState, example: Example, t: int) -> tuple[PooledState, Prediction]:
+    def learn(state: PooledState, example: Example, t: int) -> tuple[PooledState, Prediction]:
         x, y = example
         score = dot(state.w, x)
         state.yx = scaled(y, x, len(state.w))
         return state, Prediction(score, loss.value(y * score), 1.0)
 
-    def dual_step(state: PooledState, reply: Reply, t: int) -> tuple[PooledState, Contribution]:
+    def update(state: PooledState, t: int) -> tuple[PooledState, Contribution]:
         assert state.yx is not None
         yx, state.yx = state.yx, None
         return state, Contribution(ContributionKind.VECTORS, (yx,))
@@ -77,7 +78,7 @@ def pooled(parameters: PooledParameters | None = None) -> Algorithm:
     ) -> tuple[PooledCentral, dict[int, Reply], CentralInfo]:
         state.t += 1
         tasks = sorted(contributions)
-        came = [contributions[task].vectors[0] for task in tasks if contributions[task].vectors]
+        came = [bounded_example(contributions[task].vectors[0]) for task in tasks if contributions[task].vectors]
         step = np.zeros(len(state.w))
         for yx in came:
             step += loss.slope(float(np.dot(state.w, yx))) * yx
@@ -89,17 +90,14 @@ def pooled(parameters: PooledParameters | None = None) -> Algorithm:
     return Algorithm(
         name="pooled",
         init_local=lambda dim: PooledState(np.zeros(dim)),
-        primal_step=primal_step,
-        dual_step=dual_step,
+        learn=learn,
+        update=update,
         init_central=lambda tasks, dim, rng: PooledCentral(np.zeros(dim)),
         central_step=central_step,
-        sync=SyncRounds(1),
+        exchange=Exchange(SyncRounds(1), contribution=(1,), reply=(1,)),
         predict=lambda state, x: dot(state.w, x),
         model=lambda state: {"w": state.w},
-        push_vectors=1,
-        pull_vectors=lambda num_tasks: 1,
         receive=receive,
-        shares_examples=True,
     )
 
 
@@ -109,5 +107,6 @@ POOLED = Learner(
     build=pooled,
     reveals="Every example leaves its site: the reducer gets it as y x; from the common model another site can compute "
     "the rows of a site that no third one learned beside, so with two sites all.",
+    shares_examples=True,
     searches=(Search(space=STEP),),
 )

@@ -14,6 +14,7 @@ from drom_net.algorithms.base import (
     Contribution,
     ContributionKind,
     Example,
+    Exchange,
     Prediction,
     Reply,
     ReplyKind,
@@ -66,14 +67,14 @@ def prox_gd(parameters: ProxGDParameters | None = None) -> Algorithm:
     q = parameters or ProxGDParameters()
     loss = LOSSES[q.loss]
 
-    def primal_step(state: ProxGDState, example: Example, t: int) -> tuple[ProxGDState, Prediction]:
+    def learn(state: ProxGDState, example: Example, t: int) -> tuple[ProxGDState, Prediction]:
         x, y = example
         score = dot(state.w, x)
         z = y * score
         state.step = scaled(loss.slope(z) * y, x, len(state.w))
         return state, Prediction(score, loss.value(z), 1.0)
 
-    def dual_step(state: ProxGDState, reply: Reply, t: int) -> tuple[ProxGDState, Contribution]:
+    def update(state: ProxGDState, t: int) -> tuple[ProxGDState, Contribution]:
         assert state.step is not None
         # A new array: the last one may still be on its way to the centre. The same operations as Local's.
         state.w = state.w - (q.eta0 / math.sqrt(t)) * state.step
@@ -104,17 +105,15 @@ def prox_gd(parameters: ProxGDParameters | None = None) -> Algorithm:
     return Algorithm(
         name="prox-gd",
         init_local=lambda dim: ProxGDState(np.zeros(dim)),
-        primal_step=primal_step,
-        dual_step=dual_step,
+        learn=learn,
+        update=update,
         init_central=lambda tasks, dim, rng: ProxGDCentral(
             {task: row for row, task in enumerate(tasks)}, np.zeros((len(tasks), dim))
         ),
         central_step=central_step,
-        sync=SyncRounds(1),
+        exchange=Exchange(SyncRounds(1), contribution=(1,), reply=(1,)),
         predict=lambda state, x: dot(state.w, x),
         model=lambda state: {"w": state.w},
-        push_vectors=1,
-        pull_vectors=lambda num_tasks: 1,
         receive=receive,
     )
 

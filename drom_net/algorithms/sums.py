@@ -173,7 +173,7 @@ def trimmed(six: Whole) -> Whole:
     return result
 
 
-def along_tree(own: int, everybody: Sequence[int], tree: Sequence[int]) -> CentralStep:
+def along_tree(own: int, neighborhood: Sequence[int], tree: Sequence[int]) -> CentralStep:
     """The central step of a peer to whom each neighbor along a tree tells the sum of everything behind it.
 
     Its reply has, behind the totals, what others have said that such a neighbor does not know, by neighbor: as sums are
@@ -182,10 +182,10 @@ def along_tree(own: int, everybody: Sequence[int], tree: Sequence[int]) -> Centr
     A first block of six vectors is `with_extremes` of all behind; the rest is by sums alone.
 
     Args:
-        everybody: The tasks of its neighborhood, ascending.
+        neighborhood: Its closed neighborhood, ascending.
     """
     most = MOST_OF_SUM // (len(tree) + 1)
-    at, others = everybody.index(own), [everybody.index(task) for task in tree]
+    at, others = neighborhood.index(own), [neighborhood.index(task) for task in tree]
 
     def central_step(
         state: SumsCentral, contributions: Mapping[int, Contribution], members: Sequence[int] | None = None

@@ -11,19 +11,8 @@ from collections.abc import Sequence
 import click
 
 from drom_net import __version__
-from drom_net.cli.audit import audit_command
-from drom_net.cli.compare import compare_command
-from drom_net.cli.data import data
-from drom_net.cli.export import export
-from drom_net.cli.init import init
-from drom_net.cli.keys import keys
-from drom_net.cli.nodes import peer, reducer, worker
-from drom_net.cli.output import log_as, print_json, tell
-from drom_net.cli.results import merge, predict, replay, show, verify
-from drom_net.cli.run import check, run
-from drom_net.cli.simulate import simulate
-from drom_net.cli.topology import topology
-from drom_net.cli.watch import watch
+from drom_net.cli.commands import BY_HEADING
+from drom_net.cli.telling import log_as, print_json, tell
 from drom_net.core.errors import DromNetError
 
 EXIT_CODES = """\b
@@ -39,7 +28,19 @@ Exit codes:
 """
 
 
-@click.group(epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
+class _Headed(click.Group):
+    """A group whose help lists its commands by heading."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        width = max(map(len, self.commands))
+        for heading, members in BY_HEADING.items():
+            with formatter.section(heading):
+                formatter.write_dl(
+                    [(f"{member.name:<{width}}", member.get_short_help_str(formatter.width)) for member in members]
+                )
+
+
+@click.group(cls=_Headed, epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="drom-net")
 def group() -> None:
     """Online multi-task learning across sites that keep their own data.
@@ -53,28 +54,9 @@ def group() -> None:
     """
 
 
-for member in (
-    init,
-    run,
-    check,
-    simulate,
-    audit_command,
-    topology,
-    watch,
-    show,
-    verify,
-    replay,
-    merge,
-    predict,
-    reducer,
-    worker,
-    peer,
-    keys,
-    export,
-    data,
-    compare_command,
-):
-    group.add_command(member)
+for members in BY_HEADING.values():
+    for member in members:
+        group.add_command(member)
 
 
 def main(arguments: Sequence[str] | None = None, *, command: click.Command = group, name: str = "drom-net") -> int:

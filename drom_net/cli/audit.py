@@ -7,30 +7,16 @@ from pathlib import Path
 
 import click
 
-from drom_net.cli import options
-from drom_net.cli.output import count_of, percent, print_json, print_table, showing_progress, shown
+from drom_net.cli.output import count_of, percent, print_table, showing_progress
 from drom_net.cli.run import load_and_prepare
+from drom_net.cli.telling import print_json, shown
 from drom_net.cluster.audit import READ, audit
 from drom_net.cluster.prepare import require_stored
 from drom_net.config.model import what_leaves
 
 
-@click.command("audit")
-@options.config_file
-@options.overrides
-@options.as_json
-@click.option("-q", "--quiet", is_flag=True, help="No progress.")
 def audit_command(file: Path, overrides: tuple[str, ...], as_json: bool, quiet: bool) -> None:
-    """Attack a run of FILE, and tell the share of rows that others can compute.
-
-    The run is in this process. A row counts as read where the cosine between it and what an onlooker computes from
-    what it is told is above 0.99. It is the least: a better attack may read more.
-
-    \b
-    Examples:
-      drom-net audit pumps/pumps.yaml
-      drom-net audit pumps/pumps.yaml --set algorithm.tau=1 --set rounds=100
-    """
+    """`drom-net audit`."""
     prepared = load_and_prepare(file, overrides)
     require_stored(prepared.config, "an audit")
     with showing_progress(as_json=as_json, quiet=quiet) as progress:

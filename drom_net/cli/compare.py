@@ -11,15 +11,14 @@ from typing import Any
 
 import click
 
-from drom_net.cli import options
-from drom_net.cli.output import choose_runs_progress, print_json, print_table
+from drom_net.cli.output import choose_runs_progress, print_table
+from drom_net.cli.telling import print_json
 from drom_net.cluster.prepare import require_stored
 from drom_net.comparison.compare import Comparison, compare
 from drom_net.comparison.findings import conclusion, headline, results_on, title_of
-from drom_net.comparison.outside import PACKAGES
 from drom_net.comparison.pages import write_report
 from drom_net.comparison.runner import Runner
-from drom_net.comparison.spaces import line_names, outside_lines, searched_keys
+from drom_net.comparison.spaces import outside_lines, searched_keys
 from drom_net.comparison.store import Store
 from drom_net.comparison.subjects import Subject, make_subject, named_config
 from drom_net.comparison.tuning import Effort, check_learners
@@ -29,10 +28,6 @@ from drom_net.plots.base import require_matplotlib
 from drom_net.results.report import Report
 
 STORE = "runs.jsonl"
-
-jobs_option = click.option(
-    "--jobs", type=click.IntRange(1), help="How many runs at a time, a process each; by default one for each core."
-)
 
 
 @contextlib.contextmanager
@@ -59,48 +54,6 @@ def _num_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-@click.command("compare")
-@click.argument("what", nargs=-1, required=True)
-@click.option(
-    "--algorithms",
-    "names",
-    metavar="NAME,NAME,..",
-    default="",
-    help=f"The learners, of {', '.join(line_names())}, or of another package as a file names them. By default all and "
-    "that of WHAT, but those of peers only beside a file whose learner is one of them.",
-)
-@click.option(
-    "--with",
-    "tools",
-    metavar="TOOL,TOOL,..",
-    default="",
-    help=f"Learners of other packages as well, of {', '.join(PACKAGES)}, where these are installed "
-    f"({', '.join(PACKAGES.values())}).",
-)
-@click.option(
-    "--settings", type=click.IntRange(1), default=24, show_default=True, help="How many are tried of each learner."
-)
-@click.option(
-    "--tuning-orders", type=click.IntRange(1), default=2, show_default=True, help="Orders on which settings are chosen."
-)
-@click.option(
-    "--orders", type=click.IntRange(1), default=10, show_default=True, help="Other orders, on which they are evaluated."
-)
-@jobs_option
-@click.option(
-    "--seed", type=click.IntRange(0), default=0, show_default=True, help="What settings and orders are drawn from."
-)
-@click.option(
-    "--processes",
-    "num_processes",
-    type=click.IntRange(0),
-    default=0,
-    show_default=True,
-    help="Run so many of the evaluation orders again as real processes, and compare the digests.",
-)
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="The folder for results and finished runs.")
-@options.overrides
-@options.as_json
 def compare_command(
     what: tuple[str, ...],
     names: str,
@@ -115,24 +68,7 @@ def compare_command(
     overrides: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Compare learners on WHAT, the names of data sets or topology files, with the same tuning for each.
-
-    As many settings are drawn for every learner and chosen on some orders of the examples; the best one is then run on
-    other orders. Where rows keep their order (data.shuffle: false) it may be time: settings are then chosen on the
-    first 30 % of each site's rows, and evaluated on the others in ten blocks, one behind the other. data.measure says
-    by what. Of a topology file data, rounds and graph are used; the parameters that are searched begin at the learner's
-    defaults, not at the file's. Every run is the plain loop in one process, so that learners which move raw examples
-    can be compared as well; they are marked.
-
-    What is finished stays in OUT/runs.jsonl: after Ctrl-C, or with other options, the same command does only the rest.
-    (It does not know when you change the program: then choose another OUT.)
-
-    \b
-    Examples:
-      drom-net compare digits-sites --out runs/compare
-      drom-net compare digits-sites --with river,vw --out runs/compare
-      drom-net compare pumps/pumps.yaml --algorithms adadrom,drom,local --settings 40 --out runs/compared
-    """
+    """`drom-net _terminated`."""
     effort = Effort(settings, tuning_orders, orders, seed)
     if num_processes > orders:
         raise UsageError(f"--processes: expected at most as many as --orders, {orders}; got {num_processes}")

@@ -9,9 +9,9 @@ from typing import Any
 import click
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-from drom_net.cli import options
 from drom_net.cli.init import print_columns
-from drom_net.cli.output import console, print_json, print_table, tell
+from drom_net.cli.output import console, print_table
+from drom_net.cli.telling import print_json, tell
 from drom_net.cluster.drafting import describe_file, table_format
 from drom_net.config.load import load_config
 from drom_net.core.errors import UsageError, did_you_mean
@@ -26,32 +26,12 @@ from drom_net.data.settings import DATA_SECTIONS, RowSettings
 from drom_net.data.stats import prepared_dataset
 from drom_net.data.stats import stats as stats_of
 
-_from = click.option(
-    "--from",
-    "home",
-    type=click.Path(path_type=Path, file_okay=False, exists=True),
-    help="A folder that has the files already, in a sub-folder for each set (spam_pu, mhci, ..).",
-)
-
 _LICENCES = {"files": "your own", "live": "your own", "digits-sites": "CC BY 4.0"}
 """Of what is no public data set."""
 
 
-@click.group()
-def data() -> None:
-    """List, get and describe data sets."""
-
-
-@data.command("list")
-@_from
-@options.as_json
 def list_datasets(home: Path | None, as_json: bool) -> None:
-    """List what the `data` section of a file may name.
-
-    \b
-    Example:
-      drom-net data list
-    """
+    """`drom-net data list`."""
     entries = []
     for name, section in DATA_SECTIONS.items():
         entry = PUBLIC_SETS.get(name)
@@ -77,23 +57,8 @@ def list_datasets(home: Path | None, as_json: bool) -> None:
     print_table(["dataset", "tasks", "measure", "here", "what it is", "licence"], rows, left=6)  # type: ignore[arg-type]
 
 
-@data.command()
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@_from
-@click.option("--accept-licence", is_flag=True, help="Agree to the terms shown, where nobody can be asked.")
-@options.as_json
 def get(names: tuple[str, ...], home: Path | None, accept_licence: bool, as_json: bool) -> None:
-    """Download public data sets from their publishers into the cache, or copy them from a folder; check them.
-
-    What is here already is checked and left. A download that was cut goes on where it stopped. DROM_NET_MIRROR
-    names a mirror, http://host/path, that has each file under PUBLISHER/PATH.
-
-    \b
-    Examples:
-      drom-net data get spam-pu mhci
-      drom-net data get jester --accept-licence
-      drom-net data get wisdm --from /mnt/datasets
-    """
+    """`drom-net data get`."""
     entries = [_public_set(name) for name in names]
     told = []
     for entry in entries:
@@ -151,23 +116,8 @@ class _Bars:
         self._progress.update(self._known[name], completed=here, total=size)
 
 
-@data.command()
-@click.argument("what")
-@_from
-@options.overrides
-@options.as_json
 def describe(what: str, home: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
-    """Describe a table, a data set by its name, or the data of a topology file.
-
-    Of a table (CSV, Parquet) it says what kind each column is, how much is missing, and what is in it; of a data set
-    its licence, its source, what each task has, and which numbers of the paper's Table 2 it meets.
-
-    \b
-    Examples:
-      drom-net data describe pumps/pump-north.csv
-      drom-net data describe spam-pu
-      drom-net data describe pumps/pumps.yaml
-    """
+    """`drom-net data _agree`."""
     if _is_table(what):
         columns = describe_file(Path(what))
         if as_json:
@@ -247,23 +197,8 @@ def table_2(paper: PaperRow, dataset: Dataset) -> list[dict[str, Any]]:
     return told
 
 
-@data.command()
-@click.argument("what")
-@_from
-@options.overrides
-@options.as_json
 def stats(what: str, home: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
-    """Measure a data set: norms, features used, and how alike its tasks are.
-
-    Of the user's own tables it also says how each column of numbers is spread before and after preparation.
-
-    A task's direction is the mean of its positive rows minus the mean of its negative ones. Where the cosines
-    between directions are about 0 there is little to share.
-
-    \b
-    Example:
-      drom-net data stats pumps/pumps.yaml
-    """
+    """`drom-net data _is_table`."""
     facts: dict[str, Any] = stats_of(_load(what, home, overrides))
     if as_json:
         print_json(facts)

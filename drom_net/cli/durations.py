@@ -2,40 +2,21 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-import click
-
-from drom_net.cli.options import task_index
+from drom_net.cli.requirements import task_index
 from drom_net.cluster.prepare import Prepared
 from drom_net.cluster.simulate import THE_REDUCER, Conditions, node_names
 from drom_net.core.errors import UsageError
 from drom_net.protocol.node import REDUCER
 from drom_net.simulation.faults import Crash, Fault, Pause
-from drom_net.simulation.network import Distribution, NetworkSettings, Partition, Stragglers, parse_stragglers
+from drom_net.simulation.network import Distribution, NetworkSettings, Partition, Stragglers
 
 _RATES = {"bit": 0.125, "kbit": 125.0, "Mbit": 125e3, "Gbit": 125e6, "B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9}
-
-
-class Parsed(click.ParamType):  # type: ignore[type-arg]  # click 8.1 has no type argument
-    """A value that a function reads; its ValueError becomes the message."""
-
-    def __init__(self, name: str, read: Callable[[str], Any]) -> None:
-        self.name = name
-        self._read = read
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if not isinstance(value, str):
-            return value
-        try:
-            return self._read(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
 
 
 def seconds(text: str) -> float:
@@ -68,54 +49,6 @@ def bytes_per_s(text: str) -> float:
     if not rate > 0.0:
         raise ValueError(f'expected a bandwidth such as 100Mbit or 12.5MB (a second), got "{text}"')
     return rate
-
-
-TIME = Parsed("time", Distribution.parse)
-FIXED_TIME = Parsed("time", seconds)
-PROBABILITY = Parsed("probability", probability)
-BANDWIDTH = Parsed("bandwidth", bytes_per_s)
-STRAGGLERS = Parsed("share:factor", parse_stragglers)
-
-_CONDITIONS = (
-    click.option(
-        "--latency",
-        type=TIME,
-        default="1ms",
-        show_default=True,
-        help="One way, drawn for each message: 50ms, 20ms..80ms, normal(50ms,10ms), lognormal(50ms,0.5) or "
-        "exponential(50ms).",
-    ),
-    click.option(
-        "--bandwidth",
-        type=BANDWIDTH,
-        help="Of each node's line, in each direction, a second: 100Mbit (bits) or 12.5MB (bytes).",
-    ),
-    click.option("--loss", type=PROBABILITY, default="0", help="The share of messages that is lost: 0.01 or 1%."),
-    click.option("--duplicate", type=PROBABILITY, default="0", help="The share that comes twice."),
-    click.option("--reorder", type=PROBABILITY, default="0", help="The share that others overtake."),
-    click.option("--round", "round_s", type=TIME, help="How long a local round takes; by default FILE's data.pace_s."),
-    click.option("--central", "central_s", type=TIME, default="0", help="How long a central step takes."),
-    click.option("--stragglers", type=STRAGGLERS, default="", help="A share of slow tasks: 10%:5x, 1%:20x."),
-    click.option(
-        "--partition",
-        "partitions",
-        multiple=True,
-        metavar="GROUP|GROUP@FROM..TO",
-        help="Groups of nodes that cannot reach each other for a while: 0,1|2,3@10s..20s. A node is a task's name or "
-        "number, or reducer; this option and the next two may be repeated.",
-    ),
-    click.option(
-        "--crash", "crashes", multiple=True, metavar="NODE@TIME+DOWN", help="A node dies and comes back: 3@5s+2s"
-    ),
-    click.option("--pause", "pauses", multiple=True, metavar="NODE@TIME+FOR", help="A node stands still: 3@5s+2s"),
-    click.option(
-        "--sim-seed",
-        type=click.IntRange(0),
-        default=0,
-        show_default=True,
-        help="What latencies, losses, speeds and stragglers are drawn from.",
-    ),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,17 +99,11 @@ class GivenConditions:
         )
 
 
-def conditions(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of a simulation's network, pace and faults; the command gets them together, as `given`."""
-
-    @functools.wraps(command)
-    def gathered(*args: Any, **values: Any) -> Any:
-        given = GivenConditions(**{field.name: values.pop(field.name) for field in fields(GivenConditions)})
-        return command(*args, given=given, **values)
-
-    for option in reversed(_CONDITIONS):
-        gathered = option(gathered)
-    return gathered
+def gathered(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a command's options; those of the conditions together, as `given`."""
+    names = {field.name for field in fields(GivenConditions)}
+    given = GivenConditions(**{name: values[name] for name in names})
+    return {name: value for name, value in values.items() if name not in names} | {"given": given}
 
 
 def read_partition(text: str, names: Sequence[str]) -> Partition:

@@ -8,39 +8,16 @@ from pathlib import Path
 
 import click
 
-from drom_net.cli import options
-from drom_net.cli.output import tell
+from drom_net.cli.telling import tell
 from drom_net.config.load import load_config
 from drom_net.config.model import is_loopback
 from drom_net.core.errors import UsageError, naming
 from drom_net.deploy.bundles import render_bundles
 from drom_net.deploy.deployment import Render, plan_deployment
 
-FORMATS = ("compose", "kubernetes", "slurm", "systemd")
-"""Each is a module of drom_net.deploy, with a function render."""
 
-
-@click.command()
-@click.argument("format", type=click.Choice(FORMATS))
-@options.config_file
-@options.overrides
-@click.option("--out", "-o", type=click.Path(path_type=Path), required=True, help="The folder to write; a new one.")
-@click.option(
-    "--per-site",
-    is_flag=True,
-    help="A folder for each node, with its own secret key (of security.keys) and instructions, to be sent to its site.",
-)
 def export(format: str, file: Path, overrides: tuple[str, ...], out: Path, per_site: bool) -> None:
-    """Write the files with which FORMAT runs the cluster that FILE describes.
-
-    With --per-site each node's folder has what its host needs, and nothing of the other sites: cluster.yaml, its key,
-    the files of its service, and README.md, which says what to type. `drom-net keys create FILE` comes first.
-
-    \b
-    Examples:
-      drom-net export compose star/star.yaml -o deploy
-      drom-net export systemd star/star.yaml -o sites --per-site
-    """
+    """`drom-net export`."""
     config = load_config(file, overrides)
     deployment = plan_deployment(config)
     if per_site:

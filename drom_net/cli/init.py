@@ -10,11 +10,12 @@ from typing import Any
 
 import click
 
-from drom_net.cli import options
-from drom_net.cli.output import print_json, print_table, tell
+from drom_net.cli.output import print_table
+from drom_net.cli.telling import print_json, tell
 from drom_net.cluster.drafting import (
     ONE_SITE,
     Draft,
+    Meant,
     called_so,
     draft,
     label_candidates,
@@ -26,60 +27,35 @@ from drom_net.config.load import load_config
 from drom_net.core.errors import UsageError, did_you_mean, naming
 from drom_net.results.summary import write_text
 
-EXAMPLES = ("pumps", "mail", "live", "star")
 _COLUMNS = ("column", "kind", "missing", "different", "least", "mean", "deviation", "most", "examples")
 
 
-@click.command()
-@click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE..]")
-@click.option(
-    "--site", metavar="COLUMN", help=f"The column that says whose row it is; {ONE_SITE} where all are of one site."
-)
-@click.option("--label", metavar="COLUMN", help="The column that is to be predicted: it has two kinds of cells.")
-@click.option("--positive", metavar="TEXT", multiple=True, help="The label that is +1; once more for another spelling.")
-@click.option(
-    "--missing", metavar="TEXT", multiple=True, help="A text that means a missing value, beside NA and alike."
-)
-@click.option("--merge", is_flag=True, help="FILEs are those that `init` has written at several sites: join them.")
-@click.option("--example", type=click.Choice(EXAMPLES), help="Put a whole small example, data and all, into a folder.")
-@click.option(
-    "--out", "-o", type=click.Path(path_type=Path), help="The file to write; by default named after the table."
-)
-@options.as_json
 def init(
     files: tuple[Path, ...],
     site: str | None,
     label: str | None,
     positive: tuple[str, ...],
+    negative: tuple[str, ...],
+    rest: str | None,
     missing: tuple[str, ...],
     merge: bool,
     example: str | None,
     out: Path | None,
+    force: bool,
     as_json: bool,
-) -> int:
-    """Look at tables (CSV or Parquet) and write the file of a cluster that learns from them.
-
-    FILEs are one table with a column for the site, or one a site. What the tables do not tell is asked for in a
-    terminal; elsewhere an error lists what it could be. Rows stay where they are: names of columns and frequent levels
-    go into the file.
-
-    \b
-    Examples:
-      drom-net init patients.csv --site Hospital --label readmitted
-      drom-net init pump-*.csv --label service -o pumps.yaml
-      drom-net init --merge north.yaml south.yaml -o cluster.yaml
-      drom-net init --example pumps
-    """
+) -> None:
+    """`drom-net init`."""
     if example is not None:
         if files or merge:
             raise UsageError("--example brings its own files")
-        return _example(example, out or Path(example), as_json=as_json)
+        return _example(example, out or Path(example), force=force, as_json=as_json)
     if not files:
         raise UsageError("missing argument FILE: the table, or tables, to learn from (or --example NAME)")
+    meant = Meant(positive or None, negative or None, rest)
     if merge:
-        return _merge(files, out or Path("cluster.yaml"), positive, as_json=as_json)
+        return _merge(files, out or Path("cluster.yaml"), meant, force=force, as_json=as_json)
     target = out or Path(f"{files[0].name.partition('.')[0] if len(files) == 1 else 'cluster'}.yaml")
-    _require_new(target)
+    _require_new(target, force=force)
     found = read_tables(files, missing=missing)
     label = _column("--label", "the label", label, label_candidates(found), found.names, called_so)
     if site is None and len(files) > 1:
@@ -94,17 +70,13 @@ def init(
             )
     if label == site:
         raise UsageError(f"--site and --label: expected two columns, got {label} for both")
-    made = draft(found, target, site=site or "", label=label, positive=positive or None, missing=missing)
+    made = draft(found, target, site=site or "", label=label, meant=meant, missing=missing)
     write_text(target, made.text)
-    error = UsageError(f"{target} is written, and cannot run yet:\n{made.refused}") if made.refused else None
     if as_json:
-        more = {} if error is None else {"error": str(error), "exit_code": error.exit_code}
-        print_json(_told(target, made) | more)
+        print_json(_told(target, made))
     else:
         _print(target, made)
-    if error is not None and not as_json:
-        raise error
-    return 0 if error is None else error.exit_code
+    return None
 
 
 def _told(target: Path, made: Draft) -> dict[str, Any]:
@@ -116,9 +88,9 @@ def _told(target: Path, made: Draft) -> dict[str, Any]:
         "label": settings.label,
         "positive": settings.positive,
         "negative": settings.negative,
+        "rest": settings.rest,
         "columns": made.columns,
         "notes": list(made.notes),
-        "ready": not made.refused,
     }
 
 
@@ -126,10 +98,8 @@ def _print(target: Path, made: Draft) -> None:
     print_columns(made.columns)
     click.echo()
     for note in made.notes:
-        if not made.refused or not note.startswith("labels: "):
-            click.echo(note)
-    if not made.refused:
-        click.echo(f"wrote {target}\n\nnext:\n  drom-net check {target}\n  drom-net run {target}")
+        click.echo(note)
+    click.echo(f"wrote {target}\n\nnext:\n  drom-net check {target}\n  drom-net run {target}")
 
 
 def print_columns(columns: list[dict[str, Any]]) -> None:
@@ -174,20 +144,19 @@ def _column(
     raise UsageError(f"{option} COLUMN says which column is {what}; it could be\n{listed}")
 
 
-def _merge(files: tuple[Path, ...], target: Path, positive: tuple[str, ...], *, as_json: bool) -> int:
-    _require_new(target)
-    text = merge_drafts([load_config(file) for file in files], target, positive or None)
+def _merge(files: tuple[Path, ...], target: Path, meant: Meant, *, force: bool, as_json: bool) -> None:
+    _require_new(target, force=force)
+    text = merge_drafts([load_config(file) for file in files], target, meant)
     write_text(target, text)
     if as_json:
         print_json({"file": str(target), "merged": [str(file) for file in files]})
     else:
         click.echo(f"wrote {target}: give it to every site; its next lines are in it")
-    return 0
 
 
-def _example(example: str, target: Path, *, as_json: bool) -> int:
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise UsageError(f"{target} exists already and is not overwritten; -o names another folder")
+def _example(example: str, target: Path, *, force: bool, as_json: bool) -> None:
+    if target.exists() and (not target.is_dir() or (any(target.iterdir()) and not force)):
+        raise UsageError(f"{target} exists already; -o names another folder, --force overwrites its files")
     source = importlib.resources.files("drom_net") / "examples" / example
     written = []
     for item in sorted(source.iterdir(), key=lambda item: item.name):
@@ -199,13 +168,12 @@ def _example(example: str, target: Path, *, as_json: bool) -> int:
     config = next(path for path in written if path.endswith(".yaml"))
     if as_json:
         print_json({"folder": str(target), "files": written})
-        return 0
+        return
     for name in written:
         click.echo(name)
     click.echo(f"\nnext:\n  drom-net check {config}\n  drom-net run {config}")
-    return 0
 
 
-def _require_new(target: Path) -> None:
-    if target.exists():
-        raise UsageError(f"{target} exists already and is not overwritten; -o names another file")
+def _require_new(target: Path, *, force: bool) -> None:
+    if target.is_dir() or (target.exists() and not force):
+        raise UsageError(f"{target} exists already; -o names another file, --force overwrites it")

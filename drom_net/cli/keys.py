@@ -6,8 +6,9 @@ from pathlib import Path
 
 import click
 
-from drom_net.cli import options
-from drom_net.cli.output import count_of, print_json
+from drom_net.cli.output import count_of
+from drom_net.cli.requirements import task_index
+from drom_net.cli.telling import print_json
 from drom_net.cluster.plan import client_names, node_names
 from drom_net.config.load import load_config
 from drom_net.config.model import ClusterConfig
@@ -18,42 +19,13 @@ from drom_net.data.faults import quoted
 from drom_net.transport.keys import PUBLIC_LIST, client_of, create_keys, read_public_keys, secret_file
 
 
-@click.group()
-def keys() -> None:
-    """Make and show the keys with which nodes encrypt, and know each other.
-
-    A file turns them on by one line, security: {keys: FOLDER}. Then every connection is encrypted, only nodes with a
-    key in FOLDER/public.keys get in, and the key decides which node one is. Every host gets FOLDER/public.keys, and
-    FOLDER/NAME.secret of its own node only.
-    """
-
-
-@keys.command()
-@options.config_file
-@click.option(
-    "--task",
-    "-k",
-    "tasks",
-    multiple=True,
-    help="Only for this task: its number from 0, its name, or the safe form of that; or reducer. May be repeated.",
-)
-@options.as_json
 def create(file: Path, tasks: tuple[str, ...], as_json: bool) -> None:
-    """Make a pair of keys for each node of FILE's cluster that is not in the list yet. Nothing is overwritten.
-
-    To give a node a new key remove its line from public.keys and its .secret file, call this again, and bring the new
-    list to all hosts. To shut a node out remove its line everywhere; it holds from each node's next start on.
-
-    \b
-    Examples:
-      drom-net keys create star/star.yaml
-      drom-net keys create star/star.yaml --task York
-    """
+    """`drom-net keys create`."""
     config = load_config(file)
     folder = _folder(config)
     names = task_names(config.data, config.base)
     everybody, nodes = node_names(config, names), safe_names(names)
-    wanted = [task if task in everybody else nodes[options.task_index(names, task)] for task in tasks]
+    wanted = [task if task in everybody else nodes[task_index(names, task)] for task in tasks]
     if clients := client_names(config, names):
         everybody = (*everybody, *clients)
         wanted += [client_of(node) for node in wanted if client_of(node) in clients]
@@ -70,16 +42,8 @@ def create(file: Path, tasks: tuple[str, ...], as_json: bool) -> None:
         click.echo(f"{secret_file(folder, name)}  for the host of {name} alone, readable by its owner alone (mode 600)")
 
 
-@keys.command()
-@click.argument("file_or_folder", type=click.Path(path_type=Path), metavar="FILE|FOLDER", envvar="DROM_NET_CONFIG")
-@options.as_json
 def show(file_or_folder: Path, as_json: bool) -> None:
-    """Print who may join, and by which public key. Secret keys are never shown.
-
-    \b
-    Example:
-      drom-net keys show star/star.yaml
-    """
+    """`drom-net keys show`."""
     folder = file_or_folder if file_or_folder.is_dir() else _folder(load_config(file_or_folder))
     if as_json:
         print_json(_facts(folder))

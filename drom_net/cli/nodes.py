@@ -7,15 +7,14 @@ import dataclasses
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import click
 
-from drom_net.cli import options
-from drom_net.cli.output import log_as, tell
+from drom_net.cli.requirements import require_local_source, require_loopback, require_metrics, task_index
 from drom_net.cli.run import warn_of_paper_parameters, warn_of_sharing
+from drom_net.cli.telling import log_as, tell
 from drom_net.cluster.local import node_command, node_environment
 from drom_net.cluster.plan import Roster, about_run, node_specs, peer_graph, peer_specs
 from drom_net.cluster.prepare import stream_of
@@ -40,52 +39,7 @@ from drom_net.transport.keys import read_keyring
 _PREPARED = {"config.yaml", "data.json", "environment.json", "examples", "lock", "spec.json"}
 """What is in a node's folder before the node has begun."""
 
-Command = Callable[..., Any]
 
-_ENVIRONMENT = """\b
-Environment variables, in place of the options:
-  DROM_NET_CONFIG (FILE), DROM_NET_TASK, DROM_NET_BIND, DROM_NET_ENDPOINT, DROM_NET_OUT,
-  DROM_NET_KEYS, DROM_NET_INSECURE, DROM_NET_LOG_FORMAT, DROM_NET_METRICS, DROM_NET_METRICS_INSECURE;
-  DROM_NET_DATA: where data files are that are not beside FILE
-"""
-
-_out = click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    envvar="DROM_NET_OUT",
-    help="The run directory; by default runs/NAME, NAME being FILE's.",
-)
-_task = click.option(
-    "--task",
-    "-k",
-    required=True,
-    envvar="DROM_NET_TASK",
-    help="Which task: its number from 0, its name, or the safe form of that.",
-)
-
-
-def _place_options(bind: str = "") -> Callable[[Command], Command]:
-    """What differs from place to place; each may be given by an environment variable as well.
-
-    Args:
-        bind: What --bind replaces; empty for a node that does not listen.
-    """
-    listen = click.option(
-        "--bind", metavar="ENDPOINT", envvar="DROM_NET_BIND", help=f"Where to listen, instead of {bind}."
-    )
-    chosen = (options.keys, options.insecure, options.log_format, options.metrics, options.metrics_insecure, _out)
-
-    def decorate(command: Command) -> Command:
-        for option in reversed((listen, *chosen) if bind else chosen):
-            command = option(command)
-        return command
-
-    return decorate
-
-
-@click.command(epilog=_ENVIRONMENT)
-@options.config_file_of_node
-@_place_options("reducer.bind or reducer.endpoint")
 def reducer(
     file: Path,
     bind: str | None,
@@ -96,20 +50,15 @@ def reducer(
     metrics_insecure: bool,
     out: Path | None,
 ) -> None:
-    """Run the reducer of the cluster that FILE describes; its workers may come before or after it.
-
-    \b
-    Example:
-      drom-net reducer star/star.yaml --out runs/star
-    """
+    """`drom-net _place_options`."""
     log_as(log_format, "reducer")
-    options.require_metrics(metrics, insecure=metrics_insecure)
+    require_metrics(metrics, insecure=metrics_insecure)
     config = _load_star(file, keys)
     warn_of_paper_parameters(config)
     listens = _endpoint("--bind", bind, listens=True) or config.reducer.listens_at
     if listens is None:
         raise no_meeting_place(config)
-    options.require_loopback(listens, config, insecure=insecure)
+    require_loopback(listens, config, insecure=insecure)
     _require_own_key(config, REDUCER)
     names = roster_names(config)
     dim = known_dim(config.data, config.base)
@@ -120,16 +69,6 @@ def reducer(
     _become(dataclasses.replace(spec, log_format=log_format, metrics=metrics), config)
 
 
-@click.command(epilog=_ENVIRONMENT)
-@options.config_file_of_node
-@_task
-@click.option(
-    "--endpoint",
-    metavar="ENDPOINT",
-    envvar="DROM_NET_ENDPOINT",
-    help="Where the reducer is, instead of FILE's reducer.endpoint.",
-)
-@_place_options()
 def worker(
     file: Path,
     task: str,
@@ -141,20 +80,15 @@ def worker(
     metrics_insecure: bool,
     out: Path | None,
 ) -> None:
-    """Run the worker of one task of the cluster that FILE describes; it reads that task's data only.
-
-    \b
-    Example:
-      drom-net worker star/star.yaml --task York --out runs/star
-    """
+    """`drom-net worker`."""
     log_as(log_format, task)
-    options.require_metrics(metrics, insecure=metrics_insecure)
+    require_metrics(metrics, insecure=metrics_insecure)
     config = _load_star(file, keys)
     endpoint = _endpoint("--endpoint", endpoint, listens=False) or config.reducer.endpoint
     if endpoint is None:
         raise no_meeting_place(config)
     names = roster_names(config)
-    index = options.task_index(names, task)
+    index = task_index(names, task)
     _require_own_key(config, safe_names(names)[index])
     dataset = load_dataset(config.data, base=config.base, only=index)
     roster = Roster(names, dataset.dim, dataset.feature_digest)
@@ -164,10 +98,6 @@ def worker(
     _become(dataclasses.replace(spec, log_format=log_format, metrics=metrics), config)
 
 
-@click.command(epilog=_ENVIRONMENT)
-@options.config_file_of_node
-@_task
-@_place_options("what FILE's peers section says")
 def peer(
     file: Path,
     task: str,
@@ -179,14 +109,9 @@ def peer(
     metrics_insecure: bool,
     out: Path | None,
 ) -> None:
-    """Run the peer of one task of the graph that FILE describes; it reads that task's data only.
-
-    \b
-    Example:
-      drom-net peer ring.yaml --task north --out runs/ring
-    """
+    """`drom-net peer`."""
     log_as(log_format, task)
-    options.require_metrics(metrics, insecure=metrics_insecure)
+    require_metrics(metrics, insecure=metrics_insecure)
     config = _load(file, keys)
     warn_of_paper_parameters(config)
     names = roster_names(config)
@@ -196,9 +121,9 @@ def peer(
         raise missing(config, "topology", "who talks to whom")
     if endpoints is None:
         raise no_peers(config)
-    index = options.task_index(names, task)
+    index = task_index(names, task)
     listens = _endpoint("--bind", bind, listens=True) or (config.peers.listens_at or endpoints)[index]
-    options.require_loopback(listens, config, insecure=insecure)
+    require_loopback(listens, config, insecure=insecure)
     _require_own_key(config, safe_names(names)[index])
     dataset = load_dataset(config.data, base=config.base, only=index)
     roster = Roster(names, dataset.dim, dataset.feature_digest)
@@ -231,7 +156,7 @@ def _holding_signals_back() -> Iterator[None]:
 def _prepare_examples(
     spec: NodeSpec, config: ClusterConfig, dataset: Dataset, roster: Roster, *, insecure: bool
 ) -> NodeSpec:
-    options.require_local_source(spec.source.get("bind"), config, spec.node, insecure=insecure)
+    require_local_source(spec.source.get("bind"), config, spec.node, insecure=insecure)
     stream = None
     if not spec.source:
         stream = stream_of(spec.task, config, dataset, roster)

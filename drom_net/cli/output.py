@@ -17,13 +17,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bar
 from rich.table import Table
 
+from drom_net.cli.telling import is_structured, shown, tell
 from drom_net.cluster.progress import Progress
 from drom_net.comparison.runner import RunsProgress
 from drom_net.learning.metrics import Totals, total
-from drom_net.node.reports import JsonLog, printable
-
-_log: JsonLog | None = None
-"""Where `tell` writes, if not plain lines."""
 
 _PACE_OF_S = 10.0
 """What is left is told from the rounds of so many seconds."""
@@ -74,35 +71,6 @@ def size(num_bytes: float) -> str:
             return f"{num_bytes:.0f} {unit}" if unit == "B" else f"{num_bytes:.1f} {unit}"
         num_bytes /= 1000
     return f"{num_bytes:.1f} TB"
-
-
-def log_as(log_format: str, node: str = "") -> None:
-    """From now on `tell` writes like this.
-
-    Args:
-        log_format: One of reports.LOG_FORMATS.
-        node: Who speaks in a structured log.
-    """
-    global _log
-    _log = JsonLog(node) if log_format == "json" else None
-
-
-def tell(text: str, event: str = "said", *, level: str = "warning", **fields: Any) -> None:
-    """A line on standard error; where nobody reads it any more, that must not end a run.
-
-    Args:
-        event: What it is called in a structured log; level and fields likewise.
-    """
-    if _log is not None:
-        _log.write(level, event, text, fields)
-        return
-    with contextlib.suppress(OSError, ValueError):
-        click.echo(shown(text), err=True)
-
-
-def shown(text: str) -> str:
-    """Lines for a terminal: what would steer it, or turn the direction of writing, becomes an escape that one reads."""
-    return "\n".join(map(printable, text.split("\n")))
 
 
 class QuietProgress:
@@ -251,7 +219,7 @@ def showing_progress(*, as_json: bool, quiet: bool) -> Iterator[Progress]:
 
 
 def _choose_progress(*, as_json: bool, quiet: bool) -> Progress:
-    if _log is not None:
+    if is_structured():
         return QuietProgress() if quiet else LogProgress()
     if as_json:
         return JsonProgress(quiet=quiet)
@@ -424,12 +392,12 @@ def print_comparison(summaries: Sequence[dict[str, Any]], titles: Sequence[str])
     click.echo()
     width = max(map(len, titles))
     for title, summary in zip(titles, summaries, strict=True):
-        alone = "each task alone" if summary["algorithm"] == "local" else "tasks together"
+        how = "nothing shared" if summary["algorithm"] == "local" else "tasks together"
         error, majority = percent(summary["error_rate"]), percent(summary.get("majority_error_rate"))
         in_process = summary["driver"] == "reference"
         moved = "nothing" if in_process else size(summary["bytes_sent"] + summary["bytes_received"])
         click.echo(
-            f"{shown(title):<{width}}  {alone:<15}  error rate {error} (majority {majority}), "
+            f"{shown(title):<{width}}  {how:<14}  error rate {error} (majority {majority}), "
             f"F1 {fraction(summary['f1'])}, {summary['rounds']} rounds in {duration(summary['seconds'])}, "
             f"{moved} moved"
         )
@@ -447,8 +415,3 @@ def _side_by_side(name: str, figures: Sequence[dict[str, Any] | None]) -> list[s
         else:
             row += [percent(entry["error_rate"]), *(fraction(entry.get(key)) for key in ("auc", "log_loss", "f1"))]
     return row
-
-
-def print_json(document: object) -> None:
-    """One JSON document on standard output."""
-    click.echo(json.dumps(document, indent=2))

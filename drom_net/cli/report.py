@@ -42,7 +42,7 @@ def require_report(run_dirs: Sequence[Path], path: str) -> Path:
 @contextlib.contextmanager
 def report_at_end(out: Path, *, wanted: bool) -> Iterator[None]:
     """Write the report into a run directory when its run has ended, also where that was by an error of a node."""
-    from drom_net.cli.output import tell
+    from drom_net.cli.telling import tell
 
     try:
         yield

@@ -1,70 +1,31 @@
-"""drom-net show, verify, replay, merge, predict: what a run has left behind."""
+"""drom-net show, verify, replay, merge: what a run has left behind."""
 
 from __future__ import annotations
 
 import dataclasses
-import io
-import sys
 from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 
-from drom_net.algorithms import learner_named
-from drom_net.algorithms.features import dot
-from drom_net.cli import options
-from drom_net.cli.output import print_comparison, print_json, print_result, showing_progress
+from drom_net.cli.output import print_comparison, print_result, showing_progress
 from drom_net.cli.report import require_report, write_report
 from drom_net.cli.run import load_and_prepare, require_current
+from drom_net.cli.telling import print_json
 from drom_net.cluster.merge import merge_nodes
 from drom_net.cluster.plan import lanes, peer_graph
 from drom_net.cluster.replay import replay as replay_run
 from drom_net.config.load import load_config
 from drom_net.core.errors import DromNetError, UsageError
-from drom_net.data.formats import line_formats
-from drom_net.data.row_lines import read_rows
-from drom_net.learning.calibration import probability_of
-from drom_net.learning.task import CALIBRATION, SCALING
 from drom_net.plots.base import check_plot_file
 from drom_net.plots.sharing import draw_sharing
 from drom_net.plots.timeline import Timeline, draw_timelines
-from drom_net.results.model_file import load_model, require_vectors, row_reader_of, vectors_of
 from drom_net.results.run_directory import load_disturbances, load_summary
 from drom_net.results.tables import read_timeline, require_records
 from drom_net.results.timeline import Lane
 from drom_net.results.verification import recompute_digest, wrong_figures
 
 
-@click.command()
-@click.argument("run_dirs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN_DIR...")
-@click.option(
-    "--timeline", "picture", type=click.Path(path_type=Path), help="Draw who worked and waited when: .png or .svg."
-)
-@click.option(
-    "--sharing",
-    "sharing_picture",
-    type=click.Path(path_type=Path),
-    help="Draw what sharing did to each task, of a learner that mixes experts: .png or .svg.",
-)
-@click.option(
-    "--report",
-    is_flag=False,
-    flag_value="",
-    metavar="[PATH]",
-    help="Write the run's report, an .html page, and its main figure as .png beside it; by default in RUN_DIR.",
-)
-@click.option(
-    "--from",
-    "from_s",
-    type=float,
-    metavar="S",
-    help="From so many seconds after all tasks had begun; of simulations, of the virtual clock.",
-)
-@click.option(
-    "--to", "to_s", type=float, metavar="S", help="To there; by default the first sync rounds, and all faults."
-)
-@options.as_json
 def show(
     run_dirs: tuple[Path, ...],
     picture: Path | None,
@@ -74,20 +35,7 @@ def show(
     to_s: float | None,
     as_json: bool,
 ) -> None:
-    """Print the result of a finished run, or of several runs of the same tasks side by side.
-
-    The timeline shows each task's own work, its waits for contributions on their way, and its waits for neighbors that
-    have sent none yet; of several runs above each other. The picture of sharing shows each task's errors alone and with
-    sharing, and the weights of its experts.
-
-    \b
-    Examples:
-      drom-net show runs/pumps
-      drom-net show runs/pumps --sharing gains.png
-      drom-net show runs/pumps --report pumps.html
-      drom-net show runs/pumps runs/pumps-alone
-      drom-net show runs/blocking runs/delayed --timeline waits.png --to 0.5
-    """
+    """`drom-net show`."""
     if picture is None and (from_s is not None or to_s is not None):
         raise UsageError("--from and --to choose what --timeline draws, which is not given")
     if sharing_picture is not None and len(run_dirs) > 1:
@@ -166,16 +114,8 @@ def _lanes(run_dir: Path, summary: dict[str, Any]) -> list[Lane]:
     return lanes(config, peer_graph(config, names), names, rows)
 
 
-@click.command()
-@options.run_dir
-@options.as_json
 def verify(run_dir: Path, as_json: bool) -> int:
-    """Compute digest and figures of a run again, from its records and its model, and compare.
-
-    \b
-    Example:
-      drom-net verify runs/pumps
-    """
+    """`drom-net _lanes`."""
     summary = load_summary(run_dir)
     require_records(run_dir, summary)
     found = recompute_digest(run_dir, [task["name"] for task in summary["tasks"]])
@@ -195,19 +135,8 @@ def verify(run_dir: Path, as_json: bool) -> int:
     return 0 if good else 1
 
 
-@click.command()
-@options.run_dir
-@options.as_json
 def replay(run_dir: Path, as_json: bool) -> int:
-    """Compute a whole run again, from its configuration, its data and what it has recorded of who was there when.
-
-    Whatever happened to the run, the same model comes out, bit for bit; else the first round and task that differ
-    are named, with exit code 1. All tasks' data must be at hand here.
-
-    \b
-    Example:
-      drom-net replay runs/pumps
-    """
+    """`drom-net replay`."""
     config_file = run_dir / "config.yaml"
     if not config_file.exists():
         raise UsageError(f"{config_file} is missing: {run_dir} is not the directory of a run")
@@ -228,74 +157,11 @@ def replay(run_dir: Path, as_json: bool) -> int:
     return 0 if same else 1
 
 
-@click.command()
-@click.argument("dirs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="DIR...")
-@click.option("--out", type=click.Path(path_type=Path), help="A new run directory; by default the first DIR itself.")
-@options.records_format
-@options.as_json
 def merge(dirs: tuple[Path, ...], out: Path | None, file_format: str, as_json: bool) -> None:
-    """Put the folders of nodes that were started by hand together into one run directory.
-
-    \b
-    Example (the --out of the reducer and of workers on two hosts):
-      drom-net merge from-host-a from-host-b --out runs/all
-    """
+    """`drom-net merge`."""
     summary = merge_nodes(dirs, out or dirs[0], file_format=file_format)
     if as_json:
         print_json(summary)
     else:
         print_result(summary)
         click.echo(f"run directory {out or dirs[0]}")
-
-
-@click.command()
-@options.run_dir
-@click.option(
-    "--task", "-k", required=True, help="Whose model: the task's number from 0, its name, or the safe form of that."
-)
-@click.option(
-    "--format",
-    "row_format",
-    type=click.Choice(sorted(line_formats())),
-    default="csv",
-    show_default=True,
-    help="Of the rows.",
-)
-@options.as_json
-def predict(run_dir: Path, task: str, row_format: str, as_json: bool) -> None:
-    """Label rows from standard input with a task's model; one line "label,p,score" for each on standard output.
-
-    Rows are as in the run's data files, with or without a label: CSV with a line of column names (in any order; others
-    than the features are left out), JSON lines, or svmlight lines; they are prepared as the run prepared its own.
-
-    \b
-    Example:
-      drom-net predict runs/pumps --task harbor < new-rows.csv
-    """
-    model = load_model(run_dir)
-    names = [str(name) for name in model["tasks"]]
-    index = options.task_index(names, task)
-    reader = row_reader_of(model)
-    if sys.stdin.isatty():
-        click.echo("reading rows from the terminal; end them with Ctrl-D", err=True)
-    rows = read_rows(
-        io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8-sig", newline=""), format=row_format, rows=reader
-    )
-    state = np.ascontiguousarray(model[SCALING.upper()][index]) if SCALING.upper() in model else None
-    preparation = reader.preprocessing.begin(names[index], state)
-    vectors = vectors_of(model, index)
-    made_by = str(model["algorithm"]) if "algorithm" in model else "drom"  # earlier versions did not say
-    algorithm = learner_named(made_by, f"{run_dir}: algorithm").make()
-    require_vectors(model, algorithm, run_dir)
-    score_of = algorithm.score or (lambda vectors, x: dot(vectors["w"], x))
-    predictions: list[dict[str, Any]] = []
-    for row in rows:
-        score = score_of(vectors, preparation.look(row))
-        p = probability_of(score, algorithm.log_odds, vectors.get(CALIBRATION))
-        predictions.append({"label": 1 if score >= 0.0 else -1, "p": p, "score": score})
-    if as_json:
-        print_json(predictions)
-        return
-    click.echo("label,p,score")
-    for prediction in predictions:
-        click.echo(f"{prediction['label']},{prediction['p']:.6g},{prediction['score']!r}")

@@ -11,19 +11,10 @@ import click
 from click.core import ParameterSource
 
 from drom_net.algorithms.drom import PAPER, DromParameters
-from drom_net.cli import options
-from drom_net.cli.durations import FIXED_TIME
-from drom_net.cli.output import (
-    count_of,
-    log_as,
-    print_json,
-    print_result,
-    print_table,
-    showing_progress,
-    size,
-    tell,
-)
+from drom_net.cli.output import count_of, print_result, print_table, showing_progress, size
 from drom_net.cli.report import report_at_end
+from drom_net.cli.requirements import require_keys, require_local_source, require_loopback, require_metrics, task_index
+from drom_net.cli.telling import log_as, print_json, tell
 from drom_net.cluster.directories import require_resumable
 from drom_net.cluster.machine import lacks, raise_file_descriptors, require_room, this_machine
 from drom_net.cluster.plan import ALMOST, Cost, Roster, check_sharing, cost, hiding_table, source_endpoint, source_of
@@ -79,31 +70,6 @@ def require_current(config_file: Path) -> None:
         )
 
 
-@click.command()
-@options.config_file_or_none
-@click.option(
-    "--resume",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="Go on with the run of this directory, in place of FILE: after a power loss, a crash or Ctrl-C.",
-)
-@click.option(
-    "--driver",
-    type=click.Choice(["processes", "reference", "simulation"]),
-    default="processes",
-    show_default=True,
-    help="Real processes and sockets, the plain loop in one process, or the processes' nodes on a virtual clock "
-    "(`drom-net simulate` chooses its network).",
-)
-@click.option("--out", type=click.Path(path_type=Path), help="The run directory; by default a new one in runs/.")
-@options.records_format
-@options.report
-@options.insecure
-@options.log_format
-@options.metrics
-@options.metrics_insecure
-@options.overrides
-@options.as_json
-@click.option("-q", "--quiet", is_flag=True, help="No progress and no table; errors are still told.")
 def run(
     file: Path | None,
     resume: Path | None,
@@ -119,16 +85,7 @@ def run(
     as_json: bool,
     quiet: bool,
 ) -> int:
-    """Run the cluster that FILE describes on this machine, and stay with it.
-
-    The result goes to standard output, progress to standard error. Ctrl-C ends the run in order and keeps
-    what was learned so far; a second one ends it at once.
-
-    \b
-    Examples:
-      drom-net run pumps/pumps.yaml --set data.flip=0.1 --out runs/noisy
-      drom-net run --resume runs/noisy
-    """
+    """`drom-net run`."""
     log_as(log_format, "launcher")
     require_format(file_format)
     if resume is not None:
@@ -136,7 +93,7 @@ def run(
         file, out = resume / "config.yaml", resume
     if file is None:
         raise UsageError("missing argument FILE (or --resume RUN_DIR)")
-    options.require_metrics(metrics, insecure=metrics_insecure)
+    require_metrics(metrics, insecure=metrics_insecure)
     if metrics and driver != "processes":
         raise UsageError(f"--metrics: expected the driver processes, got {driver}, which runs no node that serves any")
     prepared = _prepare_with_warnings(file, overrides)
@@ -181,22 +138,13 @@ def _require_for_processes(prepared: Prepared, *, insecure: bool) -> None:
     config, names = prepared.config, prepared.roster.tasks
     warn_of_sharing(config)
     for listens in _listening(config):
-        options.require_loopback(listens, config, insecure=insecure)
+        require_loopback(listens, config, insecure=insecure)
     check_sources(prepared, insecure=insecure)
-    options.require_keys(config, names)
+    require_keys(config, names)
     require_room(_cost(prepared), this_machine(), len(names))
     raise_file_descriptors()
 
 
-@click.command()
-@options.config_file
-@click.option("--latency", type=FIXED_TIME, help="Also tell which tau hides this latency, one way: 20ms.")
-@click.option(
-    "--round", "round_s", type=FIXED_TIME, help="How long a local round takes; by default FILE's data.pace_s."
-)
-@click.option("--task", "-k", help="Only this task (or reducer), with the data and the key that its own host has.")
-@options.overrides
-@options.as_json
 def check(
     file: Path,
     latency: float | None,
@@ -205,14 +153,7 @@ def check(
     overrides: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Check FILE and its data, print the plan, start nothing.
-
-    \b
-    Examples:
-      drom-net check pumps/pumps.yaml
-      drom-net check pumps/pumps.yaml --task north
-      drom-net check ring.yaml --latency 20ms --round 5ms
-    """
+    """`drom-net _require_as_it_was`."""
     if round_s is not None and latency is None:
         raise UsageError("--round tells with --latency which tau hides it, and that is not given")
     if task is not None:
@@ -222,7 +163,7 @@ def check(
         return
     prepared = _prepare_with_warnings(file, overrides)
     warn_of_sharing(prepared.config)
-    options.require_keys(prepared.config, prepared.roster.tasks)
+    require_keys(prepared.config, prepared.roster.tasks)
     config, names = prepared.config, prepared.roster.tasks
     own = [source_endpoint(config, names, task) for task in range(len(names))] if config.source else []
     for endpoint in (*_listening(config), *own):
@@ -332,7 +273,7 @@ def _check_one(config: ClusterConfig, wanted: str, *, as_json: bool) -> None:
     """What can be known on the host of one node: the file, its own rows and its own key."""
     deployment = plan_deployment(config)
     names, nodes = deployment.tasks, safe_names(deployment.tasks)
-    index = -1 if wanted == REDUCER and deployment.graph is None else options.task_index(names, wanted)
+    index = -1 if wanted == REDUCER and deployment.graph is None else task_index(names, wanted)
     node = REDUCER if index < 0 else nodes[index]
     endpoint = config.reducer.endpoint
     if deployment.graph is not None:
@@ -486,7 +427,7 @@ def check_sources(prepared: Prepared, *, insecure: bool) -> None:
         raise UsageError("source.stdin is for nodes that are started by hand: `run` has one standard input for all")
     endpoints = [endpoint for task in range(len(names)) if (endpoint := source_endpoint(config, names, task))]
     for endpoint, node in zip(endpoints, safe_names(names), strict=False):
-        options.require_local_source(endpoint, config, node, insecure=insecure)
+        require_local_source(endpoint, config, node, insecure=insecure)
     if len(set(endpoints)) < len(endpoints):
         raise UsageError(
             f"source.bind gives several tasks the same address ({endpoints[0]}): here all run on one machine, so it "

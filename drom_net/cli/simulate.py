@@ -9,10 +9,11 @@ from typing import Any
 import click
 
 from drom_net.algorithms.learner import exchange_of, exchanges_of
-from drom_net.cli import durations, options
-from drom_net.cli.output import count_of, print_json, print_table, showing_progress, shown, size, tell
+from drom_net.cli import durations
+from drom_net.cli.output import count_of, print_table, showing_progress, size
 from drom_net.cli.report import report_at_end
 from drom_net.cli.run import hiding_lines, load_and_prepare
+from drom_net.cli.telling import print_json, shown, tell
 from drom_net.cluster.directories import begin_run_directory, end_run_directory
 from drom_net.cluster.plan import algorithm_of, hiding_table, lanes
 from drom_net.cluster.prepare import Prepared, require_stored, with_parameters
@@ -29,24 +30,6 @@ from drom_net.simulation.network import Distribution
 _SHOWN = ("seconds", "waiting_share", "messages", "bytes_sent", "error_rate")
 
 
-@click.command()
-@options.config_file
-@durations.conditions
-@click.option(
-    "--compare/--no-compare",
-    default=True,
-    help="Peers: whether to run each exchange beside it, with tau = 1 and with FILE's.",
-)
-@click.option("--draw", type=click.Path(path_type=Path), help="Draw who did what when to this file, .png or .svg.")
-@click.option("--from", "from_s", type=float, metavar="S", help="Draw from there on, in seconds of the virtual clock.")
-@click.option(
-    "--to", "to_s", type=float, metavar="S", help="To there; by default the first sync rounds, and all faults."
-)
-@click.option("--out", type=click.Path(path_type=Path), help="Also write a run directory.")
-@options.report
-@options.overrides
-@options.as_json
-@click.option("-q", "--quiet", is_flag=True, help="No progress.")
 def simulate(
     file: Path,
     *,
@@ -61,14 +44,7 @@ def simulate(
     as_json: bool,
     quiet: bool,
 ) -> int:
-    """Run FILE's cluster on a virtual clock, and tell how long it would take on such a network.
-
-    The nodes are those of the real processes, and so are the results. Everything is drawn from --sim-seed.
-
-    \b
-    Example:
-      drom-net simulate pumps/pumps.yaml --latency 50ms --loss 0.01 --round 5ms --stragglers 10%:5x
-    """
+    """`drom-net simulate`."""
     if draw is None and (from_s is not None or to_s is not None):
         raise UsageError("--from and --to choose what --draw draws, which is not given")
     if report and out is None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from drom_net.cli import options
-from drom_net.cli.output import count_of, print_json, size, tell
+from drom_net.cli.output import count_of, size
+from drom_net.cli.telling import print_json, tell
 from drom_net.cluster.plan import algorithm_of, peer_graph
 from drom_net.config.load import load_config
 from drom_net.core.errors import UsageError
@@ -19,18 +19,8 @@ from drom_net.plots.base import check_plot_file
 from drom_net.plots.graph import draw_graph
 
 
-@click.command()
-@options.config_file
-@click.option("--draw", type=click.Path(path_type=Path), help="Draw the graph to this file, .png or .svg.")
-@options.overrides
-@options.as_json
 def topology(file: Path, draw: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
-    """Print the graph of peers that FILE describes: degrees, zeta, bytes, and what will hurt.
-
-    \b
-    Example:
-      drom-net topology ring.yaml --draw ring.png
-    """
+    """`drom-net topology`."""
     if draw is not None:
         check_plot_file(draw)
     config = load_config(file, overrides)
@@ -49,7 +39,7 @@ def topology(file: Path, draw: Path | None, overrides: tuple[str, ...], as_json:
         dim=dataset.dim,
         tau=getattr(config.algorithm.parameters, "tau", 1),
         stream_lengths=lengths,
-        vectors=max(1, algorithm.push_vectors),
+        vectors=max(1, sum(algorithm.exchange.contribution)),
         growing=last / max(1, algorithm.sync.count(last)) if algorithm.sync.growing else None,
     )
     if draw is not None:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from drom_net.cli import options
+from drom_net.core.errors import UsageError
+from drom_net.reporting.watching import EXIT_CODES, find_run, look
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -24,36 +25,8 @@ _MARGIN_LINES = 8
 _EVENTS_SHOWN = 5
 
 
-@click.command()
-@click.argument("path", metavar="FILE|RUN_DIR", type=click.Path(path_type=Path), envvar="DROM_NET_CONFIG")
-@click.option("--web", is_flag=True, help="Show it on a page of this machine, in place of the terminal.")
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=0, help="Of the page; by default one that is free.", metavar="PORT"
-)
-@click.option("--once", is_flag=True, help="Look once, and do not wait for the end.")
-@options.as_json
 def watch(path: Path, web: bool, port: int, once: bool, as_json: bool) -> int:
-    """Look at a run while it lasts: error, majority and evidence by site, who waits for whom, who is gone.
-
-    RUN_DIR is its directory; of FILE it is the latest in runs/. The run need not be started anew for it, and does not
-    notice. It ends when the run ends; of a run that has ended it shows the result. Into a pipe it writes a line about
-    every two seconds, with --json a JSON object a line.
-
-    \b
-    Exit codes beside the common ones:
-      0    the run has finished (with --once: it goes on, or has finished)
-      1    a node failed
-      4    the run was interrupted, or its launcher is gone
-      130  this command was interrupted; the run goes on
-
-    \b
-    Examples:
-      drom-net watch pumps/pumps.yaml
-      drom-net watch runs/pumps --web
-    """
-    from drom_net.core.errors import UsageError
-    from drom_net.reporting.watching import EXIT_CODES, find_run, look
-
+    """`drom-net watch`."""
     if web and (once or as_json):
         raise UsageError(f"--web shows a page, and leaves no room for {'--once' if once else '--json'}")
     if port and not web:
@@ -94,7 +67,8 @@ def _plain(state: Any) -> dict[str, Any]:
 
 
 def _line(run_dir: Path, seen: Seen) -> str:
-    from drom_net.cli.output import percent, shown
+    from drom_net.cli.output import percent
+    from drom_net.cli.telling import shown
     from drom_net.reporting.watching import effect_in_words, state_in_words
 
     state = seen.state
@@ -129,7 +103,8 @@ def _table(run_dir: Path, seen: Seen, height: int) -> Group:
     from rich.table import Table
     from rich.text import Text
 
-    from drom_net.cli.output import percent, shown, size
+    from drom_net.cli.output import percent, size
+    from drom_net.cli.telling import shown
     from drom_net.reporting.facts import read_events
     from drom_net.reporting.watching import effect_in_words, first_shown, round_of, state_in_words
 

@@ -201,7 +201,7 @@ def audit(prepared: Prepared, progress: Progress) -> Audit:
     attacks = attacks_on(config.algorithm.parameters)
     counts = {"rows": sum(site.rows for site in sites), "alike": sum(site.alike() for site in sites)}
     kinds = (REDUCER, OTHER) if prepared.graph is None else (NEIGHBOR, OTHER)
-    silent = not algorithms[0].push_vectors
+    silent = not algorithms[0].exchange.contribution
     if silent or attacks.on_contributions is None:
         nothing = (0, NOTHING_LEAVES) if silent else (None, NO_ATTACK)
         return Audit(**counts, rounds=0, onlookers=tuple(Onlooker(who, *nothing) for who in kinds))
@@ -229,7 +229,7 @@ def audit(prepared: Prepared, progress: Progress) -> Audit:
         ended = run_reference_peers(listeners, streams, hoods, delayed=is_delayed(config), **common)
         rounds, results = ended.rounds, ended.tasks
         alone = {(task, sender) for task, those in enumerate(behind) for sender in those if len(those[sender]) == 1}
-        if all(len(hood.everybody) == len(sites) for hood in hoods):
+        if all(len(hood.closed_neighborhood) == len(sites) for hood in hoods):
             known.remove(OTHER)
             notes[OTHER] = "all sites are neighbors"
         elif not along_tree:
@@ -248,7 +248,8 @@ def _of_peer(
 ) -> Algorithm:
     """A peer's learner, whose centre is listened to; made for its place where it has one."""
     hear = listening.at_peer(hood, behind, algorithm.sync)
-    return tapped(hood.learner(algorithm), hear)._replace(at=None)
+    peer = tapped(hood.learner(algorithm), hear)
+    return peer._replace(specialize=lambda position: peer)
 
 
 def _models(listening: _Listening, alone: Iterable[tuple[int, int]], results: Sequence[TaskResult]) -> float | None:

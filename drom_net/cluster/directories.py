@@ -34,7 +34,7 @@ from drom_net.results.run_directory import (
     write_results,
 )
 from drom_net.results.summary import remove_folder, write_json, write_text
-from drom_net.storage.journal import FOLDER as SPOOL
+from drom_net.storage.journal import FOLDER as JOURNAL
 from drom_net.storage.node_folder import CheckpointFolder
 
 
@@ -45,7 +45,7 @@ def remove_nodes(prepared: Prepared, out: Path) -> None:
         remove_folder(out / NODES)
         return
     for path in out.glob(f"{NODES}/*/*"):
-        if path.name != SPOOL:
+        if path.name != JOURNAL:
             remove_folder(path) if path.is_dir() else path.unlink()
 
 

@@ -20,13 +20,11 @@ from drom_net.data.cells import plain_text
 from drom_net.data.columns import LEVEL_PLACES, TEXT_PLACES, Column, places_for
 from drom_net.data.describing import describe_columns
 from drom_net.data.faults import Faults, quoted
-from drom_net.data.file_settings import check_settings
 from drom_net.data.files import load_files, resolved
 from drom_net.data.formats import TableFormat, file_formats, format_of
 from drom_net.data.kinds import Part, find_schema
-from drom_net.data.labels import NEGATIVE, plain_label
+from drom_net.data.labels import plain_label
 from drom_net.data.settings import FileData
-from drom_net.data.sites import label_counts, open_tables
 from drom_net.data.tables import FileTable, Texts, Wanted, as_texts, counts
 
 ONE_SITE = "-"
@@ -148,6 +146,15 @@ def _total(found: Tables, name: str) -> Counter[str]:
 # --- drafting ----------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class Meant:
+    """What somebody says of the labels, each as the settings of the same name."""
+
+    positive: tuple[str, ...] | None = None
+    negative: tuple[str, ...] | None = None
+    rest: str | None = None
+
+
 @dataclass(frozen=True)
 class Draft:
     """A file that is still to be written.
@@ -156,19 +163,15 @@ class Draft:
         text: The whole file.
         notes: What people should know of it.
         columns: As `describe_columns`.
-        refused: What is still to be said before it can run; empty where it can.
     """
 
     text: str
     notes: tuple[str, ...]
     columns: list[dict[str, Any]]
     settings: FileData
-    refused: str = ""
 
 
-def draft(
-    found: Tables, out: Path, *, site: str, label: str, positive: tuple[str, ...] | None, missing: tuple[str, ...] = ()
-) -> Draft:
+def draft(found: Tables, out: Path, *, site: str, label: str, meant: Meant, missing: tuple[str, ...] = ()) -> Draft:
     """The file of a cluster that learns from these tables.
 
     Args:
@@ -177,42 +180,36 @@ def draft(
         label: The column of labels.
 
     Raises:
-        DataError: The tables do not go together, or the label cannot be used at all.
+        DataError: The tables do not go together, or the labels must be explained.
     """
     folder = out.absolute().parent
     shown = [_from(path, folder) for path in found.paths]
-    settings = FileData(files=shown[0], label=label, positive=positive, missing=missing)
+    settings = FileData(files=shown[0], label=label, missing=missing, **dataclasses.asdict(meant))
     if len(shown) > 1 or site == ONE_SITE:
         pattern, tasks = file_pattern(shown)
-        settings = FileData(files=pattern, tasks=tasks, label=label, positive=positive, missing=missing)
+        settings = dataclasses.replace(settings, files=pattern, tasks=tasks)
     else:
-        settings = FileData(files=shown[0], task_column=site, label=label, positive=positive, missing=missing)
-    refused = ""
+        settings = dataclasses.replace(settings, task_column=site)
     try:
         dataset = load_files(settings, base=folder)
     except DataError as error:
-        # Labels that must be explained do not keep the file from being written; all else does.
-        if any("label" not in problem.expected for problem in error.problems):
-            raise
-        refused = str(error)
-        rest = dataclasses.replace(settings, positive=_any_label(settings, folder), rest=NEGATIVE)
-        dataset = load_files(rest, base=folder)
+        raise DataError([_by_option(problem) for problem in error.problems]) from None
     written = resolved(settings, dataset)
     assert isinstance(written, FileData)
     sizes = {task.name: len(task.labels) for task in dataset.tasks}
     described = describe_columns(found.tables, dataset.preprocessing.schema or find_schema((), {}, given={}).schema)
-    text = _render(written, sizes, described, dataset.notes, refused, out, shown)
-    return Draft(text, dataset.notes, described, written, refused)
+    text = _render(written, sizes, described, dataset.notes, out, shown)
+    return Draft(text, dataset.notes, described, written)
 
 
-def _any_label(settings: FileData, folder: Path) -> tuple[str, ...]:
-    """Some label of the files, to look at all else."""
-    faults = Faults()
-    format = check_settings(settings, faults)
-    assert isinstance(format, TableFormat)
-    tables = open_tables(settings, format, folder, None, None, set(), faults)
-    total = sum((label_counts(site, settings.label) for site in tables.sites), Counter[str]())
-    return (next((text.strip() for text in total if text.strip()), "1"),)
+def _by_option(problem: Problem) -> Problem:
+    """The same for `init`, whose options say what a file would."""
+    hint = problem.hint.replace("write: ", "add ").replace(" and rest: negative", " --rest negative")
+    hint = hint.replace("rest: negative", "--rest negative").replace("list it there", "add --negative TEXT")
+    hint = hint.replace("data.positive says", "--positive says")
+    if found := re.search(r"positive: \[(.*)\]", hint):
+        hint = hint.replace(found[0], " ".join(f"--positive {text}" for text in found[1].split(", ")))
+    return dataclasses.replace(problem, hint=hint.replace("positive: ", "--positive "))
 
 
 def _from(path: Path, folder: Path) -> str:
@@ -255,7 +252,6 @@ def _render(
     sizes: dict[str, int],
     described: Sequence[dict[str, Any]],
     notes: Sequence[str],
-    refused: str,
     out: Path,
     shown: Sequence[str],
 ) -> str:
@@ -276,12 +272,11 @@ def _render(
     rows = ", ".join(f"{sizes[task]:,}" for task in tasks[:8]) + (", .." if len(tasks) > 8 else "")
     lines.append(_commented(f"  tasks: {write_flow(list(tasks))}", f"rows: {rows}"))
     lines.append(f"  label: {write_flow(settings.label)}")
-    if refused:
-        lines += [f"  # {line}" for line in refused.splitlines()]
-    else:
-        lines.append(_commented(f"  positive: {_one_or_list(settings.positive or ())}", labels))
-        if settings.negative:
-            lines.append(f"  negative: {_one_or_list(settings.negative)}")
+    lines.append(_commented(f"  positive: {_one_or_list(settings.positive or ())}", labels))
+    if settings.negative:
+        lines.append(f"  negative: {_one_or_list(settings.negative)}")
+    if settings.rest:
+        lines.append(f"  rest: {settings.rest}")
     if settings.missing:
         lines.append(_commented(f"  missing: {write_flow(list(settings.missing))}", "texts that mean a missing value"))
     dates = [column.name for column in settings.columns or () if column.kind in (kinds.DATE, kinds.TIME)]
@@ -319,12 +314,12 @@ def _in_words(column: Column, told: dict[str, Any] | None) -> str:
 # --- merging -----------------------------------------------------------------------------------------
 
 
-def merge_drafts(configs: Sequence[ClusterConfig], out: Path, positive: tuple[str, ...] | None = None) -> str:
+def merge_drafts(configs: Sequence[ClusterConfig], out: Path, meant: Meant) -> str:
     """One file for all sites, from the file that each of them has drafted from its own table.
 
     Args:
         out: Where it will be written.
-        positive: What is said to be +1.
+        meant: What is said of the labels; by default it is as in the files.
 
     Raises:
         DataError: They do not go together.
@@ -338,8 +333,11 @@ def merge_drafts(configs: Sequence[ClusterConfig], out: Path, positive: tuple[st
                 Problem(f"{config.path}: data.label", f"{quoted(found[0].label)}, as in {first}", quoted(data.label))
             )
     columns = _merged_columns(configs, found, problems)
-    positive = positive or _agreed("positive", configs, found, problems)
-    negative = _agreed("negative", configs, found, problems) if positive else None
+    positive = meant.positive or _agreed("positive", configs, found, problems)
+    rest = meant.rest or next((data.rest for data in found if data.rest), None)
+    negative = meant.negative
+    if negative is None and not rest:
+        negative = _agreed("negative", configs, found, problems)
     tasks = [task for data in found for task in data.tasks or ()]
     for task in sorted({task for task in tasks if tasks.count(task) > 1}):
         problems.append(Problem("data.tasks", "different sites", f"{quoted(task)} more than once"))
@@ -357,6 +355,7 @@ def merge_drafts(configs: Sequence[ClusterConfig], out: Path, positive: tuple[st
         label=found[0].label,
         positive=positive,
         negative=negative,
+        rest=rest,
         missing=tuple(dict.fromkeys(text for data in found for text in data.missing)),
         columns=tuple(columns),
         hash=max(places_for(columns), min(TEXT_PLACES, places + LEVEL_PLACES if places else 0)),
@@ -369,7 +368,7 @@ def merge_drafts(configs: Sequence[ClusterConfig], out: Path, positive: tuple[st
         "# security: {keys: keys}                    # drom-net keys create makes them",
         "",
     ]
-    body = _render(merged, dict.fromkeys(tasks, 0), [], (), "", out, ())
+    body = _render(merged, dict.fromkeys(tasks, 0), [], (), out, ())
     kept = [line for line in body.splitlines() if not line.startswith("#")][1:]
     kept = [re.sub(r" +# (rows: .*|left out)$", "", line) for line in kept]
     return "\n".join(head + kept) + "\n"
@@ -449,6 +448,8 @@ def _merged_column(name: str, its: Sequence[tuple[ClusterConfig, Column]], probl
     its_kinds = frozenset(column.kind for column in found)
     kind = found[0].kind if len(its_kinds) == 1 else _STRONGER.get(its_kinds)
     formats = {column.format for column in found}
+    if kind == kinds.NUMBER and len(formats) > 1:
+        formats.discard("")  # plain numbers can be read in either format
     if kind is None or len(formats) > 1:
         told = ", ".join(f"{config.path} {column.kind} {column.format}".strip() for config, column in its)
         problems.append(Problem(f"data.columns: {quoted(name)}", "one kind at all sites", told, "change it in a file"))

@@ -22,7 +22,7 @@ from drom_net.results.outcomes import (
 )
 from drom_net.results.run_directory import NODES, create_run_directory, node_folder, write_results
 from drom_net.results.tables import require_format
-from drom_net.storage.journal import FOLDER as SPOOL
+from drom_net.storage.journal import FOLDER as JOURNAL
 
 
 def merge_nodes(folders: Sequence[Path], out: Path, *, file_format: str) -> dict[str, Any]:
@@ -77,9 +77,13 @@ def merge_nodes(folders: Sequence[Path], out: Path, *, file_format: str) -> dict
             if (folder / name).is_file() and not (folder / name).is_symlink() and not (out / name).exists():
                 shutil.copyfile(folder / name, out / name)
     for node in nodes:  # the examples of a live run that are to be kept
-        spool, kept = found[node] / SPOOL, node_folder(out, node) / SPOOL
-        if NodeSpec.read(found[node] / "spec.json").source.get("keep") == "all" and spool.is_dir() and spool != kept:
-            shutil.copytree(spool, kept)
+        journal, kept = found[node] / JOURNAL, node_folder(out, node) / JOURNAL
+        if (
+            NodeSpec.read(found[node] / "spec.json").source.get("keep") == "all"
+            and journal.is_dir()
+            and journal != kept
+        ):
+            shutil.copytree(journal, kept)
     return write_results(
         out, tasks, centrals, data_facts=data_facts, about=spec.about, driver="processes", file_format=file_format
     )

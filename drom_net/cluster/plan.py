@@ -146,7 +146,7 @@ def check_sharing(config: ClusterConfig) -> bool:
     Raises:
         ConfigError: It does, and the configuration does not allow it.
     """
-    if not algorithm_of(config, 0).shares_examples:
+    if not config.algorithm.learner.shares_examples:
         return False
     if not config.allow_sharing_examples:
         place = f"{config.path}: allow_sharing_examples"
@@ -338,12 +338,13 @@ def cost(config: ClusterConfig, roster: Roster, graph: PeerGraph | None, *, last
     algorithm = algorithm_of(config, 0)
     num_tasks = len(roster.tasks)
     push = pull = 0
-    if algorithm.push_vectors:
+    if layout := algorithm.exchange.contribution:
         vector = np.zeros(roster.dim)
-        contribution = Contribution(ContributionKind.VECTORS, (vector,) * algorithm.push_vectors, last=True)
+        contribution = Contribution(ContributionKind.VECTORS, (vector,) * sum(layout), last=True)
         push = _size(Push(_LATE_ROUND, contribution))
         if graph is None:
-            pull = _size(Pull(_LATE_ROUND, Reply(ReplyKind.VECTORS, (vector,) * algorithm.pull_vectors(num_tasks))))
+            back = sum(algorithm.exchange.reply_layout(num_tasks))
+            pull = _size(Pull(_LATE_ROUND, Reply(ReplyKind.VECTORS, (vector,) * back)))
     if graph is None:
         sync_rounds = algorithm.sync.count(max(last_rounds))
         per_sync_round = num_tasks * (push + pull)

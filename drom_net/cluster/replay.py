@@ -26,8 +26,8 @@ from drom_net.results.model_file import load_model
 from drom_net.results.outcomes import Rows
 from drom_net.results.run_directory import node_folder
 from drom_net.results.tables import read_records
-from drom_net.storage.journal import FOLDER as SPOOL
-from drom_net.storage.journal import Spool
+from drom_net.storage.journal import FOLDER as JOURNAL
+from drom_net.storage.journal import ExampleJournal
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def replay(prepared: Prepared, run_dir: Path, progress: Progress) -> Replayed:
     task_rows, central_rows, _ = read_records(run_dir, names)
     members = [tuple(range(len(names)))]
     if prepared.graph is not None:
-        members = [hood.everybody for hood in prepared.graph.neighborhoods]
+        members = [hood.closed_neighborhood for hood in prepared.graph.neighborhoods]
     journal = _journal(prepared, task_rows, central_rows, members)
 
     last = max(journal.rounds)
@@ -105,10 +105,10 @@ def _live_stream(prepared: Prepared, run_dir: Path, task: int) -> LiveStream:
     assert prepared.config.source is not None
     if prepared.config.source.keep != "all":
         raise UsageError(f"{run_dir} is of a live run that did not keep its examples (source.keep: all)")
-    folder = node_folder(run_dir, prepared.roster.nodes[task]) / SPOOL
+    folder = node_folder(run_dir, prepared.roster.nodes[task]) / JOURNAL
     if not folder.is_dir():
         raise UsageError(f"{folder} is missing: it has the examples that {prepared.roster.tasks[task]} has accepted")
-    loaded = Spool(folder).load()
+    loaded = ExampleJournal(folder).load()
     preprocessing = prepared.dataset.preprocessing
     stream = LiveStream(
         prepared.roster.dim, loaded.decided, preprocessing=preprocessing, task=prepared.roster.tasks[task]

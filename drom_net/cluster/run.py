@@ -124,7 +124,7 @@ def _run_as_loop(
     else:
         assert prepared.graph is not None
         chains, central_records = list(result.central_chains), list(result.central_records)
-        members = [hood.everybody for hood in prepared.graph.neighborhoods]
+        members = [hood.closed_neighborhood for hood in prepared.graph.neighborhoods]
     finished = interruption.exit_code == 0
     tasks = []
     for name, task, its_records in zip(prepared.roster.tasks, result.tasks, result.task_records, strict=True):

@@ -164,7 +164,7 @@ def outcomes(
     centrals = []
     members: Sequence[tuple[int, ...] | None] = [None]
     if prepared.graph is not None:
-        members = [hood.everybody for hood in prepared.graph.neighborhoods]
+        members = [hood.closed_neighborhood for hood in prepared.graph.neighborhoods]
     for index, its_members in enumerate(members):
         node = simulator.node(len(names) if its_members is None else index)
         records = simulator.records[-1] if its_members is None else simulator.central_records[index]

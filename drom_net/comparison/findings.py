@@ -60,7 +60,11 @@ def headline(results: Sequence[Result]) -> tuple[list[str], list[list[str]]]:
 
 
 def conclusion(results: Sequence[Result]) -> str:
-    """What came out on one subject, as a sentence; no learner is the best that is no better than the majority."""
+    """What came out on one subject, as a sentence.
+
+    No learner is the best that is no better than the majority, or level: whose difference to another is within its
+    interval.
+    """
     subject = results[0].subject
     learners = [result for result in results if result.name != CONTROL]
     errors = {result.name: spread.mean for result in learners if (spread := result.spread("error_rate"))}
@@ -87,7 +91,19 @@ def conclusion(results: Sequence[Result]) -> str:
     shown = _value_in_words(values[best], subject.figure) if values else "-"
     if subject.measure == "error":
         shown += f" % against {percent_of(majority[best])} % of always giving each site's commoner label"
-    return f"{'highest' if highest else 'lowest'} {IN_WORDS[subject.figure]}: {best}, {shown}"
+    first = next(result for result in useful if result.name == best)
+    level = [result.name for result in useful if result is not first and _are_level(result, first)]
+    what = f"{'highest' if highest else 'lowest'} {IN_WORDS[subject.figure]}"
+    tie = f"level, with no difference beyond its error: {', '.join([best, *level])}; " if level else ""
+    return f"{tie}{what}: {best}, {shown}"
+
+
+def _are_level(result: Result, other: Result) -> bool:
+    """Whether one cannot tell which is better: 0 lies in the interval of their difference, or there is none."""
+    found = result.minus(other, result.subject.figure)
+    if found is None or found.low is None or found.high is None:
+        return found is not None and found.mean == 0.0
+    return found.low <= 0.0 <= found.high
 
 
 def about(results: Sequence[Result], effort: Effort) -> list[str]:

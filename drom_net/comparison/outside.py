@@ -6,6 +6,7 @@ the plain loop. They are in no node: a model that learns from several sites is o
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Callable
@@ -19,7 +20,6 @@ import numpy as np
 from drom_net.algorithms.base import Algorithm, Example, Prediction
 from drom_net.algorithms.features import Features, SparseVector, Vector, places
 from drom_net.algorithms.learner import Learner, Log, Search
-from drom_net.algorithms.local import LOCAL
 from drom_net.algorithms.losses import logistic
 from drom_net.core.errors import UsageError
 from drom_net.core.fields import Flag, Number, option
@@ -134,7 +134,7 @@ def river(parameters: RiverParameters | None = None) -> Algorithm:
         return _River(linear_model.LogisticRegression(optimizer=optim.SGD(q.lr)))
 
     shared = make()
-    return _algorithm("river", (lambda: shared) if q.pooled else make, pooled=q.pooled)
+    return _algorithm("river", (lambda: shared) if q.pooled else make)
 
 
 def vw(parameters: VWParameters | None = None) -> Algorithm:
@@ -145,18 +145,17 @@ def vw(parameters: VWParameters | None = None) -> Algorithm:
     q = parameters or VWParameters()
     options = f"--quiet --loss_function logistic --link identity --bit_precision 22 --learning_rate {q.learning_rate!r}"
     workspace, sites = require("vw").Workspace(options), itertools.count()
-    return _algorithm("vw", lambda: _VW(workspace, next(sites)), pooled=True)
+    return _algorithm("vw", lambda: _VW(workspace, next(sites)))
 
 
-def _algorithm(name: str, make: Callable[[], Model], *, pooled: bool) -> Algorithm:
+def _algorithm(name: str, make: Callable[[], Model]) -> Algorithm:
     """The learner of one run.
 
     Args:
         make: Called for each site, in task order.
-        pooled: Whether it learns from examples of several sites at one place.
     """
 
-    def primal_step(site: Site, example: Example, t: int) -> tuple[Site, Prediction]:
+    def learn(site: Site, example: Example, t: int) -> tuple[Site, Prediction]:
         score = site.model.score(example.x)
         site.model.learn(example.x, example.y)
         return site, Prediction(score, logistic(example.y * score), 1.0)
@@ -167,13 +166,12 @@ def _algorithm(name: str, make: Callable[[], Model], *, pooled: bool) -> Algorit
         nothing = site.model.score(SparseVector(np.zeros(0, dtype=np.int32), np.zeros(0)))
         return {"w": np.array([site.model.score(unit) - nothing for unit in units])}
 
-    return LOCAL.make()._replace(
+    return Algorithm(
         name=name,
         init_local=lambda dim: Site(make(), dim),
-        primal_step=primal_step,
+        learn=learn,
         predict=lambda site, x: site.model.score(x),
         model=model,
-        shares_examples=pooled,
     )
 
 
@@ -184,7 +182,10 @@ RIVER = Learner(
     parameters=RiverParameters,
     build=river,
     reveals=_REVEALS,
-    searches=(Search(space={"lr": Log(0.01, 100.0)}), Search("pooled", {"pooled": True}, {"lr": Log(0.01, 100.0)})),
+    searches=(Search(space={"lr": Log(0.01, 100.0)}),),
+)
+RIVER_POOLED = dataclasses.replace(
+    RIVER, searches=(Search("pooled", {"pooled": True}, {"lr": Log(0.01, 100.0)}),), shares_examples=True
 )
 VW = Learner(
     name="vw",
@@ -192,4 +193,5 @@ VW = Learner(
     build=vw,
     reveals=_REVEALS,
     searches=(Search(space={"learning_rate": Log(0.01, 10.0)}),),
+    shares_examples=True,
 )

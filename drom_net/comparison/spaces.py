@@ -37,7 +37,7 @@ _LINES = {name: line for algorithm, learner in BUILTIN.items() for name, line in
 
 _OUTSIDE = {
     name: Line(f"{outside.__name__}:{attribute}", line.search)
-    for attribute in ("RIVER", "VW")
+    for attribute in ("RIVER", "RIVER_POOLED", "VW")
     for name, line in lines_of(getattr(outside, attribute).name, getattr(outside, attribute)).items()
 }
 

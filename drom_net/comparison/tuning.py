@@ -235,8 +235,7 @@ class Result:
     @property
     def shares_examples(self) -> bool:
         """Whether its nodes send the examples themselves to other sites."""
-        algorithm = self.config(0).algorithm
-        return algorithm.learner.build(algorithm.parameters).shares_examples
+        return self.config(0).algorithm.learner.shares_examples
 
     @property
     def learner(self) -> str:

@@ -29,11 +29,11 @@ from drom_net.config.model import (
 from drom_net.config.overrides import apply_overrides, kind_of
 from drom_net.config.section import Section
 from drom_net.config.yamlfile import Item, Problems, failure, quoted, read_yaml
-from drom_net.core.errors import ConfigError, did_you_mean
+from drom_net.core.errors import ConfigError, Problem, did_you_mean
 from drom_net.core.fields import (
     settings_of,
 )
-from drom_net.data.formats import line_format_of, line_formats
+from drom_net.data.formats import TableFormat, format_of, line_format_of, line_formats
 from drom_net.data.live_rows import with_names
 from drom_net.data.public.places import DATA_FOLDER_VARIABLE
 from drom_net.data.settings import (
@@ -72,6 +72,9 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> ClusterConfig:
         overrides: ``key=value`` each, such as ``algorithm.eta0=5``; they replace what the file says.
     """
     problems = Problems(path)
+    if isinstance(format_of(path.name), TableFormat) and path.is_file() and path.suffix != ".txt":
+        hint = f"`drom-net init {path}` writes one that learns from it"
+        raise ConfigError([Problem(str(path), "a cluster's YAML file", "a table", hint)])
     root = read_yaml(path, problems)
     if not isinstance(root.value, dict):
         expected = "a mapping with the keys " + ", ".join(TOP_LEVEL)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 ONE_THREAD = dict.fromkeys(
     (
@@ -23,11 +24,26 @@ def blas_kernel() -> str:
     """Which kernel NumPy's BLAS computes with (the last bits depend on it), or "unknown"."""
     import ctypes
 
-    from numpy.linalg import _umath_linalg
-
-    try:
-        function = ctypes.CDLL(_umath_linalg.__file__).scipy_openblas_get_corename64_
-    except (AttributeError, OSError):
+    function = _openblas("get_corename")
+    if function is None:
         return "unknown"
     function.restype = ctypes.c_char_p
     return str(function().decode())
+
+
+def blas_threads() -> int | None:
+    """With how many threads it computes in this process; None where that is unknown."""
+    function = _openblas("get_num_threads")
+    return None if function is None else int(function())
+
+
+def _openblas(name: str) -> Any:
+    """A function of the OpenBLAS that NumPy's wheels bring; None where there is another BLAS."""
+    import ctypes
+
+    from numpy.linalg import _umath_linalg
+
+    try:
+        return getattr(ctypes.CDLL(_umath_linalg.__file__), f"scipy_openblas_{name}64_")
+    except (AttributeError, OSError):
+        return None

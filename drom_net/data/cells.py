@@ -60,8 +60,44 @@ def hashed(what: str, places: int) -> tuple[int, float]:
     return z % places, -1.0 if z >> 63 else 1.0
 
 
-def number_of(cell: object) -> float:
+GROUPED = "1,234.5"
+NUMBER_FORMATS = (GROUPED, "1.234,5")
+"""How numbers may be written beside 1234.5: what is between thousands, and before decimals."""
+_UNIT = "(?:[$€£¥₹%]|kr|AUD|BRL|CAD|CHF|CNY|CZK|DKK|EUR|GBP|HUF|INR|JPY|KRW|MXN|NOK|NZD|PLN|RON|SEK|TRY|USD|ZAR)"
+_BLANK = "[ \u00a0\u202f]?"
+_WRITTEN = {
+    format: re.compile(
+        rf"(?P<loss>\()?(?P<before>{_UNIT})?{_BLANK}(?P<sign>[-+\u2212]?)(?P<between>{_UNIT})?{_BLANK}"
+        rf"(?P<whole>[1-9][0-9]{{0,2}}(?P<mark>[{mark} '\u2019\u00a0\u202f])[0-9]{{3}}(?:(?P=mark)[0-9]{{3}})*|[0-9]*)"
+        rf"(?:{decimal}(?P<part>[0-9]*))?{_BLANK}(?P<after>{_UNIT})?(?(loss)\))"
+    )
+    for format, mark, decimal in ((GROUPED, ",", r"\."), ("1.234,5", ".", ","))
+}
+
+
+def written_number(text: str, format: str) -> tuple[float, str] | None:
+    """A number as people write it, ``$5,341.25`` or ``5.341,25 €``, and its currency or percent sign; None for no such.
+
+    Args:
+        format: One of `NUMBER_FORMATS`. Blanks and apostrophes may be between thousands in both. In brackets a number
+            is negative.
+    """
+    found = _WRITTEN[format].fullmatch(text.strip())
+    if found is None or not (found["whole"] or found["part"]):
+        return None
+    units = [unit for unit in (found["before"], found["between"], found["after"]) if unit]
+    if len(units) > 1:
+        return None
+    value = float(f"{re.sub('[^0-9]', '', found['whole']) or 0}.{found['part'] or 0}")
+    negative = found["sign"] in ("-", "\u2212") or found["loss"] is not None
+    return -value if negative else value, units[0] if units else ""
+
+
+def number_of(cell: object, format: str = "") -> float:
     """A cell as a finite number.
+
+    Args:
+        format: Of texts, one of `NUMBER_FORMATS`; empty for 1234.5.
 
     Raises:
         CellError: It is none.
@@ -69,12 +105,15 @@ def number_of(cell: object) -> float:
     number: float | None
     if isinstance(cell, str):
         number = parse_number(cell)
+        if format:
+            written = written_number(cell, format)
+            number = written[0] if written else None
     elif isinstance(cell, bool) or not isinstance(cell, int | float):
         number = None
     else:
         number = float(cell) if abs(cell) < LARGEST_NUMBER or isinstance(cell, float) else math.inf
     if number is None:
-        raise CellError("a number", shown(cell))
+        raise CellError(f"a number as {format}" if format else "a number", shown(cell))
     if not abs(number) <= LARGEST_NUMBER:
         raise CellError("a finite number" if math.isinf(number) else f"a number up to {LARGEST_NUMBER:g}", shown(cell))
     return number

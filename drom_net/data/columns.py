@@ -25,6 +25,7 @@ from drom_net.data.cells import (
     HALF,
     MISSING,
     NO,
+    NUMBER_FORMATS,
     WORD,
     YES,
     CellError,
@@ -58,7 +59,8 @@ class Column:
         kind: One of `KINDS`.
         levels: Of a category, those with a place of their own.
         missing: Whether missing values have a place of their own.
-        format: Of a date, as `strptime` takes it; empty for ISO 8601.
+        format: Of a date, as `strptime` takes it; empty for ISO 8601. Of a number one of `NUMBER_FORMATS`; empty for
+            1234.5.
     """
 
     name: str
@@ -106,9 +108,15 @@ class Column:
         if len(set(levels)) < len(levels) or (levels and kind != CATEGORY):
             raise ValueError("different `levels`, of a category")
         missing, format = fields.pop("missing", False), fields.pop("format", "")
-        if not isinstance(missing, bool) or not isinstance(format, str) or (format and kind not in (DATE, TIME)):
+        if (
+            not isinstance(missing, bool)
+            or not isinstance(format, str)
+            or (format and kind not in (DATE, TIME, NUMBER))
+        ):
             raise ValueError("true or false as `missing`, and as `format` of a date a text such as %d.%m.%Y")
-        if format:
+        if format and kind == NUMBER and format not in NUMBER_FORMATS:
+            raise ValueError(f"as `format` of a number one of {', '.join(map(quoted, NUMBER_FORMATS))}")
+        if format and kind != NUMBER:
             try:
                 datetime.datetime.strptime(EPOCH.strftime(format), format)
             except (ValueError, re.error) as error:
@@ -266,7 +274,7 @@ class Schema:
         return Entries((self.first_hashed + place,), (sign,))
 
     def _number(self, column: Column, cell: object) -> tuple[float, Entries]:
-        return number_of(cell), NO_ENTRIES
+        return number_of(cell, column.format), NO_ENTRIES
 
     def _yes_no(self, column: Column, cell: object) -> tuple[float, Entries]:
         text = plain_text(cell).lower()

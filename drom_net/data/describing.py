@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from drom_net.data.cells import EPOCH
+from drom_net.data.cells import EPOCH, CellError, number_of
 from drom_net.data.columns import NUMBER, Column, Schema
-from drom_net.data.faults import parse_number
 from drom_net.data.tables import Cells, Days, FileTable, Numbers, Texts, as_texts
 
 _EXAMPLES = 3
@@ -55,11 +54,17 @@ def _numbers(column: Column, parts: Sequence[Cells]) -> np.ndarray[Any, np.dtype
     if column.kind == NUMBER:
         for part in parts:
             if isinstance(part, Texts):
-                numbers = [parse_number(value) for value in part.values]
-                known = np.array([np.nan if number is None else number for number in [*numbers, None]])
+                known = np.array([*(_number(value, column.format) for value in part.values), np.nan])
                 found.append(known[part.codes])
     values = np.concatenate(found) if len(found) == len(parts) else np.zeros(0)
     return values[np.isfinite(values)]
+
+
+def _number(text: str, format: str) -> float:
+    try:
+        return number_of(text, format)
+    except CellError:
+        return np.nan
 
 
 def _examples(parts: Sequence[Cells], texts: Sequence[Texts]) -> list[str]:

@@ -37,6 +37,7 @@ from drom_net.data.sites import (
     label_counts,
     labels_in_words,
     look_at,
+    notes_on_names,
     open_tables,
     signs_of,
     signs_of_site,
@@ -92,6 +93,7 @@ def _load_tables(
     opened_sites, found = _open_and_look(settings, format, base, features, names, faults)
     sites = [in_order(site, settings, found.schema, faults) for site in opened_sites]
     faults.raise_if_any()
+    site_notes = notes_on_names(sites, settings.task_column)
     shown = f"{settings.files}, column {quoted(settings.label)}"
     counts: Counter[str] = Counter()
     for site in sites:
@@ -121,7 +123,7 @@ def _load_tables(
     tasks = tuple(
         TaskData(site.name, rows, sign) for site, rows, sign in zip(sites, encoder.rows(), signs, strict=True)
     )
-    notes = [*found.notes, labels_in_words(labels, why, counts)]
+    notes = [*found.notes, *site_notes, labels_in_words(labels, why, counts)]
     if settings.shuffle:
         notes.append("rows are learned in a random order (data.shuffle: true), not in that of the file")
     notes += dict.fromkeys(f"{site.table.shown}: {words}" for site in sites if (words := site.table.remark))

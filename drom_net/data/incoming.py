@@ -176,7 +176,8 @@ class RowReader:
         """
         schema = self.preprocessing.schema
         if decimal == ",":
-            numbers = [True] * len(cells) if schema is None else [column.kind == NUMBER for column in schema.used]
+            used = schema.used if schema is not None else ()
+            numbers = [column.kind == NUMBER and not column.format for column in used] or [True] * len(cells)
             cells = [cell.replace(",", ".") if of else cell for cell, of in zip(cells, numbers, strict=True)]
         if schema is not None:
             return self._cells(cells, "column")

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from drom_net.data.cells import MISSING, NO, YES, days_of, plain_text
+from drom_net.data.cells import MISSING, NO, NUMBER_FORMATS, YES, days_of, plain_text, written_number
 from drom_net.data.columns import (
     CATEGORY,
     COUNTER,
@@ -38,8 +38,6 @@ _DISTINCT_FROM = 20
 _WORDS_OF_TEXT = 3.0
 _ALMOST_ALL = 0.9
 _ODD_TEXTS = 5
-_WRITTEN_NUMBER = re.compile(r"[-+]?[$€£¥]? ?[-+]?\d{1,3}([,.'’  ]?\d{3})*([.,]\d+)? ?([$€£¥%]|[A-Z]{3})?")
-"""A number as people write it."""
 _IDENTIFIER = re.compile(r"(?i:(^|[^a-z])(id|uuid|guid|nr|key|index|idx)$)|[a-z]I[Dd]$")
 _DATE_FORMATS = (
     *("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%m-%d-%Y", "%d-%b-%Y", "%d %b %Y", "%b %d, %Y"),
@@ -107,8 +105,9 @@ def _look(
         return *_numbers(name, parts), (), 0
     counts = [_counts(part, missing) for part in parts]
     total = sum(counts, Counter[str]())
+    written = [count for count, part in zip(counts, parts, strict=True) if isinstance(part.cells, Texts)]
     has_missing = bool(total.pop("", 0))
-    return _texts(name, counts, total, has_missing=has_missing)
+    return _texts(name, counts, total, sum(written, Counter[str]()), has_missing=has_missing)
 
 
 def _values(part: Part) -> npt.NDArray[np.float64]:
@@ -170,8 +169,14 @@ def _counts(part: Part, missing: tuple[str, ...]) -> Counter[str]:
 
 
 def _texts(
-    name: str, counts: Sequence[Counter[str]], total: Counter[str], *, has_missing: bool
+    name: str, counts: Sequence[Counter[str]], total: Counter[str], written: Counter[str], *, has_missing: bool
 ) -> tuple[Column, str, Sequence[str], int]:
+    """As `_look`.
+
+    Args:
+        total: Over all sites, without missing ones.
+        written: Of them, those that were read as texts.
+    """
     num_rows = total.total()
     if not num_rows:
         return Column(name, EMPTY), f"{quoted(name)} is empty: left out", (), 0
@@ -179,6 +184,10 @@ def _texts(
     if lower <= YES | NO and ((lower & YES and lower & NO) or all(len(text) > 1 for text in lower)):
         return Column(name, YES_NO, missing=has_missing), "", (), 0
     odd = [text for text in total if parse_number(text) is None]
+    del written[""]
+    if (numbers := _written(written, odd)) is not None:
+        format, odd, why = numbers
+        return Column(name, NUMBER, missing=has_missing or bool(odd), format=format), f"{quoted(name)} {why}", odd, 0
     if len(odd) <= _ODD_TEXTS and sum(total[text] for text in odd) <= (1.0 - _ALMOST_ALL) * num_rows:
         why = ""
         if odd:
@@ -188,20 +197,58 @@ def _texts(
     date = _date(name, total, has_missing=has_missing)
     if date is not None:
         return date, "", (), 0
+    dates = _dates_in_words(name, list(total))
     words = sum(len(text.split()) * count for text, count in total.items()) / num_rows
     if words >= _WORDS_OF_TEXT and len(total) > _DISTINCT_FROM and len(total) * 20 > num_rows:
-        return Column(name, TEXT, missing=has_missing), "", (), 0
+        return Column(name, TEXT, missing=has_missing), dates.removesuffix("; "), (), 0
     if len(total) >= 0.95 * num_rows and num_rows >= _DISTINCT_FROM:
         why = f"{quoted(name)} differs in nearly every row (an identifier): left out"
-        written = [text for text in total if _WRITTEN_NUMBER.fullmatch(text)]
-        if len(written) >= _ALMOST_ALL * len(total):
+        forms = {format: [text for text in total if written_number(text, format)] for format in NUMBER_FORMATS}
+        if sum(map(len, forms.values())) >= _ALMOST_ALL * len(total):
+            shown = " and ".join(quoted(form[0]) for form in forms.values() if form)
             why = (
-                f"{quoted(name)} looks like numbers with separators of thousands or a currency ({quoted(written[0])}), "
-                "which are not read: left out; write them as 1234.5"
+                f"{quoted(name)} looks like numbers, but in several ways or units ({shown}): left out; "
+                "write them in one"
             )
-        return Column(name, IDENTIFIER), why, (), 0
+        return Column(name, IDENTIFIER), f"{dates}{why}", (), 0
     column, why, rare = _category(name, counts, has_missing=has_missing)
-    return column, why, (), rare
+    return column, f"{dates}{why}".removesuffix("; "), (), rare
+
+
+def _written(total: Counter[str], odd: Sequence[str]) -> tuple[str, list[str], str] | None:
+    """How a column's numbers are written, texts that are none, and what to say of it; None for no or plain numbers.
+
+    1,234 alone has two meanings: whatever other cell of the column has one only decides, else comma means thousands.
+
+    Args:
+        odd: Those that are no plain number.
+    """
+    some = odd[:100]
+    if not some or 2 * sum(any(written_number(text, format) for format in NUMBER_FORMATS) for text in some) < len(some):
+        return None
+    best: tuple[str, list[str], str] | None = None
+    for format in NUMBER_FORMATS:
+        found = {text: written_number(text, format) for text in total}
+        none = [text for text, number in found.items() if number is None]
+        units = {number[1] for number in found.values() if number}
+        if len(units - {""}) > 1 or ("%" in units and len(units) > 1):
+            continue
+        if len(none) > _ODD_TEXTS or sum(total[text] for text in none) > (1.0 - _ALMOST_ALL) * total.total():
+            continue
+        if best is None or len(none) < len(best[1]):
+            example = next(text for text in odd if found[text])
+            value = found[example]
+            assert value is not None
+            why = f"has numbers written as {quoted(example)}, which is {value[0]:.15g}"
+            if none:
+                why += f"; taken for missing: {', '.join(f'{quoted(text)} {total[text]:,}' for text in none)}"
+            best = format, none, why
+    if best is not None and best[0] == NUMBER_FORMATS[0]:
+        other = NUMBER_FORMATS[1]
+        readings = [(written_number(text, best[0]), written_number(text, other)) for text in total]
+        if all(two for _, two in readings) and any(one != two for one, two in readings):
+            best = best[0], best[1], f'{best[2]} (if it is a decimal comma: format: "{other}")'
+    return best
 
 
 def _category(name: str, counts: Sequence[Counter[str]], *, has_missing: bool) -> tuple[Column, str, int]:
@@ -232,6 +279,20 @@ def _date(name: str, total: Counter[str], *, has_missing: bool) -> Column | None
             has_time = any(days_of(text, format) % 1.0 for text in texts)
             return Column(name, TIME if has_time else DATE, missing=has_missing, format=format)
     return None
+
+
+def _dates_in_words(name: str, texts: Sequence[str]) -> str:
+    """What to say where all texts are dates, but in two or three forms, before something else; empty for others."""
+    if not all(_HAS_DATE.search(text) for text in texts[:100]):
+        return ""
+    examples, left = [], texts
+    for format in ("", *_DATE_FORMATS):
+        if any(_is_date(text, format) for text in left[:100]):
+            examples.append(quoted(next(text for text in left if _is_date(text, format))))
+            left = [text for text in left if not _is_date(text, format)]
+    if left or not 2 <= len(examples) <= 3:
+        return ""
+    return f"{quoted(name)} has dates in several forms ({', '.join(examples)}) and is not read as one: write one form; "
 
 
 def _is_date(text: str, format: str) -> bool:

@@ -179,7 +179,7 @@ def _as_said(
     """The settings say which is +1: the others must be -1."""
     ours = {plain_label(text) for text in positive}
     occurring = {plain_label(text) for text in raw}
-    if sees_all and raw and not ours & occurring:
+    if sees_all and raw and not ours & occurring and not occurring <= {*map(plain_label, negative or ())}:
         hint = did_you_mean(positive[0], sorted(occurring)) or f"labels are {_listed(raw)}"
         faults.add("data.positive", "a label that occurs", quoted(positive[0]), hint)
         return None, ""

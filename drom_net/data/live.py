@@ -156,6 +156,14 @@ class LiveStream:
         self._news.append(t)
         return None
 
+    def example_at(self, t: int) -> tuple[Features, float, float] | None:
+        """(features, label, the label again) of the example of round t, as `TaskStream.example_at`."""
+        index = self.index_at(t)
+        if index is None:
+            return None
+        label = self.label(index)
+        return self.features(index), label, label
+
     def features(self, index: int) -> Features:
         """Those of the example that is learned now: each is asked for once, in order."""
         row = self._examples[index - self._first][0]
@@ -164,8 +172,6 @@ class LiveStream:
     def label(self, index: int) -> float:
         """-1.0 or +1.0; 0.0 for unknown."""
         return self._examples[index - self._first][1]
-
-    true_label = label
 
     def take_decided(self) -> Decided | None:
         """What was decided since the last call; None for nothing."""

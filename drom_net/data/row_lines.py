@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+import io
+import json
+from collections.abc import Iterable, Iterator, Sequence
 
 from drom_net.algorithms.features import Features
-from drom_net.data.faults import Faults
+from drom_net.core.errors import DataError, Problem, did_you_mean
+from drom_net.core.names import tidy
+from drom_net.data.cells import label_text
+from drom_net.data.faults import Faults, listed, quoted
 from drom_net.data.formats import line_formats
+from drom_net.data.formats.dialects import csv_rows, decode, likely_delimiter
 from drom_net.data.formats.jsonl import once
 from drom_net.data.incoming import RowError, RowReader
 
-__all__ = ["LineParser", "once", "read_rows"]
+__all__ = ["LineParser", "decoded_lines", "once", "read_rows", "sites_of_rows"]
 
 SHOWN = "standard input"
 
@@ -83,6 +89,50 @@ def read_rows(text_stream: Iterable[str], *, format: str, rows: RowReader) -> li
     found = list(line_formats()[format].unlabelled(_text_lines(text_stream, faults), rows, tell))
     faults.raise_if_any()
     return found
+
+
+def decoded_lines(data: bytes, encoding: str | None = None) -> list[str]:
+    """The lines of standard input, in whichever encoding a table may have.
+
+    Args:
+        encoding: As data.encoding says; None is found.
+
+    Raises:
+        DataError: It is neither UTF-8 or UTF-16 nor of one byte a character.
+    """
+    try:
+        text = data.decode(encoding) if encoding else decode(data)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        expected, got = f"{encoding or 'UTF-8'} text", f"byte 0x{data[error.start]:02x}"
+        raise DataError([Problem(f"{SHOWN}:{line}", expected, got)]) from None
+    return list(io.StringIO(text.removeprefix("\ufeff"), newline=""))
+
+
+def sites_of_rows(lines: Sequence[str], *, format: str, rows: RowReader, column: str) -> list[str]:
+    """Whose each row is that `read_rows` finds in these lines.
+
+    Raises:
+        DataError: They do not say it.
+    """
+    found: list[object] = []
+    if format == "csv":
+        first = next((number for number, line in enumerate(lines) if line.strip()), 0)
+        delimiter = rows.delimiter or likely_delimiter(lines[first])
+        cells = [row for _, row in csv_rows(lines[first:], delimiter, lambda *fault: None)]
+        header = [name.strip() for name in cells[0]]
+        if header.count(column) != 1:
+            hint = did_you_mean(column, header)
+            raise DataError([Problem(f"{SHOWN}:{first + 1}", f"one column {quoted(column)}", listed(header), hint)])
+        found += [row[header.index(column)] for row in cells[1:]]
+    elif format == "jsonl":
+        found += [json.loads(line).get(column) for line in lines if line.strip()]
+    else:
+        raise DataError([Problem(SHOWN, "rows whose sites have a column, csv or jsonl", f"the format {format}")])
+    names = [tidy(label_text(site)) for site in found]
+    if "" in names:
+        raise DataError([Problem(f"{SHOWN}, row {names.index('') + 1}", f"a site in {quoted(column)}", "none")])
+    return names
 
 
 def _text_lines(text_stream: Iterable[str], faults: Faults) -> Iterator[str]:

@@ -108,8 +108,8 @@ class RowSettings(StreamSettings):
         None,
         doc="The feature columns of tables and named rows, in order, with their kinds: number, yes/no, category, date, "
         "time, text; identifier, counter, empty and ignored are left out. A mapping says more: kind, levels of a "
-        "category, missing (whether values may be), format of a date (as strptime). What is not listed is found by "
-        "looking at the files; nodes started by hand need all.",
+        "category, missing (whether values may be), format of a date (as strptime) or number (1,234.5 or 1.234,5). "
+        "What is not listed is found by looking at the files; nodes started by hand need all.",
     )
     missing: tuple[str, ...] = option(
         TextList(Text()), (), doc="Texts that mean a missing value, beside empty cells, NA, NaN, null and alike."

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,7 +17,7 @@ import numpy.typing as npt
 from drom_net.algorithms.features import Vector
 from drom_net.core.errors import did_you_mean
 from drom_net.core.names import is_name, tidy
-from drom_net.data.cells import CellError, days_of, number_of
+from drom_net.data.cells import NUMBER_FORMATS, CellError, days_of, number_of
 from drom_net.data.columns import Column, Schema
 from drom_net.data.faults import Faults, listed, quoted
 from drom_net.data.file_settings import check_task_name, natural_key, tasks_by_name
@@ -202,6 +205,27 @@ def _split(table: FileTable, names: tuple[str, ...] | None, settings: FileData, 
     return sites
 
 
+def notes_on_names(sites: Sequence[Site], task_column: str | None) -> list[str]:
+    """Sites that may be one: called nearly alike, or one whose name is written in several ways."""
+    alike: dict[str, list[Site]] = {}
+    for site in sites:
+        plain = unicodedata.normalize("NFKC", site.name).casefold()
+        alike.setdefault(re.sub(r"[\s_.-]+", "", plain), []).append(site)
+    notes = []
+    for group in alike.values():
+        if len(group) > 1:
+            told = " and ".join(f"{quoted(site.name)} ({site.num_rows:,} rows)" for site in group)
+            notes.append(f"sites {told} are called nearly alike: if they are one, write their name in one way")
+    if task_column is not None and sites:
+        spellings: dict[str, list[str]] = {}
+        for text in as_texts(sites[0].table.cells[task_column]).values:
+            spellings.setdefault(tidy(text), []).append(text)
+        for site in sites:
+            if len(written := spellings.get(site.name, ())) > 1:
+                notes.append(f"site {quoted(site.name)} is written {' and '.join(map(quoted, written))}: taken for one")
+    return notes
+
+
 def in_order(site: Site, settings: FileData, schema: Schema, faults: Faults) -> Site:
     """The site with its rows by data.order; of equals the first in the file comes first."""
     if settings.order is None:
@@ -227,11 +251,9 @@ def _order_keys(cells: Cells, format: str) -> Vector:
         return cells.values
 
     def key(text: str) -> float:
-        for parse in (number_of, lambda cell: days_of(cell, format)):
-            try:
-                return parse(text)
-            except CellError:
-                continue
+        for parse in (number_of, days_of):
+            with contextlib.suppress(CellError):
+                return parse(text, format if (parse is number_of) is (format in NUMBER_FORMATS) else "")
         return np.nan
 
     keys: Vector = np.array([*map(key, cells.values), np.nan])[cells.codes]

@@ -84,7 +84,8 @@ class TaskStream:
     def index_at(self, t: int) -> int | None:
         """Which row round t (from 1) brings; None when the task is idle or its stream has ended."""
         if self.spread_over is None:
-            return (t - 1) % len(self.labels) if t <= self.num_examples else None
+            length = len(self.labels)
+            return (t - 1) % length if t <= self.passes * length else None
         before = (t - 1) * self.num_examples // self.spread_over
         after = t * self.num_examples // self.spread_over
         return before % len(self.labels) if after > before and t <= self.spread_over else None
@@ -93,16 +94,24 @@ class TaskStream:
         """The round of the last example; 0 for an empty stream."""
         return self.num_examples if self.spread_over is None or not self.num_examples else self.spread_over
 
-    def label(self, index: int) -> float:
-        """What the learner sees, -1.0 or +1.0; 0.0 for unknown."""
-        return float(self.labels[index])
+    def example_at(self, t: int) -> tuple[Features, float, float] | None:
+        """(features, label, label before noise) of the example of round t; None where it has none.
 
-    def true_label(self, index: int) -> float:
-        """The same before label noise."""
-        return float(self.clean[index])
+        A label is -1.0 or +1.0, or 0.0 for unknown.
+        """
+        index = t - 1 if self.spread_over is None and t <= len(self.labels) else self.index_at(t)
+        if index is None:
+            return None
+        rows = self.rows
+        x = rows.row(index) if type(rows) is SparseRows else rows[index]  # type: ignore[index]
+        return x, float(self.labels[index]), float(self.clean[index])
 
     def features(self, index: int) -> Features:
         return self.rows.row(index) if isinstance(self.rows, SparseRows) else self.rows[index]
+
+    def label(self, index: int) -> float:
+        """What the learner sees, -1.0 or +1.0; 0.0 for unknown."""
+        return float(self.labels[index])
 
     def digest(self) -> str:
         """Of all that is learned: two streams with the same one are the same."""

@@ -179,7 +179,7 @@ def _resources(role: str, deployment: Deployment) -> Manifest:
 def _word_bytes(role: str, config: ClusterConfig, dim: int, num_tasks: int) -> int:
     """What a node keeps of a sync round."""
     if role != "reducer":
-        return 8 * dim * max(1, algorithm_of(config, 0).push_vectors)
+        return 8 * dim * max(1, sum(algorithm_of(config, 0).exchange.contribution))
     return 8 * (dim + num_tasks) if config.algorithm.name == "drom" else 8 * dim * num_tasks
 
 

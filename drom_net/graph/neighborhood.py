@@ -10,7 +10,15 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from drom_net.algorithms.base import Algorithm, SyncRounds
+from drom_net.algorithms.base import (
+    Algorithm,
+    CentralInfo,
+    CentralState,
+    Contribution,
+    GraphPosition,
+    Reply,
+    SyncRounds,
+)
 from drom_net.graph.graph import Graph, GraphSchedule
 
 
@@ -25,7 +33,7 @@ class Neighborhood:
     """The members of A^(i) in its first sync round, its second and so on, over and over: the task and its neighbors
     then, ascending. One entry where the graph stays; where it changes all tasks have the same sync rounds."""
     scales: tuple[float, ...] | None = None
-    """What everybody's vectors are multiplied with (S_ij / S_ii), in task order; None is 1 for all."""
+    """What the vectors of its closed neighborhood are multiplied by (S_ij / S_ii), in task order; None is 1 for all."""
     tree: tuple[int, ...] | None = None
     """Its neighbors along the edges of a spanning tree of the graph; None where all are neighbors of all."""
 
@@ -34,9 +42,12 @@ class Neighborhood:
 
     def learner(self, algorithm: Algorithm) -> Algorithm:
         """The learner as this task runs it."""
-        if algorithm.at is None:
+        if algorithm.specialize is not None:
+            position = GraphPosition(self.task, self.closed_neighborhood, self.scales, self.tree, self.may_miss)
+            return algorithm.specialize(position)
+        if self.scales is None:
             return algorithm
-        return algorithm.at(self.task, self.everybody, self.tree, self.may_miss)
+        return _weighted(algorithm, dict(zip(self.closed_neighborhood, self.scales, strict=True)))
 
     @property
     def neighbors(self) -> tuple[int, ...]:
@@ -44,7 +55,7 @@ class Neighborhood:
         return tuple(sorted({member for members in self.cycle for member in members} - {self.task}))
 
     @property
-    def everybody(self) -> tuple[int, ...]:
+    def closed_neighborhood(self) -> tuple[int, ...]:
         """The same with itself."""
         return tuple(sorted((*self.neighbors, self.task)))
 
@@ -88,6 +99,23 @@ class Neighborhood:
         if len(self.cycle) > 1:
             return said.at(t) and {speaker, listener} <= set(self.members(t))
         return said.at(t) and said.last(used.next(t)) == t
+
+
+def _weighted(algorithm: Algorithm, scales: Mapping[int, float]) -> Algorithm:
+    """The learner whose central step is given each task's vectors multiplied by its scale."""
+
+    def central_step(
+        state: CentralState, contributions: Mapping[int, Contribution], members: Sequence[int] | None = None
+    ) -> tuple[CentralState, dict[int, Reply], CentralInfo]:
+        weighted = {
+            task: contribution
+            if scales[task] == 1.0
+            else contribution._replace(vectors=tuple(scales[task] * vector for vector in contribution.vectors))
+            for task, contribution in contributions.items()
+        }
+        return algorithm.central_step(state, weighted, members)
+
+    return algorithm._replace(central_step=central_step)
 
 
 def neighborhoods(

@@ -162,7 +162,7 @@ class _Exchange:
         self._longest = max(learner.algorithm.sync.tau for learner in learners)
         self._said: list[dict[int, Outgoing]] = [{} for _ in learners]
         """By task and sync round."""
-        self._used = [dict.fromkeys(hood.everybody, 0) for hood in neighborhoods]
+        self._used = [dict.fromkeys(hood.closed_neighborhood, 0) for hood in neighborhoods]
         """By listener and speaker: the sync round of the contribution that was used last."""
 
     def say(self, t: int, contributions: Mapping[int, Contribution]) -> None:
@@ -217,11 +217,11 @@ def run_reference_peers(
     """
     algorithms = [hood.learner(algorithm) for algorithm, hood in zip(algorithms, neighborhoods, strict=True)]
     learners = [
-        TaskLearner(algorithm, stream, rounds=rounds, everybody=hood.everybody)
+        TaskLearner(algorithm, stream, rounds=rounds, neighborhood=hood.closed_neighborhood)
         for algorithm, stream, hood in zip(algorithms, streams, neighborhoods, strict=True)
     ]
     centres = [
-        Centre(algorithm, tasks=hood.everybody, dim=streams[0].dim, seed=seed, scales=hood.scales)
+        Centre(algorithm, tasks=hood.closed_neighborhood, dim=streams[0].dim, seed=seed)
         for algorithm, hood in zip(algorithms, neighborhoods, strict=True)
     ]
     exchange = _Exchange(centres, learners, neighborhoods, rounds)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
-import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -36,6 +35,8 @@ from drom_net.data.stream import TaskStream
 from drom_net.learning.metrics import Totals
 from drom_net.learning.records import IDLE_ROUND, LEARNED, PREDICTED, CentralLog, TaskLog, close_task_chain
 
+# As plain names: what is looked up in an enumeration costs as much as a call.
+_NEW_VECTORS, _NO_REPLY, _KEEP = ContributionKind.VECTORS, ReplyKind.NONE, ReplyKind.KEEP
 _NOTHING_SEEN = (0.0, 0.0, 0.0, 0.0, 0.0)
 SCALING = "scaling"
 """In a model: what running standardisation has come to, as RunningScaling.state."""
@@ -43,10 +44,8 @@ CALIBRATION = "calibration"
 """In a model: a and b of its `Calibration`, for a learner whose scores are no log odds."""
 LARGEST = 1e30
 """The most that a number of a contribution counts for: sums, products and squares of squares of such are finite."""
-LARGEST_OF_EXAMPLE = 1e6
-"""The same where contributions are examples, by which a learner steps each time."""
 _KEPT = (
-    *("_state", "_reply", "_active", "_row_active", "_seen", "_row", "_kind"),
+    *("_state", "_active", "_row_active", "_seen", "_row", "_kind"),
     *("_vectors", "_since", "_unsent_examples", "_round", "_taken"),
 )
 """What changes in a `TaskLearner`, but for its log."""
@@ -121,15 +120,15 @@ class TaskLearner:
         stream: TaskStream | LiveStream,
         *,
         rounds: int | None = None,
-        everybody: tuple[int, ...] = (),
+        neighborhood: tuple[int, ...] = (),
     ) -> None:
         """
         Args:
             rounds: At most so many.
-            everybody: Of a peer: the tasks of its neighborhood, itself included.
+            neighborhood: Of a peer: its closed neighborhood, ascending.
         """
         self.algorithm = algorithm
-        self._everybody = everybody if algorithm.tells_each else ()
+        self._neighborhood = neighborhood
         self.is_live = isinstance(stream, LiveStream)
         """Whether a round can begin only once there is an example, or others have opened it."""
         self.last_round = 0
@@ -139,7 +138,6 @@ class TaskLearner:
         self._look_for_end()
         self._state = algorithm.init_local(stream.dim)
         self._log = TaskLog(algorithm.log_odds)
-        self._reply = NO_REPLY
         self._active = self._row_active = IDLE_ROUND
         self._seen = self._row = _NOTHING_SEEN
         """What was predicted in the last round that was begun, and in the last that learned."""
@@ -179,20 +177,18 @@ class TaskLearner:
         if self.is_live:
             self._look_for_end()
         self._round = t
-        index = self._stream.index_at(t)
-        if index is None:
+        found = self._stream.example_at(t)
+        if found is None:
             self._seen = _NOTHING_SEEN
             self._active = IDLE_ROUND
             return
         self._taken += 1
-        label, clean = self._stream.label(index), self._stream.true_label(index)
-        example = Example(self._stream.features(index), label)
+        x, label, clean = found
         if not label:  # unknown: predicted, and not learned
-            self._seen = (self.algorithm.predict(self._state, example.x), 0.0, 0.0, 0.0, 0.0)
+            self._seen = (self.algorithm.predict(self._state, x), 0.0, 0.0, 0.0, 0.0)
             self._active = PREDICTED
             return
-        self._state, prediction = self.algorithm.primal_step(self._state, example, t)
-        score, loss, gamma = prediction
+        self._state, (score, loss, gamma) = self.algorithm.learn(self._state, Example(x, label), t)
         self._seen = (score, label, gamma, clean, loss)
         self._active = LEARNED
 
@@ -201,44 +197,42 @@ class TaskLearner:
         self._row, self._row_active = self._seen, self._active
         contribution = IDLE
         if self._active == LEARNED:
-            self._state, contribution = self.algorithm.dual_step(self._state, self._reply, t)
+            self._state, contribution = self.algorithm.update(self._state, t)
             self._check_finite(self._seen[0] + self._seen[4], contribution.vectors, t)
             self._unsent_examples += 1
         if self.algorithm.send is not None and self.algorithm.is_sync(t):
             self._state, contribution = self.algorithm.send(self._state, t)
             self._check_finite(0.0, contribution.vectors, t)
-        self._kind = contribution.kind
-        if contribution.kind is ContributionKind.VECTORS:
+        self._kind = kind = contribution.kind
+        if kind is _NEW_VECTORS:
             self._vectors, self._since = contribution, t
         return contribution._replace(last=True) if t == self.last_round else contribution
 
     def outgoing(self, contribution: Contribution, t: int) -> Outgoing:
         """What a peer says in sync round t: this round's contribution, or what it has not said yet.
 
-        A task that has learned too little since (`Algorithm.postpone_below`) postpones it, but not its last one.
+        A task that has learned too little since (`Exchange.postpone_below`) postpones it, but not its last one.
         """
         if self._vectors is None:
             return Outgoing(contribution, 0, contribution)
         last = contribution.last
         otherwise = IDLE if contribution.kind is ContributionKind.VECTORS else contribution
-        if 0 < self._unsent_examples < self.algorithm.postpone_below and not last:
+        if 0 < self._unsent_examples < self.algorithm.exchange.postpone_below and not last:
             self._since = t + 1  # to whoever hears the next contribution it will still be news
             self._kind = ContributionKind.POSTPONED
             return Outgoing(POSTPONED, 0, POSTPONED)
         self._unsent_examples = 0
-        blocks = len(self.algorithm.contribution_layout()) * len(self._everybody)
-        listeners = self._everybody if len(self._vectors.vectors) == blocks > 1 else ()
+        blocks, listeners = len(self.algorithm.exchange.contribution), self._neighborhood
+        if not len(self._vectors.vectors) == blocks * len(listeners) > blocks:
+            listeners = ()
         return Outgoing(self._vectors._replace(last=last), self._since, otherwise._replace(last=last), listeners)
 
     def end(self, t: int, reply: Reply = NO_REPLY) -> None:
         """Close round t with what came back."""
         score, label, gamma, clean, loss = self._row
         contribution, kind = self._kind, reply.kind
-        if kind is not ReplyKind.NONE and kind is not ReplyKind.KEEP:
-            if self.algorithm.receive is None:
-                self._reply = reply  # KEEP leaves it: an idle task has not used its last one yet
-            else:
-                self._state = self.algorithm.receive(self._state, reply, t)
+        if kind is not _NO_REPLY and kind is not _KEEP:
+            self._state = self.algorithm.receive(self._state, reply, t)
         self._log.add((t, self._row_active, score, label, gamma, kind, clean, loss, contribution))
 
     def snapshot(self) -> dict[str, Any]:
@@ -268,8 +262,9 @@ class TaskLearner:
 
     @property
     def mixing(self) -> tuple[Vector, Vector] | None:
-        """(mixture, evidence) so far, as `Algorithm.mixing`; None of a learner that mixes no experts."""
-        return self.algorithm.mixing(self._state) if self.algorithm.mixing is not None else None
+        """(mixture, evidence) of the model so far; None of a learner that mixes no experts."""
+        model = self.algorithm.model(self._state)
+        return (model["mixture"], model["evidence"]) if "mixture" in model else None
 
     def take_records(self) -> bytes:
         """The rows of the rounds closed since the last call, as records.TASK_DTYPE."""
@@ -308,7 +303,7 @@ class TaskLearner:
         # A sum of squares is finite exactly when no entry is NaN, infinite or about to overflow; vdot does not warn.
         squares = number
         for vector in vectors:
-            held = numbers(vector)
+            held = vector if type(vector) is np.ndarray else numbers(vector)
             squares += float(np.vdot(held, held))
         if math.isfinite(squares):
             return
@@ -328,12 +323,10 @@ class Centre:
         tasks: Sequence[int],
         dim: int,
         seed: int,
-        scales: Sequence[float] | None = None,
     ) -> None:
         """
         Args:
             tasks: Whose vectors it stacks, in task order.
-            scales: What each of these vectors is multiplied by (S_ij / S_ii of a weighted graph); None is 1.
         """
         self.last_sigma = 0.0
         self._last: tuple[dict[int, Reply], CentralInfo] | None = None
@@ -341,11 +334,7 @@ class Centre:
         self._row_of = {task: row for row, task in enumerate(tasks)}
         self._log = CentralLog()
         self._algorithm = algorithm
-        self._most = LARGEST_OF_EXAMPLE if algorithm.shares_examples else LARGEST
-        self._scales = dict(zip(tasks, scales, strict=True)) if scales is not None else {}
         self._state = algorithm.init_central(tuple(tasks), dim, random_stream(seed, "power"))
-        if algorithm.weigh is not None and scales is not None:
-            self._state, self._scales = algorithm.weigh(self._state, np.array(scales)), {}
 
     def reduce(
         self,
@@ -361,9 +350,10 @@ class Centre:
             members: Whose vectors count; None is all.
             absent: Who was awaited and did not come, for the records.
         """
-        if self._scales:
-            contributions = {task: self._scaled(task, contributions[task]) for task in contributions}
-        contributions = {task: self._bounded(contribution) for task, contribution in contributions.items()}
+        contributions = {
+            task: self._bounded(contribution) if contribution.vectors else contribution
+            for task, contribution in contributions.items()
+        }
         self._state, replies, info = self._algorithm.central_step(self._state, contributions, members)
         info = self._whole(info)
         self.last_sigma = info.sigma
@@ -409,15 +399,10 @@ class Centre:
 
     def _bounded(self, contribution: Contribution) -> Contribution:
         """Nobody can lead the others out of the finite numbers, whatever it says."""
-        vectors = contribution.vectors
-        found = tuple(bounded(block, self._most) for block in vectors)
-        return contribution if all(map(operator.is_, found, vectors)) else contribution._replace(vectors=found)
-
-    def _scaled(self, task: int, contribution: Contribution) -> Contribution:
-        scale = self._scales[task]
-        if scale == 1.0:
-            return contribution
-        return contribution._replace(vectors=tuple(scale * vector for vector in contribution.vectors))
+        for block in contribution.vectors:
+            if bounded(block, LARGEST) is not block:
+                return contribution._replace(vectors=tuple([bounded(one, LARGEST) for one in contribution.vectors]))
+        return contribution
 
     def snapshot(self) -> dict[str, Any]:
         """All that it needs to go on from here, but for its records."""

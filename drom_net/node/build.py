@@ -45,7 +45,7 @@ def build_worker(spec: NodeSpec, stream: TaskStream | LiveStream, context: Start
         _hello(spec, context.run_id or spec.run_id, context),
         timeouts=spec.build_timeouts(),
         endpoint=spec.endpoint,
-        pull_layout=algorithm.reply_layout(len(spec.tasks)),
+        pull_layout=algorithm.exchange.reply_layout(len(spec.tasks)),
         pace=context.pace or (lambda t: spec.pace_s),
         **_common(spec, context),
     )
@@ -57,13 +57,13 @@ def build_peer(spec: NodeSpec, stream: TaskStream | LiveStream, context: StartCo
     algorithm = hood.learner(spec.build_algorithm())
     run_id = spec.run_id or spec.config_digest[:16]  # without a launcher and a centre, the configuration is the run
     return Peer(
-        TaskLearner(algorithm, stream, rounds=spec.rounds, everybody=hood.everybody),
-        Centre(algorithm, tasks=hood.everybody, dim=spec.dim, seed=spec.seed, scales=hood.scales),
+        TaskLearner(algorithm, stream, rounds=spec.rounds, neighborhood=hood.closed_neighborhood),
+        Centre(algorithm, tasks=hood.closed_neighborhood, dim=spec.dim, seed=spec.seed),
         _hello(spec, run_id, context),
         names=spec.tasks,
         neighborhood=hood,
         identity=_identity(spec, run_id),
-        push_layout=algorithm.contribution_layout(),
+        push_layout=algorithm.exchange.contribution,
         exchange=str(spec.parameters.get("exchange", "blocking")),
         rounds=spec.rounds,
         timeouts=spec.build_timeouts(),
@@ -80,7 +80,7 @@ def build_reducer(spec: NodeSpec, run_id: str, context: StartContext = FIRST_STA
         Centre(algorithm, tasks=range(len(spec.tasks)), dim=spec.dim, seed=spec.seed),
         spec.tasks,
         _identity(spec, run_id),
-        push_layout=algorithm.contribution_layout(),
+        push_layout=algorithm.exchange.contribution,
         sync=algorithm.sync,
         timeouts=spec.build_timeouts(),
         policy=spec.build_policy(),

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from drom_net.core.errors import RejectedError
 from drom_net.node.loop import Host
 from drom_net.node.telemetry import Telemetry
-from drom_net.protocol.messages import Message
 from drom_net.protocol.node import Event, Snapshot
 from drom_net.protocol.peer import Peer
 from drom_net.protocol.reducer import Reducer
@@ -42,9 +41,9 @@ class ProcessHost(Host):
         self._folder = folder
         self._telemetry = telemetry
         self._live_input = live_input
-        self._gate = None
+        self.has_input = live_input is not None
         if transport.has_keys and not isinstance(node, Worker):  # a worker speaks to the reducer's key and to no other
-            self._gate = key_gate(node, lambda: transport.speaker)
+            self.gate = key_gate(node, lambda: transport.speaker)
         self._writer = Writer(folder)
         self._in_flight = False
         self._round = self._num_bytes = 0
@@ -96,9 +95,6 @@ class ProcessHost(Host):
     def poll_input(self) -> bool:
         return self._live_input is not None and self._live_input.serve()
 
-    def authorize(self, sender: str, message: Message) -> str:
-        return "" if self._gate is None else self._gate(sender, message)
-
     def _submit(self, snapshot: Snapshot) -> None:
         self._telemetry.save()
         header, *buffers = encode_snapshot(snapshot, self._folder.classes)
@@ -114,6 +110,6 @@ class ProcessHost(Host):
         self._writer.finished()
         self._in_flight = False
         self._telemetry.checkpointed(self._round, seconds=time.monotonic() - self._began, num_bytes=self._num_bytes)
-        self._node.snapshot_kept(now)
+        self._node.snapshot_persisted(now)
         if self._live_input is not None:
-            self._live_input.snapshot_kept()
+            self._live_input.snapshot_persisted()

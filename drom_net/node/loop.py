@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 from drom_net.core.errors import RemoteError
@@ -36,6 +37,11 @@ class Transport(Protocol):
 class Host:
     """What surrounds a node. This one has no disk, no log, no other input, and nobody has a key."""
 
+    gate: Callable[[str, Message], str] | None = None
+    """(sender, message) -> why the sender may not say this, empty when it may; None where all may."""
+    has_input = False
+    """Whether there is anything for `poll_input` to take."""
+
     def on_event(self, event: Event) -> None:
         """Something has happened in the node or at its socket."""
 
@@ -58,10 +64,6 @@ class Host:
         """
         return False
 
-    def authorize(self, sender: str, message: Message) -> str:
-        """Why the sender may not say this; empty when it may."""
-        return ""
-
 
 def drive(node: Node, transport: Transport, host: Host) -> bool:
     """Run a node until it has finished, or its host ends it.
@@ -69,7 +71,7 @@ def drive(node: Node, transport: Transport, host: Host) -> bool:
     Returns:
         Whether it finished by itself. Whatever the node raises goes through, after its last messages were sent.
     """
-    clock = time.monotonic
+    clock, has_input = time.monotonic, host.has_input
     now = tick_at = clock()
     due: float | None = None
     """The node's next timer; None where it has to be asked for it."""
@@ -82,7 +84,7 @@ def drive(node: Node, transport: Transport, host: Host) -> bool:
     try:
         node.start(now)
         while True:
-            if (waited or now >= poll_at or clock() >= poll_at) and host.poll_input():
+            if has_input and (waited or now >= poll_at or clock() >= poll_at) and host.poll_input():
                 due = None
                 began, now = now, clock()
                 poll_at = now + (now - began)
@@ -131,7 +133,7 @@ def _pass_on(received: tuple[str, list[bytes]], node: Node, transport: Transport
     except RemoteError as error:
         host.on_event(Refused(sender, str(error)))
         return
-    if why_not := host.authorize(sender, message):
+    if host.gate is not None and (why_not := host.gate(sender, message)):
         host.on_event(Refused(sender, why_not))
         if isinstance(message, Hello):
             transport.send(sender, encode(Reject(why_not)))
@@ -152,10 +154,15 @@ def _tell_connections(node: Node, transport: Transport, host: Host, now: float) 
 
 def flush(node: Node, transport: Transport, host: Host) -> None:
     """Send what the node has to say, and pass on what happened in it."""
-    encoded, frames = None, []
-    for address, message in node.take_outbox():
-        if message is not encoded:  # one contribution goes to several neighbors
-            encoded, frames = message, encode(message)
-        transport.send(address, frames)
+    outbox = node.take_outbox()
+    if outbox:
+        encoded, frames = None, []
+        ready = []  # all are sent at once: the thread that moves the bytes is woken less often
+        for address, message in outbox:
+            if message is not encoded:  # one contribution goes to several neighbors
+                encoded, frames = message, encode(message)
+            ready.append((address, frames))
+        for address, frames in ready:
+            transport.send(address, frames)
     for event in node.take_events():
         host.on_event(event)

@@ -80,7 +80,7 @@ def write_result_of_lost(spec: NodeSpec) -> None:
     assert node.result is not None
     more: dict[str, object] = {"run_id": node.run_id, "lost": True}
     if isinstance(node, Peer):
-        more |= {"central_chain": node.central_chain.hex(), "members": node.neighborhood.everybody}
+        more |= {"central_chain": node.central_chain.hex(), "members": node.neighborhood.closed_neighborhood}
     write_task_result(spec, node.result, False, node.round, folder.before, **more)
 
 

@@ -206,7 +206,7 @@ class PeerRole(_TaskRole):
 
     def connect(self) -> None:
         spec, peer, transport = self.spec, self.node, self.transport
-        transport.is_member = lambda address: peer.task_at(address) is not None
+        transport.is_member = peer.session.task_at.__contains__
         for task in peer.neighborhood.neighbors:
             if task < spec.task:
                 transport.connect(address_of(task), spec.neighbor_endpoints[str(task)], spec.nodes[task])
@@ -220,7 +220,7 @@ class PeerRole(_TaskRole):
             "central_chain": self.node.central_chain.hex(),
             "refused_handshakes": self.transport.refused_handshakes,
             "closed_strangers": self.transport.closed_strangers,
-            "members": self.node.neighborhood.everybody,
+            "members": self.node.neighborhood.closed_neighborhood,
         }
 
 
@@ -240,7 +240,7 @@ class ReducerRole(Role):
 
     def connect(self) -> None:
         reducer, transport = self.node, self.transport
-        transport.is_member = lambda address: reducer.task_at(address) is not None
+        transport.is_member = reducer.session.task_at.__contains__
         transport.was_member = lambda address: reducer.has_spoken_from(address) is not None
         text = f"listening on {transport.endpoint} for {self.expected} workers"
         self.reporter.note(text, "listening", endpoint=transport.endpoint)

@@ -68,7 +68,7 @@ class NodeSpec:
     neighbor_endpoints: dict[str, str] = dataclasses.field(default_factory=dict)
     """Where a peer's neighbors are reached, by task (JSON knows only texts as keys)."""
     taus: dict[str, int] = dataclasses.field(default_factory=dict)
-    """The sync interval of everybody in a peer's neighborhood, itself included, by task."""
+    """The sync interval of each task in a peer's closed neighborhood, by task."""
     cycle: tuple[tuple[int, ...], ...] = ()
     """As in Neighborhood."""
     scales: tuple[float, ...] | None = None

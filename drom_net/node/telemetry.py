@@ -194,8 +194,8 @@ class Telemetry:
             counts["drom_net_errors_total"] = totals.errors
             counts["drom_net_majority_errors_total"] = totals.majority_errors
             counts["drom_net_waiting_seconds_total"] = node.waited_s
-            if node.mixing is not None:
-                counts |= _counts_of_sharing(sharing_figures(*node.mixing, self._level))
+            if (mixing := node.mixing) is not None:
+                counts |= _counts_of_sharing(sharing_figures(*mixing, self._level))
         counts["drom_net_sent_bytes_total"] = transport.bytes_sent
         counts["drom_net_received_bytes_total"] = transport.bytes_received
         counts["drom_net_resends_total"] = node.resends

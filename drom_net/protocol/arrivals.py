@@ -17,6 +17,7 @@ class Arrivals:
         self._learner = learner
         self._pace = pace
         self._opened_until = 0
+        self._all_there = not learner.is_live
 
     def open(self, t: int) -> None:
         """Others have begun round t: a live stream without an example is idle until then."""
@@ -30,6 +31,6 @@ class Arrivals:
         """When round t, or the goodbye, may begin; infinite where a live stream has no example yet."""
         if t <= self._opened_until:
             return -math.inf
-        if has_example or self._learner.is_ready(t) or t > self._learner.last_round:
+        if self._all_there or has_example or self._learner.is_ready(t) or t > self._learner.last_round:
             return self.next_at
         return math.inf

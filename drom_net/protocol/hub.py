@@ -45,11 +45,11 @@ class Hub(NodeBase, Generic[M]):
 
     def receive(self, sender: str, message: Message, now: float) -> None:
         self._now = now
-        if isinstance(message, Hello) and message.answers:
-            if (has_to_go := self.session.answered(sender, message.answers)) is not None:
+        if isinstance(message, Hello):
+            if not message.answers:
+                self._on_hello(sender, message)
+            elif (has_to_go := self.session.answered(sender, message.answers)) is not None:
                 self._reject(*has_to_go)
-        elif isinstance(message, Hello):
-            self._on_hello(sender, message)
         elif (task := self.session.task_at.get(sender)) is not None:
             self._on_message(task, message)
         else:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from drom_net.algorithms.base import Contribution, Reply
 from drom_net.learning.metrics import Totals
 
-PROTOCOL_VERSION = 7
+PROTOCOL_VERSION = 8
 
 
 @dataclass(frozen=True, slots=True)

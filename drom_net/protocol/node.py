@@ -163,15 +163,15 @@ class Node(Protocol):
         ones again."""
 
     def take_snapshot(self) -> Snapshot | None:
-        """What to go on from after a crash, where it is time to keep that: not before the last one was kept, and never
+        """What to go on from after a crash, where it is time for that: not before the last one was on disk, and never
         of a node that was made without `Checkpoints`."""
 
-    def snapshot_kept(self, now: float) -> None:
+    def snapshot_persisted(self, now: float) -> None:
         """The last snapshot is safe: it would survive now whatever happens to the node."""
 
     @property
     def holding(self) -> bool:
-        """Whether it has nothing to say until its last snapshot is kept."""
+        """Whether it has nothing to say until its last snapshot is on disk."""
 
     def stop(self) -> None:
         """End here, at the user's wish: a round that is open is closed without a reply."""
@@ -216,23 +216,24 @@ class NodeBase:
         self._holds = False
         self._outbox: list[Envelope] = []
         self._events: list[Event] = []
-        self._times = bytearray()
+        self._times: list[tuple[int, float, float, float]] = []
         self.resends = 0
         """How often it has asked again."""
         self.waited_s = 0.0
         """For how long there was nothing else to do in the sync rounds closed so far."""
 
     def _enter(self, state: State) -> None:
-        check_step(self.state, state)
-        self.state = state
+        if state is not self.state:
+            check_step(self.state, state)
+            self.state = state
 
     def take_times(self) -> bytes:
-        taken, self._times = bytes(self._times), bytearray()
+        taken, self._times = b"".join([_TIMES_ROW.pack(*row) for row in self._times]), []
         return taken
 
     def _note_times(self, t: int, said_s: float, idle_s: float, closed_s: float) -> None:
         self.waited_s += closed_s - idle_s
-        self._times += _TIMES_ROW.pack(t, said_s, idle_s, closed_s)
+        self._times.append((t, said_s, idle_s, closed_s))
 
     @property
     def holding(self) -> bool:
@@ -243,26 +244,28 @@ class NodeBase:
         """The round up to which it would be again after a crash."""
         return self.durability.durable
 
-    def snapshot_kept(self, now: float) -> None:
-        kept = self.durability.kept()
+    def snapshot_persisted(self, now: float) -> None:
+        answered = self.durability.persisted()
         self._holds = self._must_hold()
-        for task in kept:
+        for task in answered:
             self._confirm(task)
 
     def _must_hold(self) -> bool:
-        """Whether nothing may be said before more is kept."""
+        """Whether nothing may be sent before more is on disk."""
         return False
 
     def _confirm(self, task: int) -> None:
         """Answer a goodbye, which is on disk now."""
 
     def take_outbox(self) -> list[Envelope]:
-        if self._holds:
+        if self._holds or not self._outbox:
             return []
         taken, self._outbox = self._outbox, []
         return taken
 
     def take_events(self) -> list[Event]:
+        if not self._events:
+            return []
         taken, self._events = self._events, []
         return taken
 

@@ -54,6 +54,8 @@ from drom_net.protocol.peer_membership import PeerMembership
 from drom_net.protocol.settings import WAIT, Checkpoints, Policy, Timeouts
 from drom_net.protocol.states import PeerState
 
+_NO_LONGER_KEPT = ContributionKind.NO_LONGER_KEPT
+
 
 class Peer(PeerMembership):
     """One task as a node of a graph."""
@@ -129,12 +131,14 @@ class Peer(PeerMembership):
         return self._centre.chain
 
     def _on_message(self, task: int, message: Message) -> None:
-        if isinstance(message, Welcome | Push | Resend | Goodbye):
+        neighbor = self.session.members[task]
+        if not neighbor.joined and isinstance(message, Welcome | Push | Resend | Goodbye):
             self._on_joined(task)  # it would not speak to us, had it not let us in: its Welcome may be lost
-        self.session.members[task].spoke_at = self._now
+        neighbor.spoke_at = self._now
+        if type(message) is Push:
+            self._on_push(task, message)
+            return
         match message:
-            case Push():
-                self._on_push(task, message)
             case Resend(round=t):
                 if self._learner.is_live:
                     self._open(t)
@@ -152,7 +156,7 @@ class Peer(PeerMembership):
             case Goodbye(rounds=last):
                 self._on_goodbye(task, last)
             case GoodbyeAck():
-                self.session.members[task].confirmed = True
+                neighbor.confirmed = True
                 self._finish_if_all_have_confirmed()
             case Reject(reason=reason):
                 self._rejected(task, reason)
@@ -218,7 +222,7 @@ class Peer(PeerMembership):
     @property
     def row_types(self) -> dict[str, npt.DTypeLike]:
         """What the rows of its `records`, `central` and `times` are."""
-        central = central_dtype(len(self.neighborhood.everybody))
+        central = central_dtype(len(self.neighborhood.closed_neighborhood))
         return {"records": TASK_DTYPE, "central": central, "times": TIMES_DTYPE}
 
     @property
@@ -267,7 +271,7 @@ class Peer(PeerMembership):
         for task, (contributions, used, heard, last, done, absent) in snapshot["neighbors"].items():
             entry = self.session.members[task]
             entry.contributions, entry.used, entry.heard, entry.last = dict(contributions), used, heard, last
-            entry.done = entry.is_kept = done
+            entry.done = entry.is_durable = done
             # At our own end it may not know yet that it has all of our contributions: it is told once more.
             entry.confirmed = done and self.round < self._learner.last_round
             entry.absent = absent
@@ -373,13 +377,14 @@ class Peer(PeerMembership):
         ]
 
     def _on_push(self, task: int, push: Push) -> None:
-        neighbor, t, contribution = self.session.members[task], push.round, push.contribution
-        neighbor.durable.raise_to(self.durability.believed(t, push.durable))
-        if contribution.kind is ContributionKind.NO_LONGER_KEPT:
+        neighbor, (t, contribution, durable) = self.session.members[task], push
+        neighbor.durable.raise_to(self.durability.believed(t, durable))
+        if contribution.kind is _NO_LONGER_KEPT:
             if self._policy.may_miss and self.barrier.missing.get(task) == t:
                 self._pass_over([task])
             return
-        neighbor.round = max(neighbor.round, t)
+        if t > neighbor.round:
+            neighbor.round = t
         if neighbor.absent and is_close(self.neighborhood.syncs[task], t, self.round):
             neighbor.absent = False
             self._events.append(Returned(task, self.session.names[task], self.round))
@@ -400,7 +405,8 @@ class Peer(PeerMembership):
             self._refuse(task, f"a push of {wrong}")
             return
         neighbor.contributions[t] = contribution
-        neighbor.heard = max(neighbor.heard, t)
+        if t > neighbor.heard:
+            neighbor.heard = t
         if self._learner.is_live:
             self._open(t)
         if contribution.last:
@@ -467,7 +473,7 @@ class Peer(PeerMembership):
         if self._exchange != "overlap":
             self._await_example()
         self.durability.close(self.round, self._now)
-        if (caught_up := self._catch_up.reached(self.round)) is not None:
+        if self._catch_up.until and (caught_up := self._catch_up.reached(self.round)) is not None:
             self._events.append(caught_up)
 
     def _may_go_ahead(self) -> bool:

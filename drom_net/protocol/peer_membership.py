@@ -62,8 +62,8 @@ class Neighbor(Member):
     """The sync round of its last one, once that is known."""
     done: bool = False
     """Its goodbye has come: it needs nothing more."""
-    is_kept: bool = False
-    """And that is kept on disk."""
+    is_durable: bool = False
+    """And that is on disk."""
     confirmed: bool = False
     """It has all of our contributions that it needs."""
 
@@ -174,9 +174,9 @@ class PeerMembership(Learns, Hub[Neighbor]):
         if connected and task < self._task:
             self._send(task, self._introduction(task))
 
-    def snapshot_kept(self, now: float) -> None:
+    def snapshot_persisted(self, now: float) -> None:
         self._now = now
-        super().snapshot_kept(now)
+        super().snapshot_persisted(now)
         self._finish_if_all_have_confirmed()
 
     def _introduction(self, task: int) -> Hello:
@@ -293,7 +293,7 @@ class PeerMembership(Learns, Hub[Neighbor]):
             neighbor.last = last
             self._look_for_contributions()
         neighbor.done = neighbor.confirmed = True  # who needs nothing more need not confirm our goodbye: it may be gone
-        if self.durability.active and not neighbor.is_kept:
+        if self.durability.active and not neighbor.is_durable:
             self.durability.owe(task)
         else:
             self._confirm(task)
@@ -301,7 +301,7 @@ class PeerMembership(Learns, Hub[Neighbor]):
         self._finish_if_all_have_confirmed()
 
     def _confirm(self, task: int) -> None:
-        self.session.members[task].is_kept = True
+        self.session.members[task].is_durable = True
         self._send(task, GoodbyeAck())
 
     def _finish_if_all_have_confirmed(self) -> None:

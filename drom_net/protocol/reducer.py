@@ -1,4 +1,4 @@
-"""The reducer: lets workers in, collects each sync round's pushes, runs the central step, answers everybody.
+"""The reducer: lets workers in, collects each sync round's pushes, runs the central step, answers each.
 
 A worker that comes back after a crash is in an earlier round: it gets the replies of the rounds since then again,
 which are kept until it has them safe. A reducer that comes back asks for the pushes since its own last snapshot.
@@ -39,6 +39,7 @@ from drom_net.protocol.star_membership import StarMembership
 from drom_net.protocol.states import ReducerState
 
 _EACH = SyncRounds(1)
+_NO_LONGER_KEPT = ContributionKind.NO_LONGER_KEPT
 
 
 class Reducer(StarMembership):
@@ -117,9 +118,10 @@ class Reducer(StarMembership):
             self._join_by = math.inf
 
     def _on_message(self, task: int, message: Message) -> None:
+        if type(message) is Push:
+            self._on_push(task, message)
+            return
         match message:
-            case Push():
-                self._on_push(task, message)
             case Resend(round=t):
                 self._on_resend(task, t)
             case Goodbye():
@@ -155,8 +157,10 @@ class Reducer(StarMembership):
         pass
 
     def next_timer(self) -> float:
-        waits = (self._join_by, self._stall.due, self._deadline, self._leave_at, self.session.probe.due)
-        return min(*waits, self.session.first_lost_at)
+        session = self.session
+        return min(
+            (self._join_by, self._stall.due, self._deadline, self._leave_at, session.probe.due, session.first_lost_at)
+        )
 
     def stop(self) -> None:
         self.state = ReducerState.FINISHED
@@ -178,7 +182,7 @@ class Reducer(StarMembership):
         return {"records": self.closed_rounds}
 
     def take_snapshot(self) -> Snapshot | None:
-        if self.durability.busy or not self.durability.due:
+        if not self.durability.due or self.durability.busy:
             return None
         t = self.closed_rounds
         self.durability.taken(t)
@@ -210,13 +214,14 @@ class Reducer(StarMembership):
         self._unsure = {task for task, member in members.items() if member.confirmed}
 
     def _on_push(self, task: int, push: Push) -> None:
-        member, t, contribution = self.session.members[task], push.round, push.contribution
-        if contribution.kind is ContributionKind.NO_LONGER_KEPT:
+        member, (t, contribution, durable) = self.session.members[task], push
+        if contribution.kind is _NO_LONGER_KEPT:
             self._on_gone(task, t)
             return
-        if member.durable.raise_to(self.durability.believed(t, push.durable)):
+        if member.durable.raise_to(self.durability.believed(t, durable)):
             self._forget()
-        member.round = max(member.round, t)
+        if t > member.round:
+            member.round = t
         current = self._round
         if t > current.number:
             self._is_behind(task, t)

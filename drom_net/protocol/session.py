@@ -150,7 +150,7 @@ class Session(Generic[M]):
     @property
     def first_lost_at(self) -> float:
         """When the first of those whose connection is down is waited for no more."""
-        return min(self.lost_until.values(), default=math.inf)
+        return min(self.lost_until.values()) if self.lost_until else math.inf
 
     def take_lost(self, now: float) -> list[int]:
         """Those who are waited for no more, in task order."""

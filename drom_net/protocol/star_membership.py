@@ -137,9 +137,9 @@ class StarMembership(Hub[StarMember]):
             self._finish_if_all_are_done()
         self._events.append(ConnectionChanged(self.session.names[task], connected))
 
-    def snapshot_kept(self, now: float) -> None:
+    def snapshot_persisted(self, now: float) -> None:
         self._now = now
-        super().snapshot_kept(now)
+        super().snapshot_persisted(now)
         self._finish_if_all_are_done()
 
     def _let_in(self, sender: str, hello: Hello) -> None:

@@ -42,6 +42,7 @@ class Wait:
     def __init__(self, timeouts: Timeouts) -> None:
         self.retry = RetryTimer(timeouts.resend_after_s, timeouts.resend_cap_s)
         self.stall = RetryTimer(timeouts.stall_s, math.inf)
+        self._timers = (self.retry, self.stall)
         self.since = self.idle_since = 0.0
         """When it began, and from when on there was nothing else to do."""
         self.asked_at = 0.0
@@ -49,8 +50,9 @@ class Wait:
 
     def start(self, now: float) -> None:
         self.since = self.asked_at = now
-        self.retry.start(now)
-        self.stall.start(now)
+        for timer in self._timers:
+            timer._pause = timer._first
+            timer.due = now + timer._first
 
     def stop(self) -> None:
         self.retry.stop()
@@ -59,7 +61,8 @@ class Wait:
     @property
     def due(self) -> float:
         """When to ask again, or to tell."""
-        return min(self.retry.due, self.stall.due)
+        retry, stall = self.retry.due, self.stall.due
+        return retry if retry <= stall else stall
 
     def busy_until(self, began: float, now: float) -> None:
         """What began the wait has computed from `began` until now."""

@@ -11,7 +11,7 @@ import math
 
 import numpy.typing as npt
 
-from drom_net.algorithms.base import KEEP, NO_LONGER_KEPT, NO_REPLY, Reply
+from drom_net.algorithms.base import KEEP, NO_LONGER_KEPT, NO_REPLY
 from drom_net.algorithms.features import other_than
 from drom_net.core.errors import ClusterError, RejectedError
 from drom_net.learning.records import TASK_DTYPE
@@ -140,12 +140,14 @@ class Worker(Learns, NodeBase):
 
     def receive(self, sender: str, message: Message, now: float) -> None:
         self._now = now
+        if type(message) is Pull:
+            vectors = message.reply.vectors
+            if vectors and (wrong := other_than(self._pull_layout, vectors, self._hello.dim)):
+                self._events.append(Refused(sender, f"a pull of {wrong}"))
+            elif self.state is WorkerState.WAITING and message.round == self.round:
+                self._on_pull(message, now)  # else an answer to a question that was asked twice
+            return
         match message:
-            case Pull(reply=reply):
-                if wrong := self._wrong_with(reply):
-                    self._events.append(Refused(sender, f"a pull {wrong}"))
-                elif self.state is WorkerState.WAITING and message.round == self.round:
-                    self._on_pull(message, now)  # else an answer to a question that was asked twice
             case RequestHello(question=question) if self.state is not WorkerState.FINISHED:
                 # The reducer was started anew, or somebody else says that it is this task.
                 answer = dataclasses.replace(self._introduction, answers=question)
@@ -168,18 +170,11 @@ class Worker(Learns, NodeBase):
             case _:
                 self._events.append(Refused(sender, f"a {type(message).__name__} is nothing a reducer says"))
 
-    def _wrong_with(self, reply: Reply) -> str:
-        """Why it cannot be one to this task; empty where it can."""
-        if not reply.vectors:
-            return ""
-        wrong = other_than(self._pull_layout, reply.vectors, self._hello.dim)
-        return f"of {wrong}" if wrong else ""
-
     def _on_welcome(self, run_id: str, t: int, now: float) -> None:
         """The reducer has let it in, and is in round t."""
         self.run_id = run_id
         algorithm = self._learner.algorithm
-        if algorithm.push_vectors and t > algorithm.sync.next(self.round + 1):
+        if algorithm.exchange.contribution and t > algorithm.sync.next(self.round + 1):
             self._catch_up.extend(self.round, t)
         # The connection may be down again by the time that the welcome is read.
         down = self._down_since
@@ -202,11 +197,11 @@ class Worker(Learns, NodeBase):
 
     def on_timer(self, now: float) -> None:
         self._now = now
-        if self.state is WorkerState.STEPPING and self._begins_at <= now:
+        stepping = self.state is WorkerState.STEPPING
+        if stepping and self._begins_at <= now:
             self._step(now)
             return
-        stepping = self.state is WorkerState.STEPPING
-        if now >= self._give_up_at and not (stepping and not self._learner.algorithm.push_vectors):
+        if now >= self._give_up_at and not (stepping and not self._learner.algorithm.exchange.contribution):
             self._give_up()
             return
         if stepping:
@@ -229,7 +224,7 @@ class Worker(Learns, NodeBase):
             if (begins_at := self._begins_at) <= self._now:
                 return self._now
             # Who never pushes needs the reducer at its end alone.
-            return min(begins_at, self._give_up_at if self._learner.algorithm.push_vectors else math.inf)
+            return min(begins_at, self._give_up_at if self._learner.algorithm.exchange.contribution else math.inf)
         return min(self._waiting.due, self._give_up_at)
 
     def on_connection(self, address: str, connected: bool, now: float) -> None:
@@ -301,6 +296,7 @@ class Worker(Learns, NodeBase):
 
     def _close_round(self, now: float) -> None:
         """The round is closed: from here one may go on after a crash."""
+        self.durability.note_closed(self.round)
         if self.durability.is_due(self.round, now) and self._round_end is None:
             self._keep_round_end(now)
 
@@ -310,35 +306,38 @@ class Worker(Learns, NodeBase):
         self._round_end_pushed = self.history.last
 
     def _on_pull(self, pull: Pull, now: float) -> None:
-        t = pull.round
-        self._learner.end(t, pull.reply)
+        t, reply, durable, following = pull
+        self._learner.end(t, reply)
         self._note_times(t, self._waiting.since, self._waiting.since, now)
-        self.history.persisted(self.durability.believed(t, pull.durable), t)
+        if self.history.reducer.latest < (durable := self.durability.believed(t, durable)):
+            self.history.persisted(durable, t)
         self._close_round(now)
-        if pull.next > self._learner.algorithm.sync.next(t + 1):  # sync rounds were closed without us
-            self._alone_until = pull.next - 1
-        if (caught_up := self._catch_up.reached(self.round)) is not None:
+        # Sync rounds may have been closed without us.
+        if following > t + 1 and following > self._learner.algorithm.sync.next(t + 1):
+            self._alone_until = following - 1
+        if self._catch_up.until and (caught_up := self._catch_up.reached(t)) is not None:
             self._events.append(caught_up)
         self._go_on(now)
 
     def _step(self, now: float) -> None:
-        if self.round == self._learner.last_round:
+        learner, durability = self._learner, self.durability
+        if self.round == learner.last_round:
             self._say_goodbye(now)
             return
-        if self.durability.is_too_far(self.round + 1):
-            if self._round_end is None and not self.durability.busy:
+        t = self.round + 1
+        if durability.is_too_far(t):
+            if self._round_end is None and not durability.busy:
                 self._keep_round_end(now)
             self._holds = True
             return
-        self.round += 1
-        contribution = self._learner.begin(self.round)
-        syncs = self._is_sync(self.round)
-        if syncs and self.round > self._alone_until:
-            push = Push(self.round, contribution, self.durability.durable)
-            self.history.pushes[self.round] = push
+        self.round = t
+        contribution = learner.begin(t)
+        syncs = self._is_sync(t)
+        if syncs and t > self._alone_until:
+            self.history.pushes[t] = push = Push(t, contribution, durability.durable)
             self._wait(WorkerState.WAITING, push, now)
         else:
-            self._learner.end(self.round, KEEP if syncs else NO_REPLY)
+            learner.end(t, KEEP if syncs else NO_REPLY)
             self._close_round(now)
             self._go_on(now)
 

@@ -186,26 +186,28 @@ def load_disturbances(run_dir: Path) -> list[Disturbance]:
 
 
 def write_environment(path: Path, *, blas: str) -> None:
+    """As `environment`, into a file."""
+    write_json(path, environment(blas))
+
+
+def environment(blas: str) -> dict[str, str]:
     """Versions, machine and BLAS kernel: what the bits of a run may depend on."""
     import msgpack
     import zmq
 
-    write_json(
-        path,
-        {
-            "drom_net": __version__,
-            "python": platform.python_version(),
-            "numpy": np.__version__,
-            "blas_kernel": blas,
-            "blas_threads": os.environ.get("OPENBLAS_NUM_THREADS", ""),
-            "pyzmq": zmq.pyzmq_version(),
-            "libzmq": zmq.zmq_version(),
-            "msgpack": ".".join(map(str, msgpack.version)),
-            "platform": platform.platform(),
-            "machine": platform.machine(),
-            "byte_order": sys.byteorder,
-        },
-    )
+    return {
+        "drom_net": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "blas_kernel": blas,
+        "blas_threads": os.environ.get("OPENBLAS_NUM_THREADS", ""),
+        "pyzmq": zmq.pyzmq_version(),
+        "libzmq": zmq.zmq_version(),
+        "msgpack": ".".join(map(str, msgpack.version)),
+        "platform": platform.platform(),
+        "machine": platform.machine(),
+        "byte_order": sys.byteorder,
+    }
 
 
 def _figures(task: TaskOutcome, its_auc: float | None) -> TaskFigures:

@@ -37,7 +37,7 @@ class TaskFigures:
     learning_s: float | None = None
     """From the beginning of learning to its end, without the time that its node was down."""
     mixture: Vector | None = None
-    """With `evidence` of a model that mixes experts, as `Algorithm.mixing`."""
+    """With `evidence` of a model that mixes experts, as `Algorithm.model` has it."""
     evidence: Vector | None = None
     auc: float | None = None
     """None where there are no records, or labels of one class only."""

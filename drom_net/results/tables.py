@@ -59,10 +59,10 @@ def write_records(
         *(f"v_{name}" for name in names),
     ]
     if centrals[0].members is None:
-        everybody = range(len(names))
+        all_tasks = range(len(names))
         per_round = _Table(
             columns,
-            ([*row.item()[:-2], _absent(names, everybody, row), *row["v"].tolist()] for row in centrals[0].rows),
+            ([*row.item()[:-2], _absent(names, all_tasks, row), *row["v"].tolist()] for row in centrals[0].rows),
         )
     else:
         per_round = _Table(["task", "name", *columns], _peers_rounds(names, centrals))

@@ -68,7 +68,7 @@ class Simulator:
             central_s: How long a central step takes, in seconds.
             factors: For each node how many times as long it takes there.
             detect_s: After how long a dead connection is noticed.
-            persist_s: How long it takes until a snapshot is kept; one that a crash comes before is lost.
+            persist_s: How long it takes until a snapshot is on disk; one that a crash comes before is lost.
             on_event: Gets (node, time, event) of what nodes tell.
         """
         self.now = 0.0
@@ -327,16 +327,16 @@ class Simulator:
             slot.keeping = snapshot
             delay = self._persist_s.draw(self._persist_rng) if self._persist_s is not None else 0.0
             if delay > 0.0:
-                self._at(self.now + delay, partial(self._kept, slot, slot.incarnation))
+                self._at(self.now + delay, partial(self._persisted, slot, slot.incarnation))
                 return
             slot.snapshot = snapshot
-            slot.node.snapshot_kept(self.now)
+            slot.node.snapshot_persisted(self.now)
 
-    def _kept(self, slot: Slot, incarnation: int) -> None:
+    def _persisted(self, slot: Slot, incarnation: int) -> None:
         if slot.finished or slot.node is None or slot.incarnation != incarnation:
             return
         slot.snapshot = slot.keeping
-        slot.node.snapshot_kept(self.now)
+        slot.node.snapshot_persisted(self.now)
         if not slot.occupied:
             self._go_on(slot)
 

@@ -1,6 +1,6 @@
 """What a live node has accepted and decided, on disk before anything follows from it.
 
-A spool is a folder of segments, each a file that is only ever appended to. What is committed together is one frame: a
+A journal is a folder of segments, each a file that is only ever appended to. What is committed together is one frame: a
 length, a checksum and msgpack, there as a whole or not at all. Each segment begins with all that is still true of what
 came before it, so that the segments before it can be removed when nobody needs their examples any more.
 """
@@ -99,7 +99,7 @@ class _State:
             self.last_round = self.last_round if last is None else last
 
 
-class Spool:
+class ExampleJournal:
     """One task's, which one process at a time may have."""
 
     def __init__(self, folder: Path, *, keeps_all: bool = False) -> None:
@@ -120,7 +120,7 @@ class Spool:
         self._segments: list[tuple[int, int, int]] = []
         """(its number, the first example, the last idle round before) of each that is there, ascending."""
 
-    def __enter__(self) -> Spool:
+    def __enter__(self) -> ExampleJournal:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -285,7 +285,7 @@ class Spool:
             raise CheckpointError(f"{path} is damaged: examples that were accepted are lost")
         entry = found[0][0]
         if entry[0] != _BEGIN:
-            raise CheckpointError(f"{path} is no segment of a spool")
+            raise CheckpointError(f"{path} is no segment of a journal")
         if entry[1] > _VERSION:
             raise CheckpointError(f"{path} has version {entry[1]} of the format: a later drom_net has written it")
         if entry[1] < _VERSION:

@@ -9,7 +9,7 @@ import re
 import struct
 import time
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,17 +17,18 @@ from typing import Any, NamedTuple
 from drom_net.core.errors import CheckpointError, UsageError, naming
 from drom_net.learning.records import TASK_DTYPE
 from drom_net.storage.files import COPY, PART, write_atomically
-from drom_net.storage.journal import FOLDER as SPOOL
+from drom_net.storage.journal import FOLDER as JOURNAL
 from drom_net.storage.snapshot_codec import Part, decode_snapshot
 
 # A node's folder
 
 MAGIC = b"DROMSNAP"
-FORMAT_VERSION = 2
-"""Since version 2 a file names classes without their modules."""
+FORMAT_VERSION = 3
+"""Since version 2 a file names classes without their modules; since version 3 no reply waits beside a state."""
 _PREAMBLE = struct.Struct("<8sIIQ")
 """The magic, the format version, and the lengths of `about` and of the file. In later versions it stays the same, and
 so does the checksum in the last four bytes."""
+_PIECE_BYTES = 1 << 20
 _CHECKSUM = struct.Struct("<I")
 _SNAPSHOT_NAME = re.compile(r"snapshot-(\d{16})\.(?:drom|copy)")
 _KEPT = 2
@@ -83,10 +84,36 @@ def has_learned(folder: Path) -> bool:
 
     It has not where it only met others: it may have predicted its first example, and has closed no round.
     """
-    if any(_SNAPSHOT_NAME.fullmatch(entry.name) for entry in folder.iterdir()) or any(folder.glob(f"{SPOOL}/*")):
+    if any(_SNAPSHOT_NAME.fullmatch(entry.name) for entry in folder.iterdir()) or any(folder.glob(f"{JOURNAL}/*")):
         return True
     may_have = {"records.bin": TASK_DTYPE.itemsize, "central.bin": 0}
     return any((folder / name).exists() and (folder / name).stat().st_size > size for name, size in may_have.items())
+
+
+def _with_checksum(parts: Iterable[Part]) -> Iterator[Part]:
+    """The same bytes in few pieces, and behind them their checksum.
+
+    A CRC finds what accidents do, if not what a forger does, and costs a fraction of a cryptographic hash. It is made,
+    and a piece is written, without the GIL: of many small ones, each would have to wait for it again.
+    """
+    checksum = 0
+    for piece in _pieces(parts):
+        checksum = zlib.crc32(piece, checksum)
+        yield piece
+    yield _CHECKSUM.pack(checksum)
+
+
+def _pieces(parts: Iterable[Part]) -> Iterator[Part]:
+    """Small parts joined to pieces of about a megabyte."""
+    together: list[Part] = []
+    size = 0
+    for part in parts:
+        together.append(part)
+        size += len(part)
+        if size >= _PIECE_BYTES:
+            yield b"".join(together) if len(together) > 1 else part
+            together, size = [], 0
+    yield b"".join(together)
 
 
 class CheckpointFolder:
@@ -201,12 +228,7 @@ class CheckpointFolder:
         ).encode()
         size = _PREAMBLE.size + len(about) + len(header) + sum(map(len, buffers)) + _CHECKSUM.size
         parts = [_PREAMBLE.pack(MAGIC, FORMAT_VERSION, len(about), size) + about, header, *buffers]
-        # A CRC finds what accidents do, if not what a forger does, and costs a fraction of a cryptographic hash. Over
-        # pieces beyond 5 kB zlib computes it without the GIL.
-        checksum = 0
-        for part in parts:
-            checksum = zlib.crc32(part, checksum)
-        write_atomically(self._file(number), [*parts, _CHECKSUM.pack(checksum)])
+        write_atomically(self._file(number), _with_checksum(parts))
         self._intact = [*(kept for kept in self._intact if kept != number), number][-_KEPT:]
         self._remove_others()
 

@@ -71,7 +71,7 @@ class Transport:
         """Why the last attempt to connect has failed; empty where it did not."""
         self.rejected_by = ""
         """Where somebody listens who does not accept our key; empty where nobody does that."""
-        self.also_waits_for: Callable[[], zmq.Socket[bytes] | int | None] = lambda: None
+        self.also_waits_for: Callable[[], zmq.Socket[bytes] | int | None] | None = None
         """What ends a wait as well: a socket or descriptor with something to be read."""
         self._taken = 0
         """How long the frames of the last message were on the wire."""
@@ -137,7 +137,7 @@ class Transport:
     def _wait(self, timeout_s: float) -> int | None:
         """Flags for a receive that waits so long, or None when nothing came in a wait too short to block in, or
         something came elsewhere."""
-        if (other := self.also_waits_for()) is not None:
+        if self.also_waits_for is not None and (other := self.also_waits_for()) is not None:
             milliseconds = min(max(0.0, timeout_s), SLICE_S) * 1000
             both = [(self._socket, zmq.POLLIN), (other, zmq.POLLIN)]
             ready: list[tuple[Any, int]] = zmq.zmq_poll(both, math.ceil(milliseconds))
@@ -312,7 +312,7 @@ def may_be_ipv6(endpoint: str) -> int:
 def size_of(frames: Frames) -> int:
     size = 0
     for frame in frames:
-        size += frame.nbytes if isinstance(frame, memoryview) else len(frame)
+        size += len(frame) if type(frame) is bytes else memoryview(frame).nbytes
     return size
 
 

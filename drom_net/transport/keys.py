@@ -194,8 +194,13 @@ def _part_of(path: Path) -> Path:
     return path.with_name(f"{path.name}.part")
 
 
+def has_curve() -> bool:
+    """Whether this ZeroMQ can encrypt."""
+    return bool(zmq.has("curve"))
+
+
 def _require_curve() -> None:
-    if not zmq.has("curve"):
+    if not has_curve():
         raise UsageError("the ZeroMQ of this pyzmq was built without CURVE; the wheels of PyPI have it")
 
 

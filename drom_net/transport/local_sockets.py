@@ -1,4 +1,4 @@
-"""Whether an ipc endpoint is free: a name that something else has is never replaced."""
+"""Whether an endpoint is free: the name of a socket that something else has is never replaced."""
 
 from __future__ import annotations
 
@@ -47,6 +47,32 @@ def refuse_ipc_in_use(endpoint: str) -> None:
         except OSError:
             pass  # of another kind, or of another user: not ours to remove
         raise zmq.ZMQError(errno.EADDRINUSE)
+
+
+def try_to_listen(endpoint: str) -> None:
+    """Listen at an endpoint for an instant.
+
+    Raises:
+        UsageError: There is a file that is no socket.
+        OSError: One cannot: EADDRINUSE where it is taken, EADDRNOTAVAIL where it is another machine's.
+    """
+    if not endpoint.startswith("tcp://"):
+        try:
+            refuse_ipc_in_use(endpoint)
+        except zmq.ZMQError as error:
+            raise OSError(error.errno, error.strerror) from None
+        return
+    host, _, port = endpoint.removeprefix("tcp://").rpartition(":")
+    if port in ("*", "0"):
+        return
+    host = host.strip("[]")
+    family, kind, number, _, address = socket.getaddrinfo(
+        None if host == "*" else host, int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    with socket.socket(family, kind, number) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as libzmq does
+        probe.bind(address)
+        probe.listen(1)
 
 
 def _socket_path(endpoint: str) -> str:

@@ -39,6 +39,7 @@ _SEND_QUEUE_OF_APPLICATIONS = 16
 _STRANGERS = 256
 """How many connections there may be, beside two for each member: that which it has, and one that is dead and not yet
 known to be."""
+_SRCFD = int(zmq.SRCFD)
 _DESCRIPTORS_KEPT = 64
 """Those that a node may need for itself."""
 
@@ -208,8 +209,8 @@ class RouterTransport(Transport):
             return
         size = size_of(frames)
         self.bytes_sent += size
-        if address in self._bytes:
-            self._bytes[address][1] += size
+        if (moved := self._bytes.get(address)) is not None:
+            moved[1] += size
 
     def receive(self, timeout_s: float) -> tuple[str, list[bytes]] | None:
         """(address of the sender, frames), or None when nothing came in time (at most SLICE_S)."""
@@ -227,7 +228,7 @@ class RouterTransport(Transport):
             # Anew for each message: a descriptor and a routing id may be another's by now.
             self.speaker = self._endpoint_of[address][1] if ours else property_of(routing_id, curve.USER_ID)
         try:
-            fd = routing_id.get(zmq.SRCFD)
+            fd = routing_id.get(_SRCFD)
         except zmq.ZMQError:  # a stranger that speaks ZMTP 1 has none
             fd = NO_FD
         self._strangers.read(fd, taken)
@@ -239,8 +240,10 @@ class RouterTransport(Transport):
             self._met(address, fd, wire)
         size = sum(map(len, frames))
         self.bytes_received += size
-        if address in self._fd_of or self.is_member(address):  # what comes of a closed connection is soon forgotten
-            self._bytes.setdefault(address, [0, 0])[0] += size
+        if (moved := self._bytes.get(address)) is not None:
+            moved[0] += size
+        elif address in self._fd_of or self.is_member(address):  # what comes of a closed connection is soon forgotten
+            self._bytes[address] = [size, 0]
         return address, frames
 
     def _read(self, flags: int | None) -> _Message | None:

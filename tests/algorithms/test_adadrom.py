@@ -20,6 +20,7 @@ from drom_net.algorithms.base import (
     Contribution,
     ContributionKind,
     Example,
+    GraphPosition,
     Reply,
     ReplyKind,
     SyncRounds,
@@ -258,9 +259,9 @@ def test_what_others_send_costs_a_task_little(graph: str, lies: bool) -> None:
     if graph == "star":
         records = run_reference(lying(adadrom(parameters)), streams, seed=0).task_records
     else:
-        at = adadrom(parameters).at
-        assert at is not None
-        peer = adadrom(parameters)._replace(at=lambda *where: lying(at(*where)))
+        specialize = adadrom(parameters).specialize
+        assert specialize is not None
+        peer = adadrom(parameters)._replace(specialize=lambda position: lying(specialize(position)))
         records = run_loop(peer, streams, graph_of(graph, 4), seed=0).task_records
     mixture = float(np.sum(np.frombuffer(records[0], TASK_DTYPE)["loss"]))
     local, ridge, plain = 0.0, 0.0, Plain()
@@ -303,10 +304,10 @@ def test_a_site_that_says_what_is_so_is_always_admitted(scale: float, dim: int) 
     (stream,) = random_streams([12], dim=dim, flip=0.5)
     algorithm = adadrom(AdaDROMParameters(tau=1))
     state, central = algorithm.init_local(dim), algorithm.init_central((0,), dim, np.random.default_rng(0))
-    assert algorithm.send is not None and algorithm.receive is not None
+    assert algorithm.send is not None
     for t in range(1, 13):
         example = Example(scale * np.asarray(stream.features(t - 1)), stream.label(t - 1))
-        state, _ = algorithm.primal_step(state, example, t)
+        state, _ = algorithm.learn(state, example, t)
         state, contribution = algorithm.send(state, t)
         central, replies, _ = algorithm.central_step(central, {0: contribution})
         state = algorithm.receive(state, replies[0], t)
@@ -365,19 +366,19 @@ def said_by(state: AdaState, stream: TaskStream, rounds: range) -> tuple[AdaStat
     algorithm = adadrom(AdaDROMParameters(tau=1))
     assert algorithm.send is not None
     for t in rounds:
-        state, _ = algorithm.primal_step(state, Example(stream.features(t), stream.label(t)), t)
+        state, _ = algorithm.learn(state, Example(stream.features(t), stream.label(t)), t)
     return algorithm.send(state, rounds.stop)
 
 
 def test_a_peer_whose_listener_may_miss_a_word_tells_all_each_time() -> None:
     (stream,) = [sparse_stream(one) for one in random_streams([5], dim=60, density=0.05)]
-    make = adadrom(AdaDROMParameters(tau=1)).at
+    make = adadrom(AdaDROMParameters(tau=1)).specialize
     assert make is not None
     for tree, parts in ((None, 1), ((1,), 2)):
-        algorithm = make(0, (0, 1), tree, True)
+        algorithm = make(GraphPosition(0, (0, 1), tree=tree, may_miss=True))
         state = algorithm.init_local(60)
         for t in range(1, 4):
-            state, _ = algorithm.primal_step(state, Example(stream.features(t - 1), stream.label(t - 1)), t)
+            state, _ = algorithm.learn(state, Example(stream.features(t - 1), stream.label(t - 1)), t)
             assert algorithm.send is not None
             state, contribution = algorithm.send(state, t)
             assert [numbers(block).shape for block in contribution.vectors] == [(2, 60), (13, 60)] * parts
@@ -385,10 +386,10 @@ def test_a_peer_whose_listener_may_miss_a_word_tells_all_each_time() -> None:
 
 def test_a_peer_passes_on_what_comes_when_it_has_nothing_new_itself() -> None:
     """And to nobody what that one has said itself, or has been told."""
-    make = adadrom(AdaDROMParameters(tau=1)).at
+    make = adadrom(AdaDROMParameters(tau=1)).specialize
     assert make is not None
-    algorithm = make(1, (0, 1, 2, 3), (0, 2), False)  # 3 is a neighbor, but not along the tree
-    assert algorithm.send is not None and algorithm.receive is not None
+    algorithm = make(GraphPosition(1, (0, 1, 2, 3), tree=(0, 2)))  # 3 is a neighbor, but not along the tree
+    assert algorithm.send is not None
     state, central = algorithm.init_local(D), algorithm.init_central((0, 1, 2, 3), D, np.random.default_rng(0))
     assert algorithm.send(state, 1)[1].kind is ContributionKind.IDLE
     news = Contribution(ContributionKind.VECTORS, (np.full((2, D), 5), np.full((13, D), 7)))
@@ -412,7 +413,7 @@ def test_a_summand_is_all_that_a_site_has_come_to() -> None:
         again, then = said_by(state, given, range(8, 20))
         for one, other in zip(all_at_once.vectors, then.vectors, strict=True):
             assert numbers(one).tobytes() == numbers(other).tobytes()
-        assert algorithm.send is not None and algorithm.receive is not None
+        assert algorithm.send is not None
         again = algorithm.receive(again, Reply(ReplyKind.VECTORS, then.vectors), 20)
         assert algorithm.send(again, 21)[1].kind is ContributionKind.IDLE
 
@@ -420,7 +421,6 @@ def test_a_summand_is_all_that_a_site_has_come_to() -> None:
 def test_what_is_said_is_sparse_where_that_is_shorter() -> None:
     (stream,) = [sparse_stream(one) for one in random_streams([10], dim=200, density=0.05)]
     algorithm = adadrom(AdaDROMParameters(tau=1))
-    assert algorithm.receive is not None
     state, first = said_by(algorithm.init_local(200), stream, range(8))
     assert all(isinstance(block, SparseVectors) for block in first.vectors)
     assert other_than(LAYOUT, first.vectors, 200) == ""
@@ -444,7 +444,7 @@ def test_who_missed_a_reply_gets_all() -> None:
     """With sparse rows: of the others it hears what has changed since the last round alone."""
     streams = spread([sparse_stream(one) for one in random_streams([40, 13, 25], dim=60, density=0.1)])
     algorithm = adadrom(AdaDROMParameters(tau=1))
-    assert algorithm.send is not None and algorithm.receive is not None
+    assert algorithm.send is not None
     states = [algorithm.init_local(60) for _ in streams]
     central = algorithm.init_central((0, 1, 2), 60, np.random.default_rng(0))
     for t in range(1, 41):
@@ -452,7 +452,7 @@ def test_who_missed_a_reply_gets_all() -> None:
         for task, stream in enumerate(streams):
             if (index := stream.index_at(t)) is not None:
                 example = Example(stream.features(index), stream.label(index))
-                states[task], _ = algorithm.primal_step(states[task], example, t)
+                states[task], _ = algorithm.learn(states[task], example, t)
             states[task], said[task] = algorithm.send(states[task], t)
         if t % 3 == 0:
             del said[t % 2]  # it is not there, and knows that
@@ -493,7 +493,6 @@ def test_equal_sites_double_the_totals() -> None:
     result: dict[int, Any] = {}
     for m in (1, 2, 3):
         algorithm, states = adadrom(AdaDROMParameters(tau=1)), []
-        assert algorithm.receive is not None
         central = algorithm.init_central(tuple(range(m)), D, np.random.default_rng(0))
         said = {task: said_by(algorithm.init_local(D), streams[task], range(30)) for task in range(m)}
         central, replies, _ = algorithm.central_step(central, {task: one[1] for task, one in said.items()})
@@ -502,8 +501,8 @@ def test_equal_sites_double_the_totals() -> None:
     for one, two in zip(result[1][0], result[2][0], strict=True):
         assert (2 * one).tobytes() == two.tobytes()
     assert (result[1][1].kappa, result[2][1].kappa) == (1.0, math.sqrt(2.0))
-    np.testing.assert_allclose(np.abs(result[1][1].table[COMMON]), np.abs(result[2][1].table[COMMON]), atol=1e-9)
-    np.testing.assert_allclose(np.abs(result[2][1].table[COMMON]), np.abs(result[3][1].table[COMMON]), atol=1e-9)
+    np.testing.assert_allclose(np.abs(result[1][1].table[COMMON]), np.abs(result[2][1].table[COMMON]), atol=1e-7)
+    np.testing.assert_allclose(np.abs(result[2][1].table[COMMON]), np.abs(result[3][1].table[COMMON]), atol=1e-7)
 
 
 def test_the_prior_is_that_of_the_others() -> None:
@@ -523,7 +522,7 @@ def test_a_number_beyond_the_range_is_clipped_and_counted() -> None:
     state, algorithm = adadrom().init_local(D), adadrom()
     for t in range(8):
         x = 1e5 * np.asarray(stream.features(t))
-        state, _ = algorithm.primal_step(state, Example(x, stream.label(t)), t)
+        state, _ = algorithm.learn(state, Example(x, stream.label(t)), t)
     assert algorithm.send is not None
     state, contribution = algorithm.send(state, 8)
     assert state.clipped > 0
@@ -536,7 +535,7 @@ def test_the_last_600_examples_are_kept() -> None:
     algorithm = adadrom()
     state = algorithm.init_local(D)
     for t in range(KEPT + 5):
-        state, _ = algorithm.primal_step(state, Example(stream.features(t), stream.label(t)), t)
+        state, _ = algorithm.learn(state, Example(stream.features(t), stream.label(t)), t)
     assert len(state.past) == KEPT
     assert {bytes(x) for x in state.past} == {bytes(stream.features(t)) for t in range(5, KEPT + 5)}
     assert sorted(state.targets[:, 0]) == sorted(stream.label(t) for t in range(5, KEPT + 5))
@@ -550,15 +549,15 @@ def test_the_resolution_of_squares_is_far_below_what_they_begin_with() -> None:
 def test_whoever_may_miss_a_word_hears_it_again_though_nothing_is_new() -> None:
     """Else the last one would stay unheard until the next example."""
     (stream,) = random_streams([5])
-    make = adadrom(AdaDROMParameters(tau=1)).at
+    make = adadrom(AdaDROMParameters(tau=1)).specialize
     assert make is not None
     for tree in (None, (1,)):
-        algorithm = make(0, (0, 1), tree, True)
-        assert algorithm.send is not None and algorithm.receive is not None
+        algorithm = make(GraphPosition(0, (0, 1), tree=tree, may_miss=True))
+        assert algorithm.send is not None
         assert algorithm.send(algorithm.init_local(D), 1)[1].kind is ContributionKind.IDLE
         state = algorithm.init_local(D)
         for t in range(5):
-            state, _ = algorithm.primal_step(state, Example(stream.features(t), stream.label(t)), t)
+            state, _ = algorithm.learn(state, Example(stream.features(t), stream.label(t)), t)
         state, said = algorithm.send(state, 6)
         central = algorithm.init_central((0, 1), D, np.random.default_rng(0))
         _, replies, _ = algorithm.central_step(central, {0: Contribution(said.kind, said.vectors[: len(LAYOUT)])})

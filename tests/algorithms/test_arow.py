@@ -7,7 +7,7 @@ import pytest
 from helpers import random_streams, sparse_stream
 
 from drom_net.algorithms.arow import ArowParameters, ArowState, arow
-from drom_net.algorithms.base import NO_REPLY, ContributionKind, Example
+from drom_net.algorithms.base import ContributionKind, Example
 from drom_net.learning.reference import run_reference
 from drom_net.testing import check_learner
 
@@ -29,11 +29,11 @@ def test_it_is_its_equations(r: float) -> None:
 def test_two_examples_by_hand() -> None:
     algorithm = arow()
     state: ArowState = algorithm.init_local(2)
-    state, first = algorithm.primal_step(state, Example(np.array([1.0, 0.0]), 1.0), 1)
+    state, first = algorithm.learn(state, Example(np.array([1.0, 0.0]), 1.0), 1)
     assert (first.score, first.loss) == (0.0, 1.0)
     assert state.w.tolist() == [0.5, 0.0]
     assert state.variance.tolist() == [0.5, 1.0]
-    state, second = algorithm.primal_step(state, Example(np.array([1.0, 1.0]), -1.0), 2)
+    state, second = algorithm.learn(state, Example(np.array([1.0, 1.0]), -1.0), 2)
     assert (second.score, second.loss) == (0.5, 2.25)
     np.testing.assert_allclose(state.w, [0.2, -0.6])
     np.testing.assert_allclose(state.variance, [0.4, 0.6])
@@ -42,7 +42,7 @@ def test_two_examples_by_hand() -> None:
 def test_an_example_beyond_the_margin_changes_nothing() -> None:
     algorithm = arow()
     state = ArowState(np.array([2.0]), np.array([0.5]))
-    state, prediction = algorithm.primal_step(state, Example(np.array([1.0]), 1.0), 1)
+    state, prediction = algorithm.learn(state, Example(np.array([1.0]), 1.0), 1)
     assert (state.w[0], state.variance[0], prediction.loss) == (2.0, 0.5, 0.0)
 
 
@@ -51,5 +51,5 @@ def test_sparse_rows_give_the_models_of_dense_ones_and_nothing_is_sent() -> None
     dense, sparse = (run_reference(arow(), some, seed=0) for some in (streams, [*map(sparse_stream, streams)]))
     for one, other in zip(dense.tasks, sparse.tasks, strict=True):
         np.testing.assert_allclose(one.model["w"], other.model["w"], rtol=1e-12)
-    assert arow().dual_step(arow().init_local(3), NO_REPLY, 1)[1].kind is ContributionKind.NONE
+    assert arow().update(arow().init_local(3), 1)[1].kind is ContributionKind.NONE
     check_learner("arow")

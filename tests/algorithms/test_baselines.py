@@ -12,7 +12,7 @@ import pytest
 from helpers import random_streams, sparse_stream, spread
 
 from drom_net.algorithms import BUILTIN, Algorithm
-from drom_net.algorithms.base import NO_REPLY, ContributionKind, Example, ReplyKind
+from drom_net.algorithms.base import ContributionKind, Example, ReplyKind
 from drom_net.algorithms.d_admm import DADMMParameters, DADMMState, d_admm
 from drom_net.algorithms.d_ofw import DOFWParameters, d_ofw, mixing
 from drom_net.algorithms.local import LocalParameters, local
@@ -215,10 +215,9 @@ def test_workers_and_centre_of_d_ofw_hold_the_same_models() -> None:
         sent = {}
         for task, stream in enumerate(streams):
             example = Example(stream.features(t - 1), float(stream.labels[t - 1]))
-            states[task], _ = algorithm.primal_step(states[task], example, t)
-            states[task], sent[task] = algorithm.dual_step(states[task], NO_REPLY, t)
+            states[task], _ = algorithm.learn(states[task], example, t)
+            states[task], sent[task] = algorithm.update(states[task], t)
         central, replies, _ = algorithm.central_step(central, sent)
-        assert algorithm.receive is not None
         states = [algorithm.receive(state, replies[task], t) for task, state in enumerate(states)]
         assert np.stack([state.w for state in states]).tobytes() == central.W.tobytes()
 
@@ -236,14 +235,13 @@ def settled(q: DADMMParameters, streams: list[TaskStream], *, rounds: int, alone
         for task, stream in enumerate(streams):
             new = t <= stream.num_examples
             example = Example(stream.features(t - 1), float(stream.labels[t - 1])) if new else Example(np.zeros(7), 1.0)
-            states[task], _ = algorithm.primal_step(states[task], example, t)
-            states[task], sent[task] = algorithm.dual_step(states[task], NO_REPLY, t)
+            states[task], _ = algorithm.learn(states[task], example, t)
+            states[task], sent[task] = algorithm.update(states[task], t)
             if not new:  # forget it again
                 del states[task].examples[-1], states[task].alpha[-1]
                 states[task].cursor %= stream.num_examples
         central, replies, _ = algorithm.central_step(central, sent)
         if not alone:
-            assert algorithm.receive is not None
             states = [algorithm.receive(state, replies[task], t) for task, state in enumerate(states)]
     return states
 
@@ -392,10 +390,10 @@ def test_who_sends_examples_says_so(name: str) -> None:
     state = algorithm.init_local(7)
     for t in (1, 2):
         example = Example(stream.features(t - 1), float(stream.labels[t - 1]))
-        state, _ = algorithm.primal_step(state, example, t)
-        state, sent = algorithm.dual_step(state, NO_REPLY, t)
+        state, _ = algorithm.learn(state, example, t)
+        state, sent = algorithm.update(state, t)
     yx = example.y * np.asarray(example.x)
-    assert any(np.allclose(vector, yx) for vector in sent.vectors) == algorithm.shares_examples
+    assert any(np.allclose(vector, yx) for vector in sent.vectors) == BUILTIN[name].shares_examples
 
 
 def test_a_reply_that_waits_for_nobody_is_taken_at_once() -> None:

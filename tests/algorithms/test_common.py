@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import pytest
 from helpers import frozen, random_streams, sparse_stream, spread
 
 from drom_net.algorithms import BUILTIN, Algorithm
-from drom_net.algorithms.base import NO_REPLY, Contribution, ContributionKind, Example, Reply, ReplyKind
+from drom_net.algorithms.base import Contribution, ContributionKind, Example, Reply, ReplyKind
 from drom_net.algorithms.features import SparseVector
 from drom_net.core.seeding import stream as random_stream
 from drom_net.data.stream import TaskStream
@@ -46,15 +46,15 @@ def frozen_vectors(value: Contribution | Reply) -> Contribution | Reply:
     return value
 
 
-def said(algorithm: Algorithm, state: Any, reply: Reply, t: int) -> tuple[Any, Contribution]:
+def said(algorithm: Algorithm, state: Any, t: int) -> tuple[Any, Contribution]:
     """The state and the contribution after round t."""
-    state, contribution = algorithm.dual_step(state, reply, t)
+    state, contribution = algorithm.update(state, t)
     return algorithm.send(state, t) if algorithm.send and algorithm.is_sync(t) else (state, contribution)
 
 
 def received(algorithm: Algorithm, state: Any, reply: Reply, t: int) -> Any:
     """The state after the reply of round t has come, as `learning.TaskLearner` does it."""
-    if algorithm.receive is None or reply.kind in (ReplyKind.NONE, ReplyKind.KEEP):
+    if reply.kind in (ReplyKind.NONE, ReplyKind.KEEP):
         return state
     return algorithm.receive(state, reply, t)
 
@@ -82,13 +82,12 @@ def test_examples_contributions_and_replies_are_never_written_to(name: str, kind
     streams = streams_of(kind)
     states = [algorithm.init_local(7) for _ in streams]
     central = algorithm.init_central((0, 1, 2), 7, random_stream(0, "power"))
-    replies: Mapping[int, Reply] = dict.fromkeys(range(3), NO_REPLY)
     kept: list[tuple[np.ndarray, bytes]] = []
     for t in range(1, 10):
         contributions = {}
         for task, stream in enumerate(streams):
-            states[task], _ = algorithm.primal_step(states[task], frozen_example(stream, t - 1), t)
-            states[task], contribution = algorithm.dual_step(states[task], replies[task], t)
+            states[task], _ = algorithm.learn(states[task], frozen_example(stream, t - 1), t)
+            states[task], contribution = algorithm.update(states[task], t)
             contributions[task] = frozen_vectors(contribution)
         central, replies, _ = algorithm.central_step(central, contributions)
         for value in (*contributions.values(), *replies.values()):
@@ -137,13 +136,13 @@ def test_predict_is_valid_at_any_time_and_changes_nothing(name: str, kind: str) 
     assert algorithm.predict(state, x) == 0.0
     for t in range(1, 8):
         score = algorithm.predict(state, stream.features(t - 1))
-        state, prediction = algorithm.primal_step(state, frozen_example(stream, t - 1), t)
+        state, prediction = algorithm.learn(state, frozen_example(stream, t - 1), t)
         assert prediction.score == score  # prequential: predicted with w_t, before learning
         assert np.isfinite(algorithm.predict(state, x))
-        state, _ = algorithm.dual_step(state, NO_REPLY, t)
+        state, _ = algorithm.update(state, t)
         assert np.isfinite(algorithm.predict(state, x))
-        undisturbed, _ = algorithm.primal_step(undisturbed, frozen_example(plain, t - 1), t)
-        undisturbed, _ = algorithm.dual_step(undisturbed, NO_REPLY, t)
+        undisturbed, _ = algorithm.learn(undisturbed, frozen_example(plain, t - 1), t)
+        undisturbed, _ = algorithm.update(undisturbed, t)
     for key, vector in algorithm.model(state).items():
         assert vector.tobytes() == algorithm.model(undisturbed)[key].tobytes()
 
@@ -161,10 +160,9 @@ def test_a_model_starts_with_w_and_gives_the_score(name: str) -> None:
         assert all(vector.dtype == np.float64 for vector in task.model.values())
         assert all(vector.flags.c_contiguous for vector in task.model.values())
     stream = streams_of("dense")[0]
-    state, _ = build(name).primal_step(state, frozen_example(stream, 0), 1)
-    state, _ = build(name).dual_step(state, NO_REPLY, 1)
-    model, score = build(name).model(state), build(name).score
-    assert build(name).predict(state, x) == (float(np.dot(model["w"], x)) if score is None else score(model, x))
+    state, _ = build(name).learn(state, frozen_example(stream, 0), 1)
+    state, _ = build(name).update(state, 1)
+    assert build(name).predict(state, x) == BUILTIN[name].score(build(name).model(state), x)
 
 
 @NAMES
@@ -193,15 +191,14 @@ def test_messages_carry_as_many_vectors_as_are_declared(name: str) -> None:
     streams = streams_of("dense", [20] * 3)
     states = [algorithm.init_local(7) for _ in streams]
     central = algorithm.init_central((0, 1, 2), 7, random_stream(0, "power"))
-    replies: Mapping[int, Reply] = dict.fromkeys(range(3), NO_REPLY)
-    seen = set()
+    layout, seen = algorithm.exchange.reply_layout(3), set()
     for t in range(1, 21):
         contributions = {}
         for task, stream in enumerate(streams):
-            states[task], _ = algorithm.primal_step(states[task], frozen_example(stream, t - 1), t)
-            states[task], contributions[task] = said(algorithm, states[task], replies[task], t)
+            states[task], _ = algorithm.learn(states[task], frozen_example(stream, t - 1), t)
+            states[task], contributions[task] = said(algorithm, states[task], t)
             with_vectors = contributions[task].kind is ContributionKind.VECTORS
-            assert len(contributions[task].vectors) == (len(algorithm.contribution_layout()) if with_vectors else 0)
+            assert len(contributions[task].vectors) == (len(algorithm.exchange.contribution) if with_vectors else 0)
         central, replies, info = algorithm.central_step(central, contributions)
         assert sorted(replies) == [0, 1, 2]
         assert info.sigma >= 0.0
@@ -209,8 +206,8 @@ def test_messages_carry_as_many_vectors_as_are_declared(name: str) -> None:
         for reply in replies.values():
             seen.add(reply.kind)
             assert reply.kind is not ReplyKind.NONE
-            assert len(reply.vectors) == (len(algorithm.reply_layout(3)) if reply.kind is ReplyKind.VECTORS else 0)
-    assert (ReplyKind.VECTORS in seen) == (algorithm.pull_vectors(3) > 0)
+            assert len(reply.vectors) == (len(layout) if reply.kind is ReplyKind.VECTORS else 0)
+    assert (ReplyKind.VECTORS in seen) == (layout != ())
 
 
 @NAMES

@@ -44,8 +44,9 @@ def vectors(*rows: list[float], last: bool = False) -> dict[int, Contribution]:
 def one_round(
     algorithm: Algorithm, state: DromState, example: Example, t: int, reply: Reply = NO_REPLY
 ) -> tuple[DromState, Contribution, float]:
-    state, prediction = algorithm.primal_step(state, example, t)
-    state, contribution = algorithm.dual_step(state, reply, t)
+    state, prediction = algorithm.learn(state, example, t)
+    state = state if reply in (NO_REPLY, KEEP) else algorithm.receive(state, reply, t)
+    state, contribution = algorithm.update(state, t)
     return state, contribution, prediction.gamma
 
 
@@ -61,9 +62,9 @@ def test_two_rounds_by_hand() -> None:
     # Round 2, eta = 1/sqrt(2), R = (0, 1): f = 2; a = eta ((1, 0) - (0, 1)); w = (1, 0) - eta (a + x).
     eta = 1.0 / math.sqrt(2.0)
     reply = Reply(ReplyKind.VECTORS, (frozen(np.array([0.0, 1.0])),))
-    state, prediction = algorithm.primal_step(state, Example(x, -1.0), 2)
+    state, prediction = algorithm.learn(state, Example(x, -1.0), 2)
     assert (prediction.score, prediction.loss, prediction.gamma) == (1.0, 2.0, 1.0)
-    state, contribution = algorithm.dual_step(state, reply, 2)
+    state, contribution = algorithm.update(algorithm.receive(state, reply, 1), 2)
     np.testing.assert_allclose(state.a, [eta, -eta], rtol=1e-15)
     np.testing.assert_allclose(state.w, [1.0 - eta * (eta + 1.0), eta * eta], rtol=1e-15)
     assert contribution.vectors[0].tobytes() == state.a.tobytes()

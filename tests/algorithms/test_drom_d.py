@@ -162,7 +162,7 @@ def test_a_correction_is_kept_between_two_sync_rounds_and_delayed_comes_one_late
         held = []
 
         def look(t: int, learners: Sequence[TaskLearner], sigma: float | None) -> bool:
-            if learners[0]._reply.kind is ReplyKind.VECTORS:
+            if learners[0]._state.r is not None:
                 held.append(t)
             return True
 
@@ -180,8 +180,9 @@ def one_round(
     q: DromDParameters, state: DromState, example: Example, t: int, reply: Reply = NO_REPLY
 ) -> tuple[DromState, Contribution]:
     algorithm = drom_d(q)
-    state, _ = algorithm.primal_step(state, example, t)
-    return algorithm.dual_step(state, reply, t)
+    state, _ = algorithm.learn(state, example, t)
+    state = state if reply is NO_REPLY else algorithm.receive(state, reply, t - 1)
+    return algorithm.update(state, t)
 
 
 def test_two_rounds_by_hand() -> None:
@@ -287,20 +288,20 @@ def test_on_a_full_graph_with_tau_1_all_hold_one_pair_at_every_round() -> None:
     """Section 8: "full graph, tau = 1: all workers hold one u v^T: rank <= 1; 1e-9"."""
     streams = random_streams([60] * 4, flip=0.1)
     q = replace(CAPPED, xi=INF)
-    kinds = set()
+    found = set()
 
     def look(t: int, learners: Sequence[TaskLearner], sigma: float | None) -> bool:
-        replies = [learner._reply for learner in learners]
-        (kind,) = {reply.kind for reply in replies}  # all, or none
-        kinds.add(kind)
-        if kind is ReplyKind.VECTORS:
-            values = np.linalg.svd(np.stack([reply.vectors[0] for reply in replies]), compute_uv=False)
+        corrections = [learner._state.r for learner in learners]
+        (corrected,) = {correction is not None for correction in corrections}  # all, or none
+        found.add(corrected)
+        if corrected:
+            values = np.linalg.svd(np.stack(corrections), compute_uv=False)
             assert values[0] == pytest.approx(1.0, abs=1e-9)  # u and v are of unit length
             assert values[1] <= 1e-9
         return True
 
     result = run_loop(drom_d(q), streams, graph_of("full", 4), seed=0, after_round=look)
-    assert kinds == {ReplyKind.ZERO, ReplyKind.VECTORS}
+    assert found == {False, True}
     assert len(set(result.central_records)) == 1
     assert len(np.frombuffer(result.central_records[0], dtype=central_dtype(4))) == 60
 

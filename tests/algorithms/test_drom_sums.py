@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from helpers import frozen, random_streams, sparse_stream, spread
 
-from drom_net.algorithms.base import KEEP, NO_REPLY, SKIP, Contribution, ContributionKind, Example, Reply, ReplyKind
+from drom_net.algorithms.base import KEEP, SKIP, Contribution, ContributionKind, Example, Reply, ReplyKind
 from drom_net.algorithms.drom import BITS_OF_SUMS, DromParameters, SummingCentral, SummingState, drom, start
 from drom_net.algorithms.features import MOST_OF_SUM, SparseVectors
 from drom_net.algorithms.losses import capped_weight, loss_limit
@@ -165,8 +165,8 @@ def test_an_outlier_moves_nothing_but_answers_for_the_new_u_and_is_corrected() -
     algorithm = drom(replace(Q, xi=0.1))
     state = replace(state_of(2.0 * start(DIM) + 0.5), u=frozen(np.eye(DIM)[1]))
     before = state.w.tobytes(), state.a.tobytes()
-    state, prediction = algorithm.primal_step(state, Example(frozen(np.eye(DIM)[0]), -1.0), 3)
-    state, contribution = algorithm.dual_step(state, NO_REPLY, 3)
+    state, prediction = algorithm.learn(state, Example(frozen(np.eye(DIM)[0]), -1.0), 3)
+    state, contribution = algorithm.update(state, 3)
     assert (prediction.gamma, contribution) == (0.0, SKIP)
     state, contribution = algorithm.send(state, 3)
     assert (state.w.tobytes(), state.a.tobytes()) == before

@@ -152,9 +152,9 @@ def test_no_point_of_the_domain_is_nearer_than_the_projection() -> None:
 def test_one_task_alone_by_hand() -> None:
     """N = 1: A = 1 and one expert. norms = 1 + (1/2)^2, eta = D / sqrt(norms), w = eta / 2."""
     algorithm = mt_co2ol(MTCO2OLParameters(radius=3.0))
-    assert algorithm.send is not None and algorithm.receive is not None
+    assert algorithm.send is not None
     centre = algorithm.init_central((0,), 1, np.random.default_rng(0))
-    state, prediction = algorithm.primal_step(algorithm.init_local(1), Example(np.array([1.0]), 1.0), 1)
+    state, prediction = algorithm.learn(algorithm.init_local(1), Example(np.array([1.0]), 1.0), 1)
     assert prediction.score == 0.0
     state, said = algorithm.send(state, 1)
     centre, replies, _ = algorithm.central_step(centre, {0: said})

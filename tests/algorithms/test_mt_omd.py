@@ -54,8 +54,8 @@ def test_one_active_task_of_two_by_hand() -> None:
     algorithm = mt_omd(MTOMDParameters(eta0=1.0, b=1.0))
     states = [algorithm.init_local(1), algorithm.init_local(1)]
     centre = algorithm.init_central((0, 1), 1, np.random.default_rng(0))
-    states[0], _ = algorithm.primal_step(states[0], Example(np.array([1.0]), 1.0), 1)  # the gradient is -1/2
-    assert algorithm.send is not None and algorithm.receive is not None
+    states[0], _ = algorithm.learn(states[0], Example(np.array([1.0]), 1.0), 1)  # the gradient is -1/2
+    assert algorithm.send is not None
     said = {task: algorithm.send(state, 1)[1] for task, state in enumerate(states)}
     _, replies, _ = algorithm.central_step(centre, said)
     states = [algorithm.receive(state, replies[task], 1) for task, state in enumerate(states)]

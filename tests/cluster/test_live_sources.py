@@ -14,7 +14,7 @@ from by_hand import QUICK, free_endpoint, start_star
 from processes import DEADLINE_S, Family, family, wait_until
 
 from drom_net.client import Site
-from drom_net.storage.journal import FOLDER, Spool
+from drom_net.storage.journal import FOLDER, ExampleJournal
 
 pytestmark = [pytest.mark.process, pytest.mark.large]
 
@@ -53,7 +53,7 @@ def process_of(processes: Family, name: str) -> int:
 
 def spooled(run: Path, name: str) -> np.ndarray:
     """The rows that a task has accepted, in their order, as they came."""
-    rows = np.array([features for features, _ in Spool(run / "nodes" / name / FOLDER).load().examples])
+    rows = np.array([features for features, _ in ExampleJournal(run / "nodes" / name / FOLDER).load().examples])
     assert rows.shape[1] == 4 and not rows[:, 3].any(), "the last place is for what is missing"
     return rows[:, :3]
 

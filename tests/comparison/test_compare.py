@@ -292,6 +292,31 @@ def test_no_learner_is_the_best_that_is_no_better_than_the_majority(subject: Sub
     assert said == "lowest log loss: drom, 0.400"
 
 
+@pytest.mark.parametrize(
+    ("others", "said"),
+    [
+        ((0.32, 0.33, 0.32), "lowest error rate: drom, 30.00 %"),
+        (
+            (0.31, 0.29, 0.32),
+            "level, with no difference beyond its error: drom, local; lowest error rate: drom, 30.00 %",
+        ),
+        (
+            (0.30, 0.30, 0.30),
+            "level, with no difference beyond its error: drom, local; lowest error rate: drom, 30.00 %",
+        ),
+    ],
+)
+def test_learners_whose_difference_is_within_its_error_are_level(
+    others: tuple[float, ...], said: str, subject: Subject
+) -> None:
+    def result(name: str, errors: tuple[float, ...]) -> Result:
+        outcomes = [Outcome("finished", {"error_rate": error, "majority": 0.4}, {}, 0.0, "") for error in errors]
+        return Result(subject, name, (), Trial(0, {}, None), range(len(errors)), tuple(outcomes))
+
+    found = conclusion([result("drom", (0.30, 0.30, 0.30)), result("local", others)])
+    assert found.startswith(said)
+
+
 def test_the_graph_and_tau_of_a_file_are_kept_and_its_parameters_are_not(subject: Subject) -> None:
     config = dataclasses.replace(subject.config, algorithm=AlgorithmChoice("local", LocalParameters(eta0=77.0)))
     given = dataclasses.replace(subject, config=config)

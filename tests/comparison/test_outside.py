@@ -55,8 +55,8 @@ def test_each_example_is_predicted_and_then_learned_in_the_order_of_the_rounds()
     streams = random_streams([3, 2])
     own, shared = [Remembers(), Remembers()], Remembers()
     made = iter(own)
-    apart = run_reference(outside._algorithm("own", lambda: next(made), pooled=False), streams, seed=0)
-    together = run_reference(outside._algorithm("all", lambda: shared, pooled=True), streams, seed=0)
+    apart = run_reference(outside._algorithm("own", lambda: next(made)), streams, seed=0)
+    together = run_reference(outside._algorithm("all", lambda: shared), streams, seed=0)
     assert scores(apart) == [[0.0, 1.0, 2.0], [0.0, 1.0]]
     assert scores(together) == [[0.0, 2.0, 4.0], [1.0, 3.0]]
     for model, stream in zip(own, streams, strict=True):
@@ -69,7 +69,7 @@ def test_each_example_is_predicted_and_then_learned_in_the_order_of_the_rounds()
 def test_a_run_counts_the_examples_that_ours_counts() -> None:
     streams = random_streams([9, 6])
     ours = run_reference(local(LocalParameters()), streams, seed=0)
-    theirs = run_reference(outside._algorithm("all", Remembers, pooled=True), streams, seed=0)
+    theirs = run_reference(outside._algorithm("all", Remembers), streams, seed=0)
     for one, other in zip(ours.task_records, theirs.task_records, strict=True):
         mine, its = (np.frombuffer(records, dtype=TASK_DTYPE) for records in (one, other))
         for field in ("label", "clean_label", "active"):

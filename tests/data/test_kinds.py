@@ -216,16 +216,3 @@ def test_only_a_sites_own_rows_count() -> None:
     parts = {"x": [Part(cells, np.array([0, 1, 2, 3, 4, 10])), Part(cells, np.array([5, 6, 7, 8]))]}
     found = find_schema(["x"], parts, given={})
     assert found.schema.columns[0].levels == ("Ulm",)
-
-
-@pytest.mark.parametrize("form", ["${:,.2f}", "{:,.2f} €", "{:,.2f}", "CHF"])
-def test_numbers_that_are_written_for_people_are_named_as_such(form: str) -> None:
-    """They are not read, and must not go unnoticed: it may be the best column."""
-    values = [1000.5 + 317.25 * number for number in range(60)]
-    given = [f"{value:,.2f}".replace(",", "'") + " CHF" if form == "CHF" else form.format(value) for value in values]
-    column, found = look(texts(*given))
-    assert column.kind == "identifier"
-    assert found.notes == (
-        f'"x" looks like numbers with separators of thousands or a currency ("{given[0]}"), which are not read: '
-        "left out; write them as 1234.5",
-    )

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from drom_net.cli.topology import picture_title, print_topology, topology
+from drom_net.cli.commands.study import topology
+from drom_net.cli.topology import picture_title, print_topology
 from drom_net.core.errors import ConfigError, DataError, InputError, UsageError
 from drom_net.core.fields import ItemError, Pairs, settings_of
 from drom_net.graph.facts import scheme, topology_facts, warnings_for

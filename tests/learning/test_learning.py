@@ -43,14 +43,14 @@ def row_of(learner: TaskLearner) -> np.void:
 
 
 def recording(replies: list[Reply], algorithm: Algorithm | None = None) -> Algorithm:
-    """DROM, which writes down what replies its dual step is given."""
+    """DROM, which writes down what replies it is given."""
     inner = algorithm or drom()
 
-    def dual_step(state: object, reply: Reply, t: int) -> tuple[object, Contribution]:
+    def receive(state: object, reply: Reply, t: int) -> object:
         replies.append(reply)
-        return inner.dual_step(state, reply, t)
+        return inner.receive(state, reply, t)
 
-    return inner._replace(dual_step=dual_step)
+    return inner._replace(receive=receive)
 
 
 @pytest.mark.parametrize(("n", "rounds"), [(1, 1), (1, 9), (2, 9), (5, 9), (8, 9), (9, 9), (7, 100), (99, 100)])
@@ -102,8 +102,8 @@ def test_a_correction_that_came_before_an_idle_round_is_not_lost() -> None:
     for t, reply in enumerate([KEEP, given, KEEP, ZERO, KEEP, KEEP], start=1):
         learner.begin(t)
         learner.end(t, reply)
-    assert [reply.kind for reply in replies] == [ReplyKind.NONE, ReplyKind.VECTORS, ReplyKind.ZERO]
-    assert replies[1] is given
+    assert [reply.kind for reply in replies] == [ReplyKind.VECTORS, ReplyKind.ZERO]
+    assert replies[0] is given
 
 
 @pytest.mark.parametrize("rounds", [None, 3, 5, 9])
@@ -233,12 +233,12 @@ def test_a_learner_gives_the_algorithm_what_the_stream_has() -> None:
     given: list[Example] = []
     inner = local()
 
-    def primal_step(state: object, example: Example, t: int) -> tuple[object, Prediction]:
+    def learn(state: object, example: Example, t: int) -> tuple[object, Prediction]:
         given.append(example)
-        return inner.primal_step(state, example, t)
+        return inner.learn(state, example, t)
 
     stream = random_streams([3], flip=0.5)[0]
-    run_reference(inner._replace(primal_step=primal_step), [stream], seed=0)
+    run_reference(inner._replace(learn=learn), [stream], seed=0)
     for index, example in enumerate(given):
         np.testing.assert_array_equal(example.x, stream.features(index))
         assert example.y == stream.labels[index]

@@ -67,6 +67,8 @@ def test_what_comes_from_elsewhere_is_taken_before_the_node_waits_and_lets_it_be
     ready = [math.inf]
 
     class Live(Host):
+        has_input = True
+
         def poll_input(self) -> bool:
             if calls.count("wait") == 1 and ready[0] == math.inf:
                 calls.append("example")

@@ -367,6 +367,8 @@ def test_a_node_works_for_as_long_as_it_has_served(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(loop.time, "monotonic", lambda: now[0])
 
     class Busy(loop.Host):
+        has_input = True
+
         def poll_input(self) -> bool:
             calls.append("serve")
             now[0] += 3.0

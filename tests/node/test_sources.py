@@ -248,7 +248,7 @@ class Log:
         open_source(self.live_input, FixedModel())
 
     def start_again(self, **settings: Any) -> None:
-        """As after SIGKILL: what was learned is learned again from the spool."""
+        """As after SIGKILL: what was learned is learned again from the journal."""
         self.live_input.close()
         self.open(**settings)
 
@@ -696,7 +696,7 @@ def test_what_the_older_of_two_snapshots_needs_no_more_is_let_go_of(
         live_input.keep_decided()
         live_input.snapshot_taken(snapshot(live_input.stream.next_index, t))
         if t < 6:
-            live_input.snapshot_kept()
+            live_input.snapshot_persisted()
     live_input.close()
     # Those of rounds 4 and 5 are kept; that of round 6 was being written.
     for taken, t, expected in ((3, 4, [5.0, 6.0]), (4, 5, [6.0])):

@@ -55,13 +55,13 @@ def make_peer(
     """
     algorithm = hood.learner(algorithm)
     return Peer(
-        TaskLearner(algorithm, stream, rounds=rounds, everybody=hood.everybody),
-        Centre(algorithm, tasks=hood.everybody, dim=DIM, seed=seed, scales=hood.scales),
+        TaskLearner(algorithm, stream, rounds=rounds, neighborhood=hood.closed_neighborhood),
+        Centre(algorithm, tasks=hood.closed_neighborhood, dim=DIM, seed=seed),
         hello(hood.task, incarnation=incarnation),
         names=[f"site-{other}" for other in range(num_tasks)],
         neighborhood=hood,
         identity=Identity(RUN_ID, CONFIG, DIM, "2.0", "K", FEATURES),
-        push_layout=algorithm.contribution_layout(),
+        push_layout=algorithm.exchange.contribution,
         exchange=exchange,
         rounds=rounds,
         timeouts=timeouts or Timeouts(),
@@ -115,7 +115,7 @@ class Peers:
         self.said: list[tuple[int, int, Message]] = []
         """(sender, receiver, message) of all that was sent, also what was lost."""
         self._checks = PeersChecks(self.hoods, delayed=exchange == "delayed")
-        self._max_vectors = algorithms[0].push_vectors
+        self._max_vectors = sum(algorithms[0].exchange.contribution)
         self._network = network
         self._after_event = after_event or Peers.check
         self._queue: list[tuple[float, int, int, str, list[bytes]]] = []
@@ -179,7 +179,8 @@ class Peers:
         for t in np.frombuffer(rows, dtype=TASK_DTYPE)["round"].tolist():
             assert t == self._closed[task] + 1, f"{task} closes round {t} after {self._closed[task]}"
             self._closed[task] = t
-        for t in np.frombuffer(central, dtype=central_dtype(len(self.hoods[task].everybody)))["round"].tolist():
+        m = len(self.hoods[task].closed_neighborhood)
+        for t in np.frombuffer(central, dtype=central_dtype(m))["round"].tolist():
             assert t > self._reduced[task], f"{task} uses the words of round {t} after those of {self._reduced[task]}"
             self._reduced[task] = t
         for envelope in peer.take_outbox():

@@ -83,7 +83,7 @@ def make_worker(
         says,
         timeouts=timeouts or Timeouts(),
         endpoint=ENDPOINT,
-        pull_layout=algorithm.reply_layout(num_tasks),
+        pull_layout=algorithm.exchange.reply_layout(num_tasks),
         **life,
     )
 
@@ -102,7 +102,7 @@ def make_reducer(
         Centre(algorithm, tasks=range(num_tasks), dim=DIM, seed=seed),
         [f"site-{task}" for task in range(num_tasks)],
         Identity(RUN_ID, CONFIG, DIM, "2.0", "K", feature_digest),
-        push_layout=algorithm.contribution_layout() if push_layout is None else push_layout,
+        push_layout=algorithm.exchange.contribution if push_layout is None else push_layout,
         sync=algorithm.sync,
         timeouts=timeouts or Timeouts(),
         **life,
@@ -118,7 +118,7 @@ def keep_all(node: Node, now: float) -> list[Snapshot]:
     kept = []
     while (snapshot := node.take_snapshot()) is not None:
         kept.append(snapshot)
-        node.snapshot_kept(now)
+        node.snapshot_persisted(now)
     return kept
 
 
@@ -159,8 +159,8 @@ class Star:
         """What each node has recorded, taken after every event."""
         self.said: list[tuple[str, str, Message, list[bytes]]] = []
         """(sender, receiver, message, frames) of all that was sent, also what was lost."""
-        self._max_vectors = dict.fromkeys(self.nodes, algorithm.pull_vectors(len(streams)))
-        self._max_vectors[REDUCER] = algorithm.push_vectors
+        self._max_vectors = dict.fromkeys(self.nodes, sum(algorithm.exchange.reply_layout(len(streams))))
+        self._max_vectors[REDUCER] = sum(algorithm.exchange.contribution)
         self._network = network
         self._queue: list[tuple[float, int, str, str, list[bytes]]] = []
         self._order = itertools.count()

@@ -208,13 +208,34 @@ def test_blocks_of_integers_come_back_as_they_were(dense: list[int], sparse: dic
     assert rows.dtype == again.values.dtype == np.int64
     assert rows.tolist() == blocks[0].tolist()
     assert (again.indices.tolist(), again.values.tolist(), again.length) == (at.tolist(), laid_out.values.tolist(), 6)
-    assert np.shares_memory(rows, blocks[0]) and not rows.flags.writeable
+    assert not rows.flags.writeable and not again.values.flags.writeable
 
 
 def test_the_layout_of_integers_is_this() -> None:
     block = np.array([[1, -2, 3]])
     frames = wire(Push(7, Contribution(ContributionKind.VECTORS, (block,))))
-    assert frames == [b"\x96\x03\x07\x01\xc2\x00\x93\xa2i8\x01\x00", np.array([1, -2, 3], dtype="<i8").tobytes()]
+    assert frames == [b"\x96\x03\x07\x01\xc2\x00\x94\xa3int\x01\x00\x01", b"\x01\xfe\x03"]
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("width", range(1, 9))
+def test_integers_travel_in_as_few_bytes_as_hold_them(width: int, sparse: bool) -> None:
+    least = -(2**63 - 1) if width == 8 else -(2 ** (8 * width - 1))
+    for numbers in ([least, 0, 1], [2 ** (8 * width - 1) - 1, -1, 0]):
+        sent: Block = np.array([numbers])
+        if sparse:
+            sent = SparseVectors(np.arange(3), np.array([numbers]), DIM)
+        frames = wire(Push(7, Contribution(ContributionKind.VECTORS, (sent,))))
+        assert len(frames[1]) == 3 * (width + 2 * sparse)
+        (came,) = vectors_of(read(frames))
+        assert values_of(came).tolist() == [numbers] and values_of(came).dtype == np.int64
+        assert not values_of(came).flags.writeable
+
+
+def test_no_integers_travel_in_no_bytes() -> None:
+    empty = SparseVectors(np.zeros(0, dtype=np.intp), np.zeros((2, 0), dtype=np.int64), DIM)
+    (came,) = vectors_of(read(wire(Push(7, Contribution(ContributionKind.VECTORS, (empty,))))))
+    assert values_of(came).shape == (2, 0)
 
 
 def test_a_single_vector_of_integers_is_marked_too() -> None:
@@ -234,7 +255,7 @@ def test_an_integer_that_has_no_opposite_is_refused(sign: int, sparse: bool) -> 
     def frames(kind: int, value: int) -> list[bytes]:
         numbers = [value] if sparse else [0, value, 0]
         frame = np.array(numbers, dtype="<i8").tobytes() + (np.array([1], dtype="<u2").tobytes() if sparse else b"")
-        layout = ["i8", 1, DIM if sparse else 0]
+        layout = ["int", 1, DIM if sparse else 0, 8]
         fields = (PUSH, 1, 1, False, 0, layout) if kind == PUSH else (PULL, 1, 3, 0, 2, layout)
         return [header(*fields), frame]
 
@@ -279,13 +300,18 @@ def sparse_frame(values: list[float], indices: list[int]) -> bytes:
         ([1], sparse_frame([1.0], [0]), "announces other than its 1 vectors"),
         ([1, 3, 1, 3], sparse_frame([1.0], [0]), "announces other than its 1 vectors"),
         ({}, sparse_frame([1.0], [0]), "announces other than its 1 vectors"),
-        (["i8"], sparse_frame([1.0], [0]), "announces other than its 1 vectors"),
-        (["i8", "i8", 1], sparse_frame([1.0], [0]), "not a whole number"),
-        (["i4", 1, 0], bytes(24), "announces other than its 1 vectors"),
-        (["i8", 1, 0], bytes(16), r"a vector of 16 bytes; expected 24 \(3 int64\)"),
-        (["i8", 1, 3], bytes(9), "1 sparse vectors of length 3 in 9 bytes"),
-        (["i8", 3, 0], bytes(72), "3 vectors; at most 2 are allowed"),
-        ("i8", bytes(24), "announces other than its 1 vectors"),
+        (["int"], sparse_frame([1.0], [0]), "announces other than its 1 vectors"),
+        (["int", 1, 0], bytes(24), "announces other than its 1 vectors"),
+        (["int", "int", 1, 8], sparse_frame([1.0], [0]), "not a whole number"),
+        (["i4", 1, 0, 8], bytes(24), "announces other than its 1 vectors"),
+        (["int", 1, 0, 0], bytes(24), "bytes is not from 1 to 8"),
+        (["int", 1, 0, 9], bytes(27), "bytes is not from 1 to 8"),
+        (["int", 1, 0, True], bytes(3), "bytes is not from 1 to 8"),
+        (["int", 1, 0, 8], bytes(16), r"a vector of 16 bytes; expected 24 \(3 integers of 8 bytes\)"),
+        (["int", 1, 0, 2], bytes(7), r"a vector of 7 bytes; expected 6 \(3 integers of 2 bytes\)"),
+        (["int", 1, 3, 8], bytes(9), "1 sparse vectors of length 3 in 9 bytes"),
+        (["int", 3, 0, 8], bytes(72), "3 vectors; at most 2 are allowed"),
+        ("int", bytes(24), "announces other than its 1 vectors"),
     ],
 )
 def test_blocks_that_are_none_are_refused(layout: object, frame: bytes, match: str) -> None:
@@ -322,14 +348,14 @@ def test_vectors_that_were_decoded_are_read_only_float64_in_c_order() -> None:
 
 def test_the_layout_of_a_push_is_this() -> None:
     """The bytes are the protocol: whoever changes them changes PROTOCOL_VERSION."""
-    assert PROTOCOL_VERSION == 7
+    assert PROTOCOL_VERSION == 8
     assert wire(EXAMPLES["push"]) == [
         b"\x96\x03\x07\x01\xc3\x05\x01",
         np.array([1.0, -2.0, 3.0], dtype="<f8").tobytes(),
     ]
     assert wire(EXAMPLES["zero"]) == [b"\x96\x04\x07\x02\x00\x00\x00"]
     assert wire(EXAMPLES["farewell"]) == [b"\x91\x07"]
-    assert wire(EXAMPLES["hello"])[0][:3] == b"\x9d\x00\x07"
+    assert wire(EXAMPLES["hello"])[0][:3] == b"\x9d\x00\x08"
 
 
 # Versions

@@ -32,7 +32,7 @@ def due(durability: Durability, at: float = 0.0, most: int = 60) -> list[int]:
         if durability.is_due(t, at + t):
             durability.note_due(t, at + t)
             durability.taken(t)
-            durability.kept()
+            durability.persisted()
             rounds.append(t)
     return rounds
 
@@ -62,11 +62,11 @@ def test_after_a_restart_rounds_and_seconds_count_from_there() -> None:
     assert due(Durability(settings, durable=7)) == [27, 47, 67]
 
 
-def test_what_is_taken_is_durable_only_when_it_is_kept() -> None:
+def test_what_is_taken_is_durable_only_when_it_is_on_disk() -> None:
     durability = Durability(Checkpoints(history_rounds=8))
     durability.taken(5)
     assert (durability.busy, durability.durable) == (True, 0)
-    durability.kept()
+    durability.persisted()
     assert (durability.busy, durability.durable) == (False, 5)
 
 
@@ -80,6 +80,8 @@ def test_who_keeps_none_is_never_ahead_and_needs_nothing_again() -> None:
     durability = Durability(None)
     durability.start(0.0)
     assert not durability.is_due(5000, 1e9)
+    assert durability.durable == 0  # to ask changes nothing
+    durability.note_closed(5000)
     assert durability.durable == 5000
     assert not durability.is_too_far(10**9)
 
@@ -112,7 +114,7 @@ def test_a_worker_whose_disk_is_slow_stops_at_history_rounds_and_goes_on_when_it
     assert worker.holding  # it is on its way
     worker.receive(REDUCER, Resend(3), 1.5)
     assert sent(worker) == []
-    worker.snapshot_kept(2.0)
+    worker.snapshot_persisted(2.0)
     assert not worker.holding
     assert [message.round for message in sent(worker) if isinstance(message, Push)] == [3]  # what was asked meanwhile
     (push,) = step(worker)
@@ -133,7 +135,7 @@ def test_a_reducer_whose_disk_is_slow_answers_nobody_beyond_history_rounds() -> 
     assert node.holding
     assert node.take_snapshot() is not None
     assert sent(node) == []
-    node.snapshot_kept(1.0)
+    node.snapshot_persisted(1.0)
     assert [message.round for message in sent(node) if isinstance(message, Pull)] == [5]
 
 

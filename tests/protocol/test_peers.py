@@ -205,10 +205,10 @@ def test_a_graph_that_changes_by_sync_round_gives_the_bits_of_the_plain_loop(
     for number, rounds in enumerate(ROUNDS):
         peers = run(streams, schedule, tau=tau, exchange=exchange, rounds=rounds, network=a_network(network, number))
         for task, records in enumerate(peers.central_records):
-            everybody = peers.hoods[task].everybody
-            for row in np.frombuffer(records, dtype=central_dtype(len(everybody))):
+            members_ever = peers.hoods[task].closed_neighborhood
+            for row in np.frombuffer(records, dtype=central_dtype(len(members_ever))):
                 members = schedule.at(int(row["round"]) // tau - 1).members(task)
-                strangers = [k for k, member in enumerate(everybody) if member not in members]
+                strangers = [k for k, member in enumerate(members_ever) if member not in members]
                 assert not row["v"][strangers].any()
 
 

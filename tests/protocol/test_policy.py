@@ -11,7 +11,16 @@ from peers_harness import incoming, make_peer
 from star_harness import DIM, EVERY_ROUND, hello, keep_all, make_reducer, make_worker, sent
 from test_snapshots import after
 
-from drom_net.algorithms.base import KEEP, NO_LONGER_KEPT, ZERO, Contribution, ContributionKind, ReplyKind, SyncRounds
+from drom_net.algorithms.base import (
+    KEEP,
+    NO_LONGER_KEPT,
+    ZERO,
+    Contribution,
+    ContributionKind,
+    Exchange,
+    ReplyKind,
+    SyncRounds,
+)
 from drom_net.algorithms.drom import drom
 from drom_net.algorithms.drom_d import DromDParameters, drom_d
 from drom_net.core.errors import ClusterError
@@ -51,7 +60,7 @@ def timer(node: Reducer | Peer | Worker, now: float) -> None:
 
 
 def reducer(policy: Policy, joined: int = 3, *, tau: int = 1, **more: Any) -> Reducer:
-    algorithm = drom()._replace(sync=SyncRounds(tau))
+    algorithm = drom()._replace(exchange=Exchange(SyncRounds(tau), (1,), (1,)))
     node = make_reducer(algorithm, 3, timeouts=TIMES, policy=policy, checkpoints=EVERY_ROUND, **more)
     node.start(0.0)
     for task in range(joined):

@@ -207,7 +207,7 @@ class Party:
 
     def keep(self, index: int, snapshot: Snapshot) -> None:
         self.on_disk[index].append(snapshot)
-        self.nodes[index].snapshot_kept(self.now)
+        self.nodes[index].snapshot_persisted(self.now)
 
     def take_records(self, index: int) -> None:
         self.records[index] += self.nodes[index].take_records()
@@ -439,7 +439,7 @@ def test_a_snapshot_is_given_once_and_only_to_who_keeps_them() -> None:
     for task in range(3):
         first.receive(f"w{task}", Push(2, IDLE), 1.0)
     assert first.take_snapshot() is None  # the last one is not kept yet
-    first.snapshot_kept(2.0)
+    first.snapshot_persisted(2.0)
     assert first.durable_round == 1
     second = first.take_snapshot()
     assert second is not None
@@ -467,7 +467,7 @@ def test_a_snapshot_is_taken_between_two_rounds_only_and_records_go_as_far() -> 
     assert snapshot is not None
     assert snapshot["round"] == 1
     assert np.frombuffer(node.take_records(), TASK_DTYPE)["round"].tolist() == [1]
-    node.snapshot_kept(0.0)
+    node.snapshot_persisted(0.0)
     node.on_timer(0.0)
     assert (node.round, node.state) == (2, PeerState.WAITING)
     assert node.take_snapshot() is None
@@ -629,7 +629,7 @@ def test_a_task_without_examples_that_is_restored_after_its_end_waits_for_nobody
     assert before.holding and before.take_outbox() == []
     snapshot = before.take_snapshot()
     assert snapshot["round"] == 0
-    before.snapshot_kept(1.0)
+    before.snapshot_persisted(1.0)
     assert not before.holding and Goodbye in [type(envelope.message) for envelope in before.take_outbox()]
     again = node(snapshot=snapshot, incarnation=2)
     again.start(5.0)
@@ -653,7 +653,7 @@ def test_a_peer_without_examples_that_was_not_at_its_end_waits_for_all_to_join()
     before.receive(address_of(0), Goodbye(0, bytes(32), Totals()), 1.0)
     snapshot = before.take_snapshot()
     assert snapshot is not None and (snapshot["round"], snapshot["ended"]) == (0, False)
-    before.snapshot_kept(1.0)
+    before.snapshot_persisted(1.0)
     again = node(snapshot=snapshot, incarnation=2)
     again.start(2.0)
     assert again.state is PeerState.JOINING
@@ -675,7 +675,7 @@ def test_a_restored_peer_knows_whose_goodbye_has_come() -> None:
     assert GoodbyeAck() not in sent(node)
     snapshot = node.take_snapshot()
     assert GoodbyeAck() not in sent(node)
-    node.snapshot_kept(0.5)
+    node.snapshot_persisted(0.5)
     assert sent(node) == [GoodbyeAck()]
     node.receive(incoming(1), Goodbye(2, bytes(32), Totals()), 0.6)
     assert sent(node) == [GoodbyeAck()]  # now it is answered at once
@@ -738,11 +738,11 @@ def test_a_goodbye_that_comes_while_a_snapshot_is_on_its_way_waits_for_the_next(
     node.receive(incoming(1), Push(2, IDLE._replace(last=True)), 0.0)
     node.receive(incoming(1), Goodbye(2, bytes(32), Totals()), 0.0)
     sent(node)
-    node.snapshot_kept(0.5)
+    node.snapshot_persisted(0.5)
     assert sent(node) == []
     second = node.take_snapshot()
     assert second is not None
-    node.snapshot_kept(0.6)
+    node.snapshot_persisted(0.6)
     assert sent(node) == [GoodbyeAck()]
     assert second["neighbors"][1][4]
 
@@ -759,13 +759,13 @@ def test_accident_28_a_reducer_answers_a_goodbye_when_it_is_kept() -> None:
     assert first is not None
     sent(node)
     node.receive("w1", Goodbye(1, bytes(32), Totals()), 1.0)
-    node.snapshot_kept(1.5)  # the one before it
+    node.snapshot_persisted(1.5)  # the one before it
     assert sent(node) == []
     second = node.take_snapshot()
     assert second is not None
     node.receive("w1", Goodbye(1, bytes(32), Totals()), 2.0)  # said again meanwhile
     assert sent(node) == []
-    node.snapshot_kept(2.5)
+    node.snapshot_persisted(2.5)
     assert sent(node) == [GoodbyeAck()]
     assert [one is not None for *_, one in first["members"]] == [False, False, False]
     assert [one is not None for *_, one in second["members"]] == [False, True, False]
@@ -803,7 +803,7 @@ def test_a_task_that_learns_alone_goes_on_from_its_snapshot_and_says_goodbye_whe
     assert last["round"] == LENGTHS[0]
     assert node.holding
     assert not any(isinstance(message, Goodbye) for message in sent(node))
-    node.snapshot_kept(1.0)
+    node.snapshot_persisted(1.0)
     assert [type(message) for message in sent(node)] == [Hello, Goodbye]
     for snapshot in (*dict(taken).values(), last):
         again = make_worker(algorithm, STREAMS[0], snapshot=snapshot, incarnation=2)

@@ -9,7 +9,7 @@ import pytest
 from helpers import frozen, random_streams
 from star_harness import DIM, ENDPOINT, hello, make_worker, sent
 
-from drom_net.algorithms.base import KEEP, ZERO, Reply, ReplyKind, SyncRounds
+from drom_net.algorithms.base import KEEP, ZERO, Exchange, Reply, ReplyKind, SyncRounds
 from drom_net.algorithms.drom import DromParameters, drom
 from drom_net.algorithms.local import local
 from drom_net.core.errors import ClusterError, DivergedError, RejectedError
@@ -475,7 +475,7 @@ def test_a_connection_that_was_down_and_up_again_before_the_welcome_has_none() -
 @pytest.mark.parametrize(("first", "caught_up"), [(4, []), (8, [CaughtUp(8, 8)])])
 def test_a_periodic_worker_is_behind_only_past_its_first_sync_round(first: int, caught_up: list[CaughtUp]) -> None:
     """The reducer begins with round tau; whoever is welcomed to it has missed nothing."""
-    algorithm = drom()._replace(sync=SyncRounds(4))
+    algorithm = drom()._replace(exchange=Exchange(SyncRounds(4), (1,), (1,)))
     worker = make_worker(algorithm, random_streams([9])[0], timeouts=TIMES)
     worker.start(0.0)
     worker.receive(REDUCER, Welcome("run-9", first), 1.0)

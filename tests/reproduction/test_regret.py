@@ -25,10 +25,9 @@ from reproduction import regret as module
 from reproduction.hindsight import nuclear_norm
 from reproduction.regret import (
     CONVEX,
+    Benchmark,
     Contender,
     Minima,
-    Scene,
-    course,
     diameter,
     examples_until,
     fit_slope,
@@ -41,6 +40,7 @@ from reproduction.regret import (
     smallest_cases,
     theorem_bound,
     theory_contenders,
+    trajectory,
     tuned_contenders,
 )
 
@@ -79,7 +79,7 @@ def test_a_course_is_the_learner_by_hand(spread_out: bool) -> None:
     """F_t(W_t) before learning from round t, of the active tasks; |W_t|_* with W_1 = 0."""
     streams = random_streams((12, 7, 10), dim=4, flip=0.3)
     streams = spread(streams) if spread_out else streams
-    run = course(
+    run = trajectory(
         Contender("local", "local", LocalParameters(eta0=2.0, loss="hinge")), streams, loss="hinge", checkpoints=[8]
     )
     W, losses, norms, total = np.zeros((3, 4)), [], [], np.zeros((3, 4))
@@ -105,7 +105,7 @@ def test_the_three_regrets_by_hand() -> None:
     streams = [module.TaskStream(np.full((50, 1), 0.5), np.ones(50), np.ones(50))]
     q = DromParameters(**{**CONVEX, "loss": "hinge", "lam": 1.0, "rho": 1.0})  # type: ignore[arg-type]
     run, minima = (
-        course(Contender("drom", "drom", q), streams, loss="hinge", checkpoints=[40]),
+        trajectory(Contender("drom", "drom", q), streams, loss="hinge", checkpoints=[40]),
         Minima(streams, "hinge"),
     )
     w, a, ws = 0.0, 0.0, []
@@ -159,7 +159,7 @@ def test_d_holds_all_iterates_and_comparators() -> None:
         for points in (w, a)
         for one, other in itertools.combinations(points, 2)
     )
-    D = diameter(course(contender, streams, loss="hinge"), best)
+    D = diameter(trajectory(contender, streams, loss="hinge"), best)
     assert furthest <= D <= 2.0 * furthest
 
 
@@ -186,9 +186,9 @@ def report() -> Report:
     def contenders(loss: str, radius: float) -> list[Contender]:
         return tuned_contenders(loss, radius) + theory_contenders(loss, radius)
 
-    scene = Scene(load_dataset(settings, base=Path()), settings, "hinge", 20.0, 2, contenders)
+    benchmark = Benchmark(load_dataset(settings, base=Path()), settings, "hinge", 20.0, 2, contenders)
     said: list[str] = []
-    found = make_report([scene], [measure(scene, say=said.append)], smallest_cases(64))
+    found = make_report([benchmark], [measure(benchmark, say=said.append)], smallest_cases(64))
     assert len(said) == len(contenders("hinge", 20.0))
     return found
 
@@ -247,8 +247,8 @@ def test_a_missing_file_falls_back_to_digits_and_says_so(monkeypatch: pytest.Mon
     said: list[str] = []
     monkeypatch.setitem(module.DATA_SECTIONS, "spam-pu", lambda: "spam")  # type: ignore[arg-type]
     monkeypatch.setattr(module, "load_dataset", refuse)
-    scene = module._real(quick=False, say=said.append)
-    assert scene.name == "digits-sites"
+    benchmark = module._real(quick=False, say=said.append)
+    assert benchmark.name == "digits-sites"
     assert len(said) == 1
     assert "spam-pu" in said[0]
 
@@ -260,7 +260,7 @@ def test_steps_are_tuned_on_the_loss_that_is_measured() -> None:
 
     def loss_of(eta0: float) -> float:
         one = replace(contender, parameters=replace(contender.parameters, eta0=eta0))
-        return float(course(one, streams, loss="hinge", rounds=20).losses.sum())
+        return float(trajectory(one, streams, loss="hinge", rounds=20).losses.sum())
 
     losses = {eta0: loss_of(eta0) for eta0 in module.TUNED[1]}
     assert losses[tuned.parameters.eta0] == min(losses.values())

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from drom_net.algorithms.base import CentralInfo, Contribution, ContributionKind, SyncRounds
+from drom_net.algorithms.base import CentralInfo, Contribution, ContributionKind, Exchange, SyncRounds
 from drom_net.algorithms.features import SparseVectors, numbers
 from drom_net.algorithms.local import local
 from drom_net.cluster.prepare import Prepared
@@ -64,9 +64,8 @@ def seen(stream: TaskStream) -> list[float | None]:
     """The one feature of each round's example."""
     found: list[float | None] = []
     for t in range(1, stream.last_round() + 1):
-        index = stream.index_at(t)
-        row: Any = stream.features(index) if index is not None else None
-        found.append(None if row is None else float(row[0]))
+        example: Any = stream.example_at(t)
+        found.append(None if example is None else float(example[0][0]))
     return found
 
 
@@ -77,9 +76,8 @@ def test_a_spliced_stream_has_one_before_and_another_after() -> None:
     later = dataclasses.replace(a_stream(20.0), labels=-np.ones(4), clean=-np.ones(4))
     stream = splice(a_stream(10.0), later, 2)
     assert seen(stream) == [10.0, 11.0, 22.0, 23.0]
-    indices = [stream.index_at(t) for t in range(1, 5)]
-    assert [stream.label(index) for index in indices if index is not None] == [1.0, 1.0, -1.0, -1.0]
-    assert [stream.true_label(index) for index in indices if index is not None] == [1.0, 1.0, -1.0, -1.0]
+    examples = [stream.example_at(t) for t in range(1, 5)]
+    assert [example[1:] for example in examples if example is not None] == [(1.0, 1.0)] * 2 + [(-1.0, -1.0)] * 2
 
 
 def test_a_late_stream_has_the_same_examples_in_the_same_rounds_but_for_the_first_ones() -> None:
@@ -163,7 +161,7 @@ def test_the_vectors_of_the_bad_task_alone_are_multiplied(squares: bool) -> None
         arrived.update(contributions)
         return state, {}, CentralInfo(0.0, np.zeros(2), 0.0)
 
-    algorithm = local()._replace(name="adadrom", sync=SyncRounds(1), central_step=central_step)
+    algorithm = local()._replace(name="adadrom", exchange=Exchange(SyncRounds(1)), central_step=central_step)
     values = np.array([[3.0], [1.0], [2.0]])
     dense = np.array([[1.0, -2.0], [5.0, 0.0], [0.0, 4.0]])
     for block in (dense, SparseVectors(np.array([4]), values, 9)):

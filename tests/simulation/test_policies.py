@@ -78,8 +78,10 @@ def replay_peers(
     simulator: Simulator, streams: list[TaskStream], graph: Any, algorithm: Any, exchange: str, gone: set[int]
 ) -> list[np.ndarray]:
     hoods = hoods_of(graph, [algorithm] * len(streams))
-    tables = [rows_of(simulator.central_records[task], len(hood.everybody)) for task, hood in enumerate(hoods)]
-    absences = [absences_of(rows, hood.everybody) for rows, hood in zip(tables, hoods, strict=True)]
+    tables = [
+        rows_of(simulator.central_records[task], len(hood.closed_neighborhood)) for task, hood in enumerate(hoods)
+    ]
+    absences = [absences_of(rows, hood.closed_neighborhood) for rows, hood in zip(tables, hoods, strict=True)]
     options = {"seed": 0, "delayed": exchange == "delayed", "journal": Journal(absences)}
     again = run_reference_peers([algorithm] * len(streams), streams, hoods, **options)
     for task in range(len(streams)):

@@ -81,7 +81,8 @@ def test_peers_give_the_bits_of_the_plain_loop(graph: str, tau: int, exchange: s
     assert [bytes(rows) for rows in simulator.central_records] == list(expected.central_records)
     for task in range(6):
         check_records(simulator.records[task], TASK_DTYPE, every_round=True)
-        check_records(simulator.central_records[task], central_dtype(len(hoods[task].everybody)), every_round=False)
+        m = len(hoods[task].closed_neighborhood)
+        check_records(simulator.central_records[task], central_dtype(m), every_round=False)
 
 
 def test_a_seed_is_a_run_and_another_seed_another_with_the_same_bits() -> None:
@@ -542,7 +543,7 @@ class Counting:
         self._kept = self.round
         return {"round": self.round}
 
-    def snapshot_kept(self, now: float) -> None:
+    def snapshot_persisted(self, now: float) -> None:
         self._log("kept", now, self._kept)
 
 

@@ -22,7 +22,7 @@ from drom_net.core.errors import RejectedError
 from drom_net.learning.task import Centre, TaskLearner
 from drom_net.node.loop import Host, drive
 from drom_net.protocol.handshake import Identity
-from drom_net.protocol.messages import PROTOCOL_VERSION, Hello, Message, Resend
+from drom_net.protocol.messages import PROTOCOL_VERSION, Hello, Resend
 from drom_net.protocol.node import REDUCER, Refused
 from drom_net.protocol.reducer import Reducer
 from drom_net.protocol.settings import Timeouts
@@ -374,9 +374,6 @@ def test_accident_35_the_key_decides_which_node_one_may_be(folder: Path) -> None
         def on_tick(self) -> bool:
             return bool(rejected)
 
-        def authorize(self, sender: str, message: Message) -> str:
-            return gate(sender, message)
-
     rejected: list[RejectedError] = []
     with listen(read_keyring(folder, REDUCER)) as router:
         endpoint = router.endpoint
@@ -394,8 +391,9 @@ def test_accident_35_the_key_decides_which_node_one_may_be(folder: Path) -> None
 
         thread = threading.Thread(target=insider, daemon=True)
         thread.start()
-        gate = key_gate(reducer, lambda: router.speaker)
-        drive(reducer, router, Keyed())
+        host = Keyed()
+        host.gate = key_gate(reducer, lambda: router.speaker)
+        drive(reducer, router, host)
         thread.join()
     assert "does not let this worker in: its key is that of south, not of north" in str(rejected[0])
     assert [event.reason for event in refused] == ["its key is that of south, not of north"]

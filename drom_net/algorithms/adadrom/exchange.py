@@ -39,7 +39,7 @@ from drom_net.core.seeding import stream
 
 BITS_OF_G, BITS_OF_Q = 28, 34
 """Of G and Q: one step of Q is far below DELTA. A site has room for a G of 2^23 and a Q of 2^17."""
-BITS_OF_SKETCH, BITS_OF_WEIGHTS = 28, 30
+BITS_OF_SKETCH, BITS_OF_WEIGHTS = 20, 30
 _BITS = np.array([[BITS_OF_G], [BITS_OF_Q]])
 MOST_EXAMPLES = 2**23 - 1
 """A site counts for no more examples in the sketch, which is then within the range of summands."""
@@ -159,7 +159,8 @@ def admits(summand: Sequence[Whole], t: int) -> bool:
     return bool(
         (q >= 0).all()
         and ((squares <= most) | (q == MOST_OF_SUMMAND)).all()
-        and math.sqrt(rest @ rest) * 0.5**BITS_OF_SKETCH <= t + 1e-3
+        and math.sqrt(rest @ rest) * 0.5**BITS_OF_SKETCH
+        <= t + 1e-3 + math.sqrt(rest.size) * 0.5 ** (BITS_OF_SKETCH + 1)
         and (weights >= 0.0).all()
         and abs(weights.sum() * 0.5**BITS_OF_WEIGHTS - 1.0) < 1e-6
     )

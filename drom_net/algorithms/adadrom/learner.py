@@ -6,8 +6,6 @@ import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from drom_net.algorithms.adadrom.exchange import (
     BITS_OF_G,
     BITS_OF_Q,
@@ -21,7 +19,17 @@ from drom_net.algorithms.adadrom.experts import model, predict, primal_step, sco
 from drom_net.algorithms.adadrom.mixing import EXPERTS, log_odds
 from drom_net.algorithms.adadrom.state import LAYOUT, init_local
 from drom_net.algorithms.adadrom.tree import init_of_tree, receive_along, send_along
-from drom_net.algorithms.base import IDLE, Algorithm, CentralInfo, CentralStep, Contribution, Reply, SyncRounds
+from drom_net.algorithms.base import (
+    IDLE,
+    Algorithm,
+    CentralInfo,
+    CentralStep,
+    Contribution,
+    Exchange,
+    GraphPosition,
+    Reply,
+    SyncRounds,
+)
 from drom_net.algorithms.features import Sums
 from drom_net.algorithms.learner import Learner
 from drom_net.algorithms.ridge import EXACT
@@ -58,7 +66,8 @@ def adadrom(parameters: AdaDROMParameters | None = None) -> Algorithm:
     parameters = parameters or AdaDROMParameters()
     sync = sync_of(parameters)
 
-    def at(task: int, everybody: tuple[int, ...], tree: tuple[int, ...] | None, whole: bool) -> Algorithm:
+    def specialize(position: GraphPosition) -> Algorithm:
+        task, neighborhood, tree, whole = position.task, position.neighborhood, position.tree, position.may_miss
         if tree is None:
             step = _robust(sync, task) if parameters.robust else functools.partial(add_up, only=task)
             return star._replace(central_step=step, send=functools.partial(send, whole=whole))
@@ -66,34 +75,26 @@ def adadrom(parameters: AdaDROMParameters | None = None) -> Algorithm:
         return star._replace(
             init_local=lambda dim: init_of_tree(dim, len(tree), layout),
             init_central=init_sums(layout),
-            central_step=along_tree(task, everybody, tree),
-            push_vectors=sum(layout),
-            push_layout=layout,
+            central_step=along_tree(task, neighborhood, tree),
+            exchange=star.exchange._replace(contribution=layout),
             receive=receive_along,
-            send=lambda state, t: send_along(state, everybody, task, tree, whole=whole),
-            tells_each=True,
+            send=lambda state, t: send_along(state, neighborhood, task, tree, whole=whole),
         )
 
     star = Algorithm(
         name="adadrom",
         init_local=init_local,
-        primal_step=primal_step,
-        dual_step=lambda state, reply, t: (state, IDLE),
+        learn=primal_step,
+        update=lambda state, t: (state, IDLE),
         init_central=init_sums(LAYOUT),
         central_step=_robust(sync) if parameters.robust else add_up,
-        sync=sync,
+        exchange=Exchange(sync, contribution=LAYOUT, reply=tuple(map(Sums, LAYOUT))),
         predict=predict,
         model=model,
-        push_vectors=sum(LAYOUT),
-        pull_vectors=lambda num_tasks: sum(LAYOUT),
-        push_layout=LAYOUT,
-        pull_layout=lambda num_tasks: tuple(map(Sums, LAYOUT)),
-        score=score_of_model,
         log_odds=log_odds,
         receive=receive,
         send=send,
-        at=at,
-        mixing=lambda state: (np.array(state.mixture.effective()), np.array(state.mixture.evidence)),
+        specialize=specialize,
     )
     return star
 
@@ -141,5 +142,6 @@ ADADROM = Learner(
     reveals_with=_reveals,
     on=("star", "graph"),
     along_tree=True,
+    score=score_of_model,
     constants=(BITS_OF_G, BITS_OF_Q, BITS_OF_SKETCH, BITS_OF_WEIGHTS, *LAYOUT, len(EXPERTS)),
 )

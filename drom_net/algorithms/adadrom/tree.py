@@ -35,7 +35,7 @@ def init_of_tree(dim: int, listeners: int, layout: Sequence[int]) -> AdaState:
 
 
 def send_along(
-    state: AdaState, everybody: Sequence[int], own: int, tree: Sequence[int], *, whole: bool
+    state: AdaState, neighborhood: Sequence[int], own: int, tree: Sequence[int], *, whole: bool
 ) -> tuple[AdaState, Contribution]:
     """To itself what it has come to, to a neighbor along the tree that and what others behind it have; idle without
     anything new.
@@ -56,7 +56,7 @@ def send_along(
         return state, IDLE
     mine, dim = state.tree.mine, len(state.touched)
     blocks: list[Block] = []
-    for task in everybody:
+    for task in neighborhood:
         place = tree.index(task) if task in tree else -1
         for part, relay, told in zip(mine, state.tree.relay, state.tree.told, strict=True):
             if task == own:

@@ -18,7 +18,7 @@ from drom_net.data.cells import MISSING
 from drom_net.data.faults import Faults
 from drom_net.data.formats.arrow import gather, pyarrow
 from drom_net.data.formats.base import Example, LineFormat, LineParser, TableFormat, Tell
-from drom_net.data.formats.dialects import DELIMITERS, Dialect, csv_rows, decoded, find_dialect, is_single_byte
+from drom_net.data.formats.dialects import Dialect, csv_rows, decoded, find_dialect, is_single_byte, likely_delimiter
 from drom_net.data.incoming import RowError, RowReader, is_number
 from drom_net.data.opening import opened, reading
 from drom_net.data.tables import FileTable, Wanted
@@ -205,7 +205,7 @@ class _Header:
             RowError: It is no such line.
         """
         self._reader = reader
-        self.delimiter = reader.delimiter or _likely_delimiter(header)
+        self.delimiter = reader.delimiter or likely_delimiter(header)
         self._decimal = reader.decimal or ("," if self.delimiter != "," else ".")
         self.names = [cell.strip() for cell in self.split(header)]
         self._columns = reader.csv_columns(self.names, labelled=labelled)
@@ -275,7 +275,7 @@ class _Parser(LineParser):
         found = text.decode("utf-8-sig", "replace")
         delimiter = self._header.delimiter if isinstance(self._header, _Header) else self._rows.delimiter
         try:
-            for _ in csv.reader([found], strict=True, delimiter=delimiter or _likely_delimiter(found)):
+            for _ in csv.reader([found], strict=True, delimiter=delimiter or likely_delimiter(found)):
                 pass
         except csv.Error as error:
             return "unexpected end of data" in str(error)
@@ -301,10 +301,5 @@ class _Parser(LineParser):
         if self._header is None:
             return True
         if isinstance(self._header, RowError):
-            return self._rows.label in map(str.strip, text.split(_likely_delimiter(text)))
+            return self._rows.label in map(str.strip, text.split(likely_delimiter(text)))
         return self._header.is_another(text) or (begins and not self._header.is_row(text))
-
-
-def _likely_delimiter(line: str) -> str:
-    """The one of which there are the most."""
-    return max(DELIMITERS, key=line.count)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import csv
 import io
 import itertools
@@ -155,14 +156,35 @@ def csv_rows(
 def is_single_byte(path: Path) -> bool:
     """Whether a file that is not UTF-8 has nothing that is UTF-8 beyond ASCII: it is cp1252 then, and not damaged."""
     with opened(path) as file:
-        for line in file:
-            if not line.isascii():
-                try:
-                    line.decode("utf-8")
-                except UnicodeDecodeError:
-                    continue
-                return False
+        return _are_single_bytes(file)
+
+
+def _are_single_bytes(lines: Iterable[bytes]) -> bool:
+    for line in lines:
+        if not line.isascii():
+            try:
+                line.decode("utf-8")
+            except UnicodeDecodeError:
+                continue
+            return False
     return True
+
+
+def decode(data: bytes) -> str:
+    """A whole table as text, by the rules of `find_dialect`. Raises UnicodeDecodeError where it is damaged."""
+    encoding = _find_encoding(data)
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError:
+        if encoding == "utf-8" and _are_single_bytes(data.splitlines()):
+            with contextlib.suppress(UnicodeDecodeError):
+                return data.decode("cp1252")
+        raise
+
+
+def likely_delimiter(line: str) -> str:
+    """The one of which there are the most."""
+    return max(DELIMITERS, key=line.count)
 
 
 @contextmanager

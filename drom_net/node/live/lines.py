@@ -214,7 +214,7 @@ class FollowedFile:
             return
         self._splitter = _Splitter(self._lines.is_open)
         if self._at.line:
-            # Of a spool of an earlier build they are at the file's start.
+            # Of a journal of an earlier build they are at the file's start.
             self._lines.begin(self._at.header or os.pread(self._fd, _LINE_BYTES, 0).partition(b"\n")[0])
 
     def _tell_what_is_passed_over(self) -> None:

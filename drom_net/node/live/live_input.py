@@ -15,7 +15,7 @@ from drom_net.data.live import LiveStream
 from drom_net.node.reports import Reporter
 from drom_net.node.spec import NodeSpec
 from drom_net.protocol.node import Snapshot
-from drom_net.storage.journal import FOLDER, Example, Position, Sender, Spool
+from drom_net.storage.journal import FOLDER, Example, ExampleJournal, Position, Sender
 
 _BAD_TOLD = 10
 
@@ -34,7 +34,7 @@ class Source(Protocol):
 
 
 class LiveInput:
-    """A node's live stream with its spool, and where it comes from."""
+    """A node's live stream with its journal, and where it comes from."""
 
     def __init__(self, spec: NodeSpec, snapshot: Snapshot | None, incarnation: int, reporter: Reporter) -> None:
         """
@@ -43,7 +43,7 @@ class LiveInput:
             incarnation: Which start of the node this is.
 
         Raises:
-            CheckpointError: The spool is damaged, or is not all there.
+            CheckpointError: The journal is damaged, or is not all there.
         """
         settings = spec.source
         self.task = spec.name
@@ -53,11 +53,11 @@ class LiveInput:
         self.spec = spec
         self.incarnation = incarnation
         self._reporter = reporter
-        self._spool = Spool(Path(spec.out) / FOLDER, keeps_all=settings["keep"] == "all")
+        self._journal = ExampleJournal(Path(spec.out) / FOLDER, keeps_all=settings["keep"] == "all")
         taken, t = (0, 0) if snapshot is None else _mark(snapshot)
-        loaded = self._spool.load(taken, t)
-        if self._spool.cut_bytes:
-            text = f"the last {self._spool.cut_bytes} bytes of the spool were not written whole, and never accepted"
+        loaded = self._journal.load(taken, t)
+        if self._journal.cut_bytes:
+            text = f"the last {self._journal.cut_bytes} bytes of the journal were not written whole, and never accepted"
             reporter.say(text, "spool_cut", level="info")
         self.rows = RowReader.from_json(settings["rows"])
         preprocessing = self.rows.preprocessing
@@ -69,7 +69,7 @@ class LiveInput:
         self._arrived: list[Example] = []
         self._in_flight: tuple[int, int] | None = None
         """(examples taken, round) of the snapshot that is being written."""
-        self._kept: list[tuple[int, int]] = [] if snapshot is None else [(taken, t)]
+        self._persisted: list[tuple[int, int]] = [] if snapshot is None else [(taken, t)]
         """Of those on disk, of which the node may need the last two."""
         self._source: Source | None = None
 
@@ -80,7 +80,7 @@ class LiveInput:
     def close(self) -> None:
         if self._source is not None:
             self._source.close()
-        self._spool.close()
+        self._journal.close()
 
     @property
     def waits_for(self) -> zmq.Socket[bytes] | int | None:
@@ -94,12 +94,12 @@ class LiveInput:
 
     @property
     def num_accepted(self) -> int:
-        return self._spool.num_accepted
+        return self._journal.num_accepted
 
     @property
     def position(self) -> Position | None:
         """Where in a file to go on."""
-        return self._spool.position
+        return self._journal.position
 
     @property
     def room(self) -> int:
@@ -108,16 +108,16 @@ class LiveInput:
 
     def has(self, sender: Sender) -> bool:
         """Whether this sending was accepted before."""
-        return self._spool.has(sender)
+        return self._journal.has(sender)
 
     def add(self, examples: list[Example], *, sender: Sender | None = None, position: Position | None = None) -> None:
         """To be accepted with the next `commit`, all or none."""
-        self._spool.add(examples, sender=sender, position=position)
+        self._journal.add(examples, sender=sender, position=position)
         self._arrived += examples
 
     def commit(self) -> None:
         """What was added is on the disk when this returns, and waits to be learned."""
-        self._spool.commit()
+        self._journal.commit()
         for features, label in self._arrived:
             self.stream.add(features, label)
         self._arrived.clear()
@@ -148,19 +148,19 @@ class LiveInput:
         decided = self.stream.take_decided()
         if decided is not None:
             self._idle += decided.idle
-            self._spool.decide(decided)
-            self._spool.commit()
+            self._journal.decide(decided)
+            self._journal.commit()
 
     def snapshot_taken(self, snapshot: Snapshot) -> None:
         self._in_flight = _mark(snapshot)
 
-    def snapshot_kept(self) -> None:
+    def snapshot_persisted(self) -> None:
         """Let go of what the older of the two snapshots that the node keeps needs no more."""
         assert self._in_flight is not None
-        self._kept = [*self._kept, self._in_flight][-2:]
-        if len(self._kept) == 2:
-            taken, t = self._kept[0]
-            self._spool.trim(taken, t)
+        self._persisted = [*self._persisted, self._in_flight][-2:]
+        if len(self._persisted) == 2:
+            taken, t = self._persisted[0]
+            self._journal.trim(taken, t)
             self.stream.forget(taken)
             self.stream.forget_idle([past for past in self._idle if past <= t])
             self._idle = [later for later in self._idle if later > t]

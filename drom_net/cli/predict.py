@@ -1,0 +1,112 @@
+"""drom-net predict: labels of new rows, by the models of a run."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from drom_net.algorithms import learner_named
+from drom_net.algorithms.features import Features
+from drom_net.cli.requirements import task_index
+from drom_net.cli.telling import print_json
+from drom_net.config.load import load_config
+from drom_net.core.errors import InputError, UsageError
+from drom_net.data.faults import listed, quoted
+from drom_net.data.formats import line_formats
+from drom_net.data.row_lines import decoded_lines, read_rows, sites_of_rows
+from drom_net.data.settings import FileData, RowSettings, StreamSettings
+from drom_net.learning.calibration import probability_of
+from drom_net.learning.task import CALIBRATION, SCALING
+from drom_net.results.model_file import load_model, require_vectors, row_reader_of, vectors_of
+
+Judge = Callable[[Features], tuple[float, float]]
+"""From an encoded row to its score and the probability of the positive label."""
+
+
+def predict(run_dir: Path, task: str | None, site_column: str | None, row_format: str, as_json: bool) -> None:
+    """`drom-net predict`."""
+    if row_format not in line_formats():
+        raise UsageError(f"--format: expected one of {', '.join(sorted(line_formats()))}, got {quoted(row_format)}")
+    if task is not None and site_column is not None:
+        raise UsageError("--task is for rows of one task, --site for rows of several: give one of them")
+    model = load_model(run_dir)
+    data = _data_of(run_dir)
+    names = [str(name) for name in model["tasks"]]
+    if task is None and site_column is None:
+        site_column = data.task_column if isinstance(data, FileData) else None
+        if site_column is None and len(names) > 1:
+            raise UsageError("missing option --task NAME, whose model; or --site COLUMN, which says whose row it is")
+    index = 0 if task is None else task_index(names, task)
+    reader = row_reader_of(model)
+    if sys.stdin.isatty():
+        click.echo("reading rows from the terminal; end them with Ctrl-D", err=True)
+    lines = decoded_lines(sys.stdin.buffer.read(), data.encoding if isinstance(data, FileData) else None)
+    rows = read_rows(lines, format=row_format, rows=reader)
+    sites = [names[index]] * len(rows)
+    if site_column is not None:
+        sites = sites_of_rows(lines, format=row_format, rows=reader, column=site_column)
+    judges: dict[str, Judge] = {}
+    words = _words(data)
+    predictions: list[dict[str, Any]] = []
+    for site, row in zip(sites, rows, strict=True):
+        if site not in judges:
+            if site not in names:
+                raise UsageError(
+                    f"column {quoted(site_column or '')}: expected one of {listed(names)}; got {quoted(site)}"
+                )
+            judges[site] = _judge(model, run_dir, names.index(site), reader.preprocessing.begin)
+        score, p = judges[site](row)
+        sign = 1 if score >= 0.0 else -1
+        named = {} if site_column is None else {"site": site}
+        predictions.append(named | {"label": words[sign], "p": p, "score": score, "sign": sign})
+    _print(predictions, site_column is not None, as_json=as_json)
+
+
+def _print(predictions: list[dict[str, Any]], with_sites: bool, *, as_json: bool) -> None:
+    if as_json:
+        print_json(predictions)
+        return
+    columns = [*(["site"] if with_sites else []), "label", "p", "score"]
+    table = csv.writer(sys.stdout, lineterminator="\n")
+    table.writerow(columns)
+    for told in predictions:
+        shown = told | {"p": f"{told['p']:.6g}", "score": repr(told["score"])}
+        table.writerow([shown[column] for column in columns])
+
+
+def _judge(model: dict[str, Any], run_dir: Path, index: int, begin: Callable[..., Any]) -> Judge:
+    """What one task's model says."""
+    state = np.ascontiguousarray(model[SCALING.upper()][index]) if SCALING.upper() in model else None
+    preparation = begin(str(model["tasks"][index]), state)
+    vectors = vectors_of(model, index)
+    made_by = str(model["algorithm"]) if "algorithm" in model else "drom"  # earlier versions did not say
+    learner = learner_named(made_by, f"{run_dir}: algorithm")
+    algorithm = learner.make()
+    require_vectors(model, algorithm, run_dir)
+
+    def judge(row: Features) -> tuple[float, float]:
+        score = float(learner.score(vectors, preparation.look(row)))
+        return score, float(probability_of(score, algorithm.log_odds, vectors.get(CALIBRATION)))
+
+    return judge
+
+
+def _data_of(run_dir: Path) -> StreamSettings | None:
+    """The settings of the data as run; None where there are none that this version reads."""
+    try:
+        return load_config(run_dir / "config.yaml").data
+    except InputError:
+        return None
+
+
+def _words(data: StreamSettings | None) -> dict[int, str]:
+    """What the run's own files call +1 and -1; the numbers where it does not say."""
+    if not isinstance(data, RowSettings) or not data.positive:
+        return {1: "1", -1: "-1"}
+    return {1: data.positive[0], -1: data.negative[0] if data.negative else f"not {data.positive[0]}"}

@@ -1,0 +1,82 @@
+"""drom-net init: a file, or one error that says what to add; and other commands point to it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from drom_net.cli import main
+from drom_net.config.load import load_config
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def call(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = main(arguments)
+    return code, *capsys.readouterr()
+
+
+def write_table(name: str, columns: str, rows: list[tuple[str, ...]]) -> str:
+    Path(name).write_text("\n".join([columns, *map(",".join, rows)]) + "\n")
+    return name
+
+
+def three_labels() -> str:
+    words = ("good", "bad", "unclear")
+    rows = [(("north", "south")[n % 2], f"{n % 7}.5", words[n % 3]) for n in range(60)]
+    return write_table("visits.csv", "site,x,outcome", rows)
+
+
+LABEL = ("--site", "site", "--label", "outcome")
+
+
+@pytest.mark.parametrize("as_json", [(), ("--json",)])
+def test_what_fails_leaves_nothing_behind(as_json: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = call(capsys, "init", three_labels(), *LABEL, *as_json)
+    assert code == 2
+    assert 'expected two labels, got 3: "bad" 20, "good" 20, "unclear" 20; ' in err
+    assert 'add --positive "bad" --rest negative' in err
+    assert not Path("visits.yaml").exists()
+    if as_json:
+        told = json.loads(out)
+        assert [*told] == ["error", "exit_code"] and told["error"] in err.replace("error: ", "")
+
+
+def test_three_labels_by_options(capsys: pytest.CaptureFixture[str]) -> None:
+    said = ("init", three_labels(), *LABEL, "--positive", "good")
+    code, out, _ = call(capsys, *said, "--rest", "negative", "--json")
+    assert (code, json.loads(out)["rest"]) == (0, "negative")
+    data = load_config(Path("visits.yaml")).data
+    assert (data.positive, data.negative, data.rest) == (("good",), None, "negative")  # type: ignore[attr-defined]
+    code, _, err = call(capsys, *said, "--negative", "bad", "--negative", "unclear")
+    assert code == 2 and "visits.yaml exists already" in err and "--force" in err
+    code, _, _ = call(capsys, *said, "--negative", "bad", "--negative", "unclear", "--force")
+    assert code == 0
+    data = load_config(Path("visits.yaml")).data
+    assert (data.negative, data.rest) == (("bad", "unclear"), None)  # type: ignore[attr-defined]
+    assert call(capsys, "check", "visits.yaml")[0] == 0
+
+
+def test_a_site_that_has_one_of_two_labels_yet(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its draft is joined with those of other sites."""
+    said = ("--site", "-", "--label", "outcome", "--positive", "good", "--negative", "bad")
+    for site, word in (("north", "bad"), ("south", "good")):
+        table = write_table(f"{site}.csv", "x,outcome", [(f"{n % 7}.5", word) for n in range(20)])
+        assert call(capsys, "init", table, *said)[0] == 0
+    assert call(capsys, "init", "--merge", "north.yaml", "south.yaml", "-o", "both.yaml")[0] == 0
+    data = load_config(Path("both.yaml")).data
+    assert (data.positive, data.negative) == (("good",), ("bad",))  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("command", [("check",), ("run",), ("simulate",), ("compare", "--out", "c")])
+def test_a_table_instead_of_a_file_is_pointed_to_init(
+    command: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = call(capsys, command[0], three_labels(), *command[1:])
+    assert code == 2
+    assert "visits.csv: expected a cluster's YAML file, got a table; `drom-net init visits.csv`" in err

@@ -1,0 +1,114 @@
+"""drom-net predict: rows of all sites at once, in any encoding that `run` reads, labelled in the file's own words."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from drom_net.cli import main
+
+HEADER = "Café,x,outcome"
+ROWS = [(("Nord", "Süd")[n % 2], f"{n % 7 - 3}.5", ("gut, sehr", "schlecht")[n % 7 < 3]) for n in range(80)]
+
+
+def as_csv(rows: list[tuple[str, ...]], header: str = HEADER) -> str:
+    file = io.StringIO()
+    csv.writer(file, lineterminator="\n").writerows([header.split(","), *rows])
+    return file.getvalue()
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
+    monkeypatch.chdir(tmp_path)
+    Path("t.csv").write_text(as_csv(ROWS))
+    data = "files: t.csv, task_column: Café, label: outcome, positive: 'gut, sehr', negative: schlecht"
+    Path("t.yaml").write_text(f"data: {{{data}}}\n")
+    assert main(["run", "t.yaml", "--driver", "reference", "--out", "run", "-q"]) == 0
+    capsys.readouterr()
+    return "run"
+
+
+def predict(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], rows: bytes, *arguments: str
+) -> tuple[int, str, str]:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(rows)))
+    code = main(["predict", *arguments])
+    return code, *capsys.readouterr()
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "cp1252"])
+def test_all_sites_at_once_in_any_encoding(
+    encoding: str, run: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = as_csv([("Nord", "2.5"), ("Süd", "-2.5"), ("Nord", "-2.5")], "Café,x")
+    code, out, err = predict(monkeypatch, capsys, text.encode(encoding), run)
+    assert (code, err) == (0, "")
+    header, *rows = csv.reader(io.StringIO(out))
+    assert header == ["site", "label", "p", "score"]
+    assert [(site, label) for site, label, _, _ in rows] == [
+        ("Nord", "gut, sehr"),
+        ("Süd", "schlecht"),
+        ("Nord", "schlecht"),
+    ]
+    for name, lines in (("Nord", (0, 2)), ("Süd", (1,))):  # each as by its own task's model
+        only = as_csv([("2.5",), ("-2.5",), ("-2.5",)], "x").encode(encoding)
+        _, out, _ = predict(monkeypatch, capsys, only, run, "--task", name)
+        _, *own = csv.reader(io.StringIO(out))
+        assert [own[line] for line in lines] == [rows[line][1:] for line in lines]
+
+
+def test_json_has_the_word_and_the_sign(
+    run: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = '{"Café": "Süd", "x": 2.5}\n\n{"Café": "Nord", "x": -2.5}\n'
+    _, out, _ = predict(monkeypatch, capsys, lines.encode(), run, "--format", "jsonl", "--json")
+    told = json.loads(out)
+    assert [(one["site"], one["label"], one["sign"]) for one in told] == [
+        ("Süd", "gut, sehr", 1),
+        ("Nord", "schlecht", -1),
+    ]
+    assert all((one["score"] >= 0) == (one["p"] >= 0.5) == (one["sign"] > 0) for one in told)
+
+
+@pytest.mark.parametrize(
+    ("rows", "arguments", "message"),
+    [
+        (b"x\n1\n", (), 'standard input:1: expected one column "Caf'),
+        ("Café,x\n1,1\n".encode(), (), 'column "Caf\u00e9": expected one of "Nord", "S\u00fcd"; got "1"'),
+        ("Café,x\n,1\n".encode(), (), 'standard input, row 1: expected a site in "Caf'),
+        (b"x\n1\n", ("--task", "Ost"), 'got "Ost"'),
+        (b"x\n1\n", ("--task", "Nord", "--site", "x"), "give one of them"),
+        (b"x\n1\n", ("--format", "xml"), '--format: expected one of csv, jsonl, svmlight, got "xml"'),
+        ("Café,x\nSüd,1\n".encode() + b"N\xfcrd,1\n", (), "standard input:3: expected UTF-8 text, got byte 0xfc"),
+    ],
+)
+def test_what_is_wrong_is_one_error(
+    rows: bytes,
+    arguments: tuple[str, ...],
+    message: str,
+    run: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, out, err = predict(monkeypatch, capsys, rows, run, *arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+
+
+def test_rest_is_not_the_positive_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ("good", "bad", "unclear")
+    rows = [(f"{n % 7 - 3}.5", words[0 if n % 7 > 3 else 1 + n % 2]) for n in range(80)]
+    Path("t.csv").write_text(as_csv(rows, "x,outcome"))
+    Path("t.yaml").write_text("data: {files: t.csv, label: outcome, positive: good, rest: negative}\n")
+    main(["run", "t.yaml", "--driver", "reference", "--out", "run", "-q"])
+    capsys.readouterr()
+    _, out, _ = predict(monkeypatch, capsys, b"x\n3.5\n-3.5\n", "run")  # its one task needs no name
+    assert [line.split(",")[0] for line in out.splitlines()] == ["label", "good", "not good"]
