@@ -136,8 +136,13 @@ def test_only_the_topology_file_imports_yaml() -> None:
 
 
 def test_only_data_imports_scipy_sklearn_and_pyarrow() -> None:
-    """decisions.md: "scipy and scikit-learn in `data`"; a run directory may be written with pyarrow."""
-    assert all(name.startswith("data/") for name in importers("scipy", "sklearn"))
+    """architecture.md: "SciPy, scikit-learn, pyarrow and narwhals inside functions of `data`"; a run directory may be
+    written with pyarrow, and a classifier for scikit-learn or river is one of theirs."""
+    assert all(name.startswith(("data/", "api/")) for name in importers("scipy", "sklearn"))
+    assert importers("narwhals") == {"data/formats/frames.py", "api/estimator.py"}
+    assert importers("river") <= {"api/river.py", "comparison/outside.py"}
+    for path in modules():
+        assert not imported_at_once(path) & {"narwhals", "pandas", "polars"}, name_of(path)
     assert all(name.startswith(("data/", "results/")) for name in importers("pyarrow"))
 
 
@@ -186,6 +191,7 @@ LAYERS: dict[str, str] = {
     "config": "core algorithms data graph protocol",
     "cluster": "core algorithms data graph learning protocol simulation storage transport results node config",
     "testing": "core algorithms data learning simulation storage results config cluster",
+    "api": "core algorithms data learning transport results plots config cluster",
     "deploy": "core algorithms data graph protocol transport config cluster",
     "comparison": "core algorithms data graph learning protocol results plots config cluster",
     "reporting": "core algorithms learning node results plots config cluster",
@@ -287,6 +293,24 @@ def test_nothing_is_unpickled_or_evaluated(path: Path) -> None:
             assert pickle.value is False, f"line {node.lineno}"
 
 
+def test_the_package_by_itself_imports_nothing() -> None:
+    """`import drom_net` has the Python API, and a node process imports it: modules come when they are first used."""
+    script = "import sys\nbefore = {*sys.modules}\nimport drom_net\nprint(*({*sys.modules} - before))"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert {name.partition(".")[0] for name in run.stdout.split()} - STANDARD == {"drom_net"}
+    assert [name for name in run.stdout.split() if name.startswith("drom_net.")] == []
+
+
+def test_every_name_of_the_package_is_there_and_typed() -> None:
+    stub = ast.parse((ROOT / "__init__.pyi").read_text(encoding="utf-8"))
+    typed = {alias.name: node.module for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert typed == drom_net._MODULES  # type: ignore[attr-defined]
+    for name in drom_net.__all__:  # type: ignore[attr-defined]
+        assert getattr(drom_net, name) is not None
+    with pytest.raises(AttributeError, match="has no attribute 'fitt'"):
+        drom_net.fitt  # type: ignore[attr-defined]  # noqa: B018
+
+
 @pytest.mark.parametrize(
     "code",
     [
@@ -298,7 +322,7 @@ def test_nothing_is_unpickled_or_evaluated(path: Path) -> None:
 def test_a_node_process_is_light(code: str) -> None:
     """architecture.md: "A node process is light": "NumPy, zmq and msgpack"."""
     heavy = ("yaml", "click", "rich", "scipy", "sklearn", "pandas", "matplotlib", "networkx", "pyarrow", "jsonschema")
-    heavy += ("prometheus_client", "http.server")
+    heavy += ("prometheus_client", "http.server", "narwhals", "polars", "river")
     script = f"{code}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     loaded = set(json.loads(run.stdout))

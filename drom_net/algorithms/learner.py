@@ -145,6 +145,11 @@ class Learner:
         if "graph" in self.on and "tau" not in settings:
             raise ValueError(f"{self.name}: a learner on a graph needs a parameter tau")
 
+    @property
+    def is_linear(self) -> bool:
+        """Whether its model is w alone."""
+        return self.score is _linear
+
     def has_peers(self, *, topology: bool) -> bool:
         """Whether its nodes are peers, in a file with or without a section topology."""
         return "graph" in self.on and (topology or "star" not in self.on)

@@ -1,7 +1,8 @@
 """Ridge regression learned from one example at a time, of several targets at once.
 
 Up to `EXACT` features it is over all examples, by the inverse of r I + X^T X; up to `MOST` features over the last
-`WINDOW` examples, by the inverse of r I + X X^T.
+`WINDOW` examples, by the inverse of r I + X X^T. What changes an inverse is kept as vectors, and put into it for
+many examples at once, by one product.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from drom_net.algorithms.features import Matrix, Vector
 
 EXACT, MOST, WINDOW = 512, 2048, 128
 RIDGE, RIDGE_OF_WINDOW = 0.1, 1.0
-AT_ONCE, TOGETHER = 128, 32
-"""Up to so many features the inverse is brought up to date after each example, beyond after so many."""
-_SIGNS = np.array([[-1.0], [1.0]])
+TOGETHER, TOGETHER_OF_WINDOW = 64, 8
+"""So many examples are put into an inverse at once."""
+_SIGNS = np.array([-1.0, 1.0] * TOGETHER_OF_WINDOW)
 _LOST = 1e-6
 """The share of a square that is left of it, below which it may be rounding."""
 
@@ -31,52 +32,48 @@ class ExactRidge:
     table: Matrix
     """The inverse of r I + X^T X and, behind it, the weights of each target as columns; shape (d, d + t)."""
     late: Matrix
-    """Vectors v of which v v^T is not taken from the inverse yet, shape (`TOGETHER`, d); (0, d) up to `AT_ONCE`."""
+    """Vectors v, shape (`TOGETHER`, d + t), of which v[:d] v^T is not taken from the table yet."""
     num_late: int = 0
 
-    def means(self, at: Any, values: Vector) -> tuple[Vector, Vector]:
+    def means(self, at: Any, values: Vector) -> tuple[Vector, Any]:
         """(what it expects of each target, shape (t,); what `learn` wants to have of this example)."""
-        seen = values @ (self.table if isinstance(at, slice) else self.table.take(at, 0))
-        dim = len(self.table)
-        if self.num_late:
-            late = self.late[: self.num_late]
-            seen[:dim] -= (late[:, at] @ values) @ late
+        dim, late = len(self.table), self.late[: self.num_late]
+        if isinstance(at, slice):
+            seen, likeness = values @ self.table, late[:, :dim] @ values
+        else:
+            seen, likeness = values @ self.table.take(at, 0), late.take(at, 1) @ values
+        seen -= likeness @ late
         return seen[dim:], seen
 
-    def learn(self, at: Any, values: Vector, seen: Vector, targets: Any) -> None:
+    def learn(self, at: Any, values: Vector, seen: Any, targets: Any) -> None:
         """Take the example's targets, after `means` of it, whose arrays it may write to."""
         dim = len(self.table)
-        own, means = seen[:dim], seen[dim:]
-        spread = 1.0 + float(own[at] @ values)
+        spread = 1.0 + float(seen[:dim][at] @ values)
         if not spread >= 1.0:  # lost in rounding, as rows of a norm far beyond 1 do: begin anew
-            self.table[:, :dim], self.num_late = np.eye(dim) / RIDGE, 0
+            self._fold()
+            self.table[:, :dim] = np.eye(dim) / RIDGE
             return
-        means -= targets
-        seen /= math.sqrt(spread)
-        if not len(self.late):
-            self.table -= np.multiply.outer(own, seen)
-            return
-        self.table[:, dim:] -= np.multiply.outer(own, seen[dim:])
-        self.late[self.num_late] = own
+        seen[dim:] -= targets
+        np.multiply(seen, 1.0 / math.sqrt(spread), out=self.late[self.num_late])
         self.num_late += 1
         if self.num_late == len(self.late):
-            self.table[:, :dim] -= self.late.T @ self.late
-            self.num_late = 0
+            self._fold()
 
-    @property
-    def weights(self) -> Matrix:
-        """Of each target, shape (t, d)."""
-        return self.table[:, len(self.table) :].T
+    def _fold(self) -> None:
+        dim, late = len(self.table), self.late[: self.num_late]
+        self.table -= np.dot(late[:, :dim].T, late, out=_scratch(self.table.shape))
+        self.num_late = 0
 
     def vectors(self) -> Matrix:
-        """The weights as an array of its own."""
-        return self.weights.copy()
+        """The weights of each target, shape (t, d), as an array of its own."""
+        dim, late = len(self.table), self.late[: self.num_late]
+        return (self.table[:, dim:] - late[:, :dim].T @ late[:, dim:]).T.copy()
 
 
 def exact_ridge(dim: int, num_targets: int) -> ExactRidge:
     """One that has seen nothing."""
-    late = np.zeros((TOGETHER if dim > AT_ONCE else 0, dim))
-    return ExactRidge(np.concatenate((np.eye(dim) / RIDGE, np.zeros((dim, num_targets))), axis=1), late)
+    table = np.concatenate((np.eye(dim) / RIDGE, np.zeros((dim, num_targets))), axis=1)
+    return ExactRidge(table, np.zeros((TOGETHER, dim + num_targets)))
 
 
 @dataclass(slots=True)
@@ -84,34 +81,40 @@ class WindowRidge:
     """Over the last N examples."""
 
     columns: Matrix
-    """The examples, shape (d, N)."""
+    """The examples, shape (d, N); in the order of memory in which examples of this kind are read."""
     targets: Matrix
     """Shape (t, N)."""
     inverse: Matrix
     """Of r I + X X^T where there is an example, shape (N, N); elsewhere 0."""
+    late: Matrix
+    """Vectors v, shape (2 `TOGETHER_OF_WINDOW`, N): v v^T is not taken from the inverse yet, or not added, by turns."""
     ridge: float
+    num_late: int = 0
     count: int = 0
     places: list[Any] = field(default_factory=list)
     """Where each example is not 0; None is everywhere."""
 
-    def means(self, at: Any, values: Vector) -> tuple[Vector, Vector]:
+    def means(self, at: Any, values: Vector) -> tuple[Vector, Any]:
         """As `ExactRidge.means`."""
-        seen = np.empty((2, len(self.inverse)))
-        likeness = np.dot(values, self.columns[at], out=seen[0])
-        return self.targets @ np.dot(self.inverse, likeness, out=seen[1]), seen
+        dense = isinstance(at, slice)
+        self.columns = np.asarray(self.columns, order="F" if dense else "C")
+        likeness = values @ (self.columns if dense else self.columns.take(at, 0))
+        late = self.late[: self.num_late]
+        column = self.inverse @ likeness
+        column += (_SIGNS[: self.num_late] * (late @ likeness)) @ late
+        return self.targets @ column, (likeness, column)
 
-    def learn(self, at: Any, values: Vector, seen: Vector, targets: Any) -> None:
+    def learn(self, at: Any, values: Vector, seen: Any, targets: Any) -> None:
         """As `ExactRidge.learn`."""
-        size = len(self.inverse)
+        size, n = len(self.inverse), self.num_late
         place = self.count % size
-        corner = float(self.inverse[place, place])
-        (likeness, column), moved = seen, np.zeros((2, size))
-        column -= likeness[place] * self.inverse[place]
-        likeness[place] = 0.0
-        if self.count >= size and corner > 0.0:  # the oldest leaves
-            np.divide(self.inverse[place], math.sqrt(corner), out=moved[0])
-            column -= float(moved[0] @ likeness) * moved[0]
-            column[place] = 0.0
+        oldest = self.inverse[place] + (_SIGNS[:n] * self.late[:n, place]) @ self.late[:n]
+        corner = float(oldest[place])
+        likeness, column = seen
+        leaves = self.count >= size and corner > 0.0
+        if leaves:
+            column -= float(column[place]) / corner * oldest
+        likeness[place] = column[place] = 0.0
         square = float(values @ values)
         spread = square + self.ridge - float(column @ likeness)
         for old in self.places[place : place + 1]:
@@ -120,24 +123,35 @@ class WindowRidge:
         self.columns[at, place] = values
         self.targets[:, place] = targets
         self.count += 1
-        if spread > _LOST * square and (corner > 0.0 or self.count <= size):
-            column[place] = -1.0
-            np.divide(column, math.sqrt(spread), out=moved[1])
-            # Less the square of the first, and more that of the second; where the oldest was there is the second alone.
-            self.inverse += np.dot((moved * _SIGNS).T, moved, out=_scratch(size))
-            self.inverse[place] = self.inverse[:, place] = moved[1, place] * moved[1]
+        if not (spread > _LOST * square and (leaves or self.count <= size)):  # rows of a norm far beyond 1
+            rows = self.columns[:, : min(self.count, size)]
+            n = rows.shape[1]
+            self.inverse[:n, :n], self.num_late = inverse_of(rows.T @ rows, self.ridge), 0
             return
-        rows = self.columns[:, : min(self.count, size)]  # rows of a norm far beyond 1
-        n = rows.shape[1]
-        self.inverse[:n, :n] = inverse_of(rows.T @ rows, self.ridge)
+        np.multiply(oldest, 1.0 / math.sqrt(corner) if leaves else 0.0, out=self.late[n])
+        self.inverse[place] = self.inverse[:, place] = self.late[: n + 1, place] = 0.0
+        column[place] = -1.0
+        np.multiply(column, 1.0 / math.sqrt(spread), out=self.late[n + 1])
+        self.num_late += 2
+        if self.num_late == len(self.late):
+            self.inverse += np.dot((self.late.T * _SIGNS), self.late, out=_scratch(self.inverse.shape))
+            self.num_late = 0
 
     def vectors(self) -> Matrix:
         """The weights, shape (t, d)."""
-        result: Matrix = (self.columns @ (self.targets @ self.inverse).T).T
+        late = self.late[: self.num_late]
+        duals = self.targets @ self.inverse + (self.targets @ late.T * _SIGNS[: self.num_late]) @ late
+        result: Matrix = (self.columns @ duals.T).T
         return result
 
 
 Ridge = ExactRidge | WindowRidge
+
+
+def window_ridge(dim: int, num_targets: int, size: int, ridge: float) -> WindowRidge:
+    """One that has seen nothing, over so many examples."""
+    columns, targets, inverse, late = (np.zeros((rows, size)) for rows in (dim, num_targets, size, len(_SIGNS)))
+    return WindowRidge(columns, targets, inverse, late, ridge)
 
 
 def inverse_of(products: Any, r: float) -> Matrix:
@@ -156,16 +170,13 @@ def with_ridge(products: Any, r: float) -> Matrix:
 
 
 @functools.cache
-def _scratch(size: int) -> Matrix:
+def _scratch(shape: tuple[int, int]) -> Matrix:
     """Memory for one product: new memory for each costs as much as the product."""
-    return np.empty((size, size))
+    return np.empty(shape)
 
 
 def ridge(dim: int, num_targets: int) -> Ridge | None:
     """One that has seen nothing; None for more than `MOST` features."""
     if dim <= EXACT:
         return exact_ridge(dim, num_targets)
-    if dim <= MOST:
-        shape = (num_targets, WINDOW)
-        return WindowRidge(np.zeros((dim, WINDOW)), np.zeros(shape), np.zeros((WINDOW, WINDOW)), RIDGE_OF_WINDOW)
-    return None
+    return window_ridge(dim, num_targets, WINDOW, RIDGE_OF_WINDOW) if dim <= MOST else None

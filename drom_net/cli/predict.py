@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 
-from drom_net.algorithms import learner_named
-from drom_net.algorithms.features import Features
 from drom_net.cli.requirements import task_index
 from drom_net.cli.telling import print_json
 from drom_net.config.load import load_config
@@ -21,12 +17,8 @@ from drom_net.data.faults import listed, quoted
 from drom_net.data.formats import line_formats
 from drom_net.data.row_lines import decoded_lines, read_rows, sites_of_rows
 from drom_net.data.settings import FileData, RowSettings, StreamSettings
-from drom_net.learning.calibration import probability_of
-from drom_net.learning.task import CALIBRATION, SCALING
-from drom_net.results.model_file import load_model, require_vectors, row_reader_of, vectors_of
-
-Judge = Callable[[Features], tuple[float, float]]
-"""From an encoded row to its score and the probability of the positive label."""
+from drom_net.results.model_file import load_model, row_reader_of
+from drom_net.results.site_model import SiteModel
 
 
 def predict(run_dir: Path, task: str | None, site_column: str | None, row_format: str, as_json: bool) -> None:
@@ -51,17 +43,18 @@ def predict(run_dir: Path, task: str | None, site_column: str | None, row_format
     sites = [names[index]] * len(rows)
     if site_column is not None:
         sites = sites_of_rows(lines, format=row_format, rows=reader, column=site_column)
-    judges: dict[str, Judge] = {}
+    models: dict[str, SiteModel] = {}
     words = _words(data)
     predictions: list[dict[str, Any]] = []
     for site, row in zip(sites, rows, strict=True):
-        if site not in judges:
+        if site not in models:
             if site not in names:
                 raise UsageError(
                     f"column {quoted(site_column or '')}: expected one of {listed(names)}; got {quoted(site)}"
                 )
-            judges[site] = _judge(model, run_dir, names.index(site), reader.preprocessing.begin)
-        score, p = judges[site](row)
+            models[site] = SiteModel.of(model, names.index(site), run_dir)
+        score = models[site].score(row)
+        p = models[site].probability(score)
         sign = 1 if score >= 0.0 else -1
         named = {} if site_column is None else {"site": site}
         predictions.append(named | {"label": words[sign], "p": p, "score": score, "sign": sign})
@@ -78,23 +71,6 @@ def _print(predictions: list[dict[str, Any]], with_sites: bool, *, as_json: bool
     for told in predictions:
         shown = told | {"p": f"{told['p']:.6g}", "score": repr(told["score"])}
         table.writerow([shown[column] for column in columns])
-
-
-def _judge(model: dict[str, Any], run_dir: Path, index: int, begin: Callable[..., Any]) -> Judge:
-    """What one task's model says."""
-    state = np.ascontiguousarray(model[SCALING.upper()][index]) if SCALING.upper() in model else None
-    preparation = begin(str(model["tasks"][index]), state)
-    vectors = vectors_of(model, index)
-    made_by = str(model["algorithm"]) if "algorithm" in model else "drom"  # earlier versions did not say
-    learner = learner_named(made_by, f"{run_dir}: algorithm")
-    algorithm = learner.make()
-    require_vectors(model, algorithm, run_dir)
-
-    def judge(row: Features) -> tuple[float, float]:
-        score = float(learner.score(vectors, preparation.look(row)))
-        return score, float(probability_of(score, algorithm.log_odds, vectors.get(CALIBRATION)))
-
-    return judge
 
 
 def _data_of(run_dir: Path) -> StreamSettings | None:

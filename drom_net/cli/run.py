@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -15,9 +15,10 @@ from drom_net.cli.output import count_of, print_result, print_table, showing_pro
 from drom_net.cli.report import report_at_end
 from drom_net.cli.requirements import require_keys, require_local_source, require_loopback, require_metrics, task_index
 from drom_net.cli.telling import log_as, print_json, tell
+from drom_net.cluster.check import PRIVATE, cost_of, listening, plan_facts, process_rows
 from drom_net.cluster.directories import require_resumable
 from drom_net.cluster.machine import lacks, raise_file_descriptors, require_room, this_machine
-from drom_net.cluster.plan import ALMOST, Cost, Roster, check_sharing, cost, hiding_table, source_endpoint, source_of
+from drom_net.cluster.plan import ALMOST, Cost, Roster, check_sharing, hiding_table, source_endpoint
 from drom_net.cluster.prepare import Prepared, prepare, require_stored, stream_of
 from drom_net.cluster.run import run as run_prepared
 from drom_net.config.load import load_config
@@ -29,7 +30,7 @@ from drom_net.data.advice import advice
 from drom_net.data.dataset import Dataset
 from drom_net.data.datasets import load_dataset
 from drom_net.deploy.deployment import plan_deployment
-from drom_net.protocol.node import REDUCER, named
+from drom_net.protocol.node import REDUCER
 from drom_net.results.run_directory import REPORT, free_run_directory
 from drom_net.results.tables import require_format
 from drom_net.transport.keys import read_keyring
@@ -37,7 +38,6 @@ from drom_net.transport.local_sockets import require_no_file_at
 
 _ROWS_SHOWN = 40
 """Of processes; --json has all."""
-_PRIVATE = "a private local socket"
 
 
 def load_and_prepare(file: Path, overrides: tuple[str, ...]) -> Prepared:
@@ -137,11 +137,11 @@ def _require_for_processes(prepared: Prepared, *, insecure: bool) -> None:
     """What real processes need beside rows: addresses that may be used, keys, and room on this machine."""
     config, names = prepared.config, prepared.roster.tasks
     warn_of_sharing(config)
-    for listens in _listening(config):
+    for listens in listening(config):
         require_loopback(listens, config, insecure=insecure)
     check_sources(prepared, insecure=insecure)
     require_keys(config, names)
-    require_room(_cost(prepared), this_machine(), len(names))
+    require_room(cost_of(prepared), this_machine(), len(names))
     raise_file_descriptors()
 
 
@@ -166,12 +166,12 @@ def check(
     require_keys(prepared.config, prepared.roster.tasks)
     config, names = prepared.config, prepared.roster.tasks
     own = [source_endpoint(config, names, task) for task in range(len(names))] if config.source else []
-    for endpoint in (*_listening(config), *own):
+    for endpoint in (*listening(config), *own):
         require_no_file_at(endpoint or "")
-    costs = _cost(prepared)
+    costs = cost_of(prepared)
     hiding = None if latency is None else _hiding(prepared, latency, round_s)
     if as_json:
-        print_json(_plan(prepared) | dataclasses.asdict(costs) | {"hiding": hiding})
+        print_json(plan_facts(prepared) | dataclasses.asdict(costs) | {"hiding": hiding})
         return
     _print_processes(prepared)
     click.echo(_costs_in_words(prepared, costs))
@@ -188,55 +188,11 @@ def check(
     click.echo("nothing was started")
 
 
-def _plan(prepared: Prepared) -> dict[str, Any]:
-    """What `check` tells of the cluster as plain values, without what it costs."""
-    config = prepared.config
-    return {
-        "name": config.name,
-        "algorithm": config.algorithm.name,
-        "dataset": type(config.data).dataset,
-        "rounds": prepared.rounds,
-        "passes": config.data.passes,
-        "dim": prepared.roster.dim,
-        "columns": columns_of(prepared.dataset),
-        "notes": list(prepared.dataset.notes),
-        "warnings": advice(prepared.dataset, prepared.streams),
-        "config_digest": config_digest(config, prepared.roster.tasks),
-        "what_leaves": what_leaves(config),
-        "reducer": {"listens": config.reducer.listens_at, "endpoint": config.reducer.endpoint},
-        "tasks": [
-            {"task": task, "name": row.name, "node": row.node, "examples": row.examples, "address": row.address}
-            | ({"source": row.source} if config.source else {})
-            for task, row in enumerate(_rows(prepared))
-        ],
-    }
-
-
-class _Row(NamedTuple):
-    """A task's process, for `check`."""
-
-    name: str
-    node: str
-    examples: int
-    address: str
-    source: str
-    """Where its examples come from, in words; empty where they are files."""
-
-
-def _rows(prepared: Prepared) -> list[_Row]:
-    config, roster = prepared.config, prepared.roster
-    counts = [stream.num_examples for stream in prepared.streams]
-    sources = [source_of(config, roster.tasks, task) if config.source else "" for task in range(len(counts))]
-    return list(map(_Row, roster.tasks, roster.nodes, counts, _addresses(prepared), sources))
-
-
 def _print_processes(prepared: Prepared) -> None:
     """The table of processes; without what files call them where that is their names."""
     config, star = prepared.config, prepared.graph is None
-    rows = (
-        [["reducer", "reducer", "reducer", f"listens at {config.reducer.listens_at or _PRIVATE}", ""]] if star else []
-    )
-    for task, row in enumerate(_rows(prepared)):
+    rows = [["reducer", "reducer", "reducer", f"listens at {config.reducer.listens_at or PRIVATE}", ""]] if star else []
+    for task, row in enumerate(process_rows(prepared)):
         examples = row.source if config.source else _in_passes(row.examples, config.data.passes)
         rows.append([f"{'worker' if star else 'peer'} {task}", row.name, row.node, row.address, examples])
     columns = ["process", "name", "in files", "address", "examples"]
@@ -299,16 +255,10 @@ def _check_one(config: ClusterConfig, wanted: str, *, as_json: bool) -> None:
     what = "connects to the reducer" if facts["role"] == "worker" else "is reached"
     keys = "no keys" if config.security.keys is None else f"its key is in {config.security.keys}"
     named_so = REDUCER if index < 0 else f"{facts['role']} {node}"
-    click.echo(f"{named_so}{rows}; it {what} at {endpoint or _PRIVATE}; {keys}")
+    click.echo(f"{named_so}{rows}; it {what} at {endpoint or PRIVATE}; {keys}")
     click.echo(
         f"configuration digest {facts['config_digest']}\nwhat leaves: {facts['what_leaves']}\nnothing was started"
     )
-
-
-def columns_of(dataset: Dataset) -> dict[str, object] | None:
-    """The columns of a table with their kinds, as data.columns has them; None of other data."""
-    schema = dataset.preprocessing.schema
-    return None if schema is None else {column.name: column.to_plain() for column in schema.columns}
 
 
 def columns_in_words(dataset: Dataset) -> str:
@@ -334,18 +284,6 @@ def _hiding(prepared: Prepared, latency_s: float, round_s: float | None) -> list
     if not round_s:
         raise UsageError("--latency: expected the time of a local round beside it, as --round or data.pace_s")
     return hiding_table(prepared.config, latency_s, round_s)
-
-
-def _addresses(prepared: Prepared) -> list[str]:
-    """Where each task's process listens or connects, in words."""
-    config, graph, names = prepared.config, prepared.graph, prepared.roster.tasks
-    if graph is None:
-        return [f"connects to {config.reducer.endpoint or _PRIVATE}"] * len(names)
-    endpoints = peer_endpoints(config, names) or [_PRIVATE] * len(names)
-    return [
-        f"listens at {endpoints[task]}; neighbors {named(names, neighbors) if neighbors else 'none'}"
-        for task, neighbors in enumerate(graph.union.neighbors)
-    ]
 
 
 def hiding_lines(hiding: Sequence[dict[str, Any]], latency_s: float, round_s: float) -> list[str]:
@@ -403,15 +341,6 @@ def warn_of_sharing(config: ClusterConfig) -> None:
             f"warning: {config.algorithm.name} sends every example to other sites (allow_sharing_examples: true)",
             "warned",
         )
-
-
-def _listening(config: ClusterConfig) -> tuple[str | None, ...]:
-    """Where the reducer or the peers listen; None is a private socket."""
-    return (config.reducer.listens_at,) if config.topology is None else config.peers.listens_at or ()
-
-
-def _cost(prepared: Prepared) -> Cost:
-    return cost(prepared.config, prepared.roster, prepared.graph, last_rounds=prepared.last_rounds)
 
 
 def check_sources(prepared: Prepared, *, insecure: bool) -> None:

@@ -9,6 +9,7 @@ import selectors
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -56,6 +57,8 @@ class Interruption:
     _former: dict[int, Any] = field(default_factory=dict)
 
     def __enter__(self) -> Interruption:
+        if threading.current_thread() is not threading.main_thread():
+            return self  # Python gives signals to the main thread alone
         for number in stop_signals():
             self._former[number] = signal.signal(number, self._on_signal)
         return self

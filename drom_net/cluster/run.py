@@ -79,7 +79,7 @@ def run(
         if conditions is not None:
             tasks, centrals = _run_as_simulation(prepared, conditions, progress, interruption)
         elif driver == "reference":
-            tasks, centrals = _run_as_loop(prepared, progress, interruption)
+            tasks, centrals = run_as_loop(prepared, progress, interruption)
         else:
             watched = {"log_format": log_format, "metrics": metrics}
             try:
@@ -108,9 +108,11 @@ def _run_as_simulation(
     return outcomes(prepared, simulator, finished=finished)
 
 
-def _run_as_loop(
+def run_as_loop(
     prepared: Prepared, progress: Progress, interruption: Interruption
 ) -> tuple[list[TaskOutcome], list[CentralOutcome]]:
+    """What comes out of the plain loop, in memory."""
+
     def after_round(t: int, learners: Sequence[TaskLearner], sigma: float | None) -> bool:
         progress.update(t, lambda: [learner.totals for learner in learners], sigma)
         return interruption.exit_code == 0

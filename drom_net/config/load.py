@@ -6,7 +6,7 @@ import dataclasses
 import glob
 import os
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -28,7 +28,7 @@ from drom_net.config.model import (
 )
 from drom_net.config.overrides import apply_overrides, kind_of
 from drom_net.config.section import Section
-from drom_net.config.yamlfile import Item, Problems, failure, quoted, read_yaml
+from drom_net.config.yamlfile import Item, Mark, Problems, failure, item_of, quoted, read_yaml
 from drom_net.core.errors import ConfigError, Problem, did_you_mean
 from drom_net.core.fields import (
     settings_of,
@@ -75,7 +75,21 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> ClusterConfig:
     if isinstance(format_of(path.name), TableFormat) and path.is_file() and path.suffix != ".txt":
         hint = f"`drom-net init {path}` writes one that learns from it"
         raise ConfigError([Problem(str(path), "a cluster's YAML file", "a table", hint)])
-    root = read_yaml(path, problems)
+    return _checked(read_yaml(path, problems), path, overrides, problems)
+
+
+def config_of(mapping: Mapping[str, object], *, name: str, overrides: Sequence[str] = ()) -> ClusterConfig:
+    """The same of a mapping with what a file would say.
+
+    Args:
+        name: What messages call it, and where its run has no name of its own. Relative names of files start at the
+            current folder.
+    """
+    path = Path(name)
+    return _checked(item_of(dict(mapping), Mark(False, 0, 0, name)), path, overrides, Problems(path))
+
+
+def _checked(root: Item, path: Path, overrides: Sequence[str], problems: Problems) -> ClusterConfig:
     if not isinstance(root.value, dict):
         expected = "a mapping with the keys " + ", ".join(TOP_LEVEL)
         raise failure(root.mark, expected=expected, got=str(root))

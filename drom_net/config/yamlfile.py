@@ -234,6 +234,24 @@ def read_option(path: str, text: str, index: int, problems: Problems) -> Item:
     return _Converter(mark, problems).convert(node, mark, path, 0)
 
 
+def item_of(value: object, mark: Mark, path: str = "") -> Item:
+    """A plain value (texts, numbers, lists, mappings) as if a file had it; all of it stands at `mark`.
+
+    Raises:
+        ConfigError: It holds something that a file cannot have.
+    """
+    if isinstance(value, dict):
+        if odd := [key for key in value if not isinstance(key, str)]:
+            raise failure(mark, path, expected="a text as a key", got=_shortened(repr(odd[0])))
+        return Item({key: item_of(inner, mark, join(path, key)) for key, inner in value.items()}, mark)
+    if isinstance(value, list | tuple):
+        return Item([item_of(inner, mark, f"{path}[{index}]") for index, inner in enumerate(value)], mark)
+    if value is None or isinstance(value, str | bool | int | float):
+        return Item(value, mark, "" if isinstance(value, str) else str(value))
+    expected, got = "a text, a number, a list or a mapping", f"a {type(value).__name__}"
+    raise failure(mark, path, expected=expected, got=got)
+
+
 def _compose(text: str, whole: Mark, path: str) -> yaml.Node | None:
     """The document of a text, or None without one. Raises ConfigError for what is not YAML."""
     try:

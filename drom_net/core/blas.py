@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+from collections.abc import Iterator
 from typing import Any
 
 ONE_THREAD = dict.fromkeys(
@@ -17,6 +19,27 @@ ONE_THREAD = dict.fromkeys(
 )
 """Environment variables that must be set before NumPy is imported: threads times workers would fight for the cores,
 and the number of threads may change the last bits."""
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """The same while this lasts, where NumPy is imported already, as in a notebook. Other BLAS than that of NumPy's
+    wheels stay as they are."""
+    import ctypes
+
+    from numpy.linalg import _umath_linalg
+
+    try:
+        library = ctypes.CDLL(_umath_linalg.__file__)
+        set_threads, former = library.scipy_openblas_set_num_threads64_, library.scipy_openblas_get_num_threads64_()
+    except (AttributeError, OSError):
+        yield
+        return
+    set_threads(1)
+    try:
+        yield
+    finally:
+        set_threads(former)
 
 
 @functools.cache

@@ -70,7 +70,7 @@ class InputError(DromNetError):
         Args:
             omitted: How many more were found that are not among `problems`.
         """
-        self.problems = tuple(problems)
+        self.problems, self.omitted = tuple(problems), omitted
         lines = [str(problem) for problem in self.problems]
         super().__init__("\n".join([*lines, f"and {omitted} more"] if omitted else lines))
 

@@ -113,7 +113,11 @@ def number_of(cell: object, format: str = "") -> float:
     else:
         number = float(cell) if abs(cell) < LARGEST_NUMBER or isinstance(cell, float) else math.inf
     if number is None:
-        raise CellError(f"a number as {format}" if format else "a number", shown(cell))
+        expected = f"a number as {format}" if format else "a number"
+        if isinstance(cell, str) and not format:
+            fits = next((known for known in NUMBER_FORMATS if written_number(cell, known)), "")
+            expected += f' such as 1234.5 (format: "{fits}" in data.columns reads this one)' if fits else ""
+        raise CellError(expected, shown(cell))
     if not abs(number) <= LARGEST_NUMBER:
         raise CellError("a finite number" if math.isinf(number) else f"a number up to {LARGEST_NUMBER:g}", shown(cell))
     return number

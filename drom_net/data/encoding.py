@@ -14,7 +14,7 @@ from drom_net.data.columns import DATE, NO_ENTRIES, NUMBER, TIME, Column, Entrie
 from drom_net.data.faults import Faults
 from drom_net.data.preprocessing import add_up
 from drom_net.data.stream import SparseRows
-from drom_net.data.tables import Cells, Days, Numbers, Texts
+from drom_net.data.tables import Cells, Days, FileTable, Numbers, Texts
 
 Rows = npt.NDArray[np.int64]
 _HINT = "data.columns says what kind each column is (`drom-net init` writes it), data.ignore leaves columns out"
@@ -31,6 +31,15 @@ class _Numbers(NamedTuple):
     values: Vector
     rows: Rows | None
     """Which of the values are the site's; None is all."""
+
+
+def encode_table(schema: Schema, table: FileTable, faults: Faults) -> Matrix | SparseRows:
+    """All rows of a table that has the columns of the schema, shape (n, schema.width)."""
+    encoder = Encoder(schema, [table.num_rows])
+    for column in schema.used:
+        name = column.name
+        encoder.add(column, 0, table.cells[name], None, lambda row, name=name: table.place(row, name), faults)  # type: ignore[misc]
+    return encoder.rows()[0]
 
 
 class Encoder:

@@ -18,10 +18,15 @@ ONE_TASK = "task-1"
 """The task's name where one file holds one task and data.tasks does not name it."""
 
 
-def check_settings(settings: FileData, faults: Faults) -> FileFormat | None:
+def check_settings(settings: FileData, faults: Faults, format: FileFormat | None = None) -> FileFormat | None:
     """The format of the files, and a fault for each setting that does not go with it or with another; None where there
-    is no format."""
-    format = format_of(settings.files) if settings.format is None else file_formats()[settings.format]
+    is no format.
+
+    Args:
+        format: Of rows in memory; None finds that of files.
+    """
+    if format is None:
+        format = format_of(settings.files) if settings.format is None else file_formats()[settings.format]
     if format is None:
         known = ", ".join(suffix for format in file_formats().values() for suffix in format.suffixes)
         faults.add("data.files", f"a name that ends in {known}, or data.format", quoted(settings.files))

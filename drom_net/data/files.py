@@ -47,19 +47,22 @@ from drom_net.data.stream import SparseRows, take
 from drom_net.data.tables import NumberTable, Source, Texts, Wanted, as_texts, check_finite
 
 
-def load_files(settings: FileData, *, base: Path, only: str | int | None = None) -> Dataset:
+def load_files(
+    settings: FileData, *, base: Path, only: str | int | None = None, format: FileFormat | None = None
+) -> Dataset:
     """The files as a data set; its rows are encoded, and prepared when they are put in order (`make_stream`).
 
     Args:
         base: The folder relative file names start at.
         only: Load this task's examples and no others, as a lone worker does.
+        format: Of rows in memory (`data/memory.py`); None finds that of the files.
 
     Raises:
         DataError: All that is wrong with the settings and the files.
         UsageError: A package that reads such files is missing.
     """
     faults = Faults()
-    format = check_settings(settings, faults)
+    format = check_settings(settings, faults, format)
     features = read_features(settings, base, faults)
     faults.raise_if_any()
     names = None if only is None else _only_name(settings, only, faults)

@@ -189,7 +189,11 @@ class RowPreparation:
 
     def look(self, row: Features) -> Features:
         """One row as it would be next; of no effect on later ones."""
-        return _first(self._prepare(_alone(row, self._made.raw_dim), keep=False))
+        return _first(self.look_at(_alone(row, self._made.raw_dim)))
+
+    def look_at(self, rows: Matrix | SparseRows) -> Matrix | SparseRows:
+        """The same of many rows, each as if it were next; as `take`."""
+        return self._prepare(rows, keep=False)
 
     def _prepare(self, rows: Matrix | SparseRows, *, keep: bool) -> Matrix | SparseRows:
         with np.errstate(all="ignore"):
@@ -203,9 +207,7 @@ class RowPreparation:
     def _numbers(self, numbers: Matrix, *, keep: bool) -> Matrix:
         scaled = self._made.center_and_scale(numbers)
         if self._running is not None:
-            if keep:
-                return self._running.take(scaled)
-            return self._running.look(scaled[0])[np.newaxis, :]
+            return self._running.take(scaled) if keep else self._running.look(scaled)
         if self._site is not None:
             scaled = (scaled - self._site.mean) / self._site.deviation
         missing = np.isnan(numbers)

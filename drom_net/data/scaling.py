@@ -56,23 +56,30 @@ class RunningScaling:
             Shape (n, width): 0 where a number is missing, and where there were not two different ones before; at
             most `CLIP` from 0.
         """
-        return self._go_through(rows, keep=True)
+        return self._go_through(rows)
 
-    def look(self, row: Vector) -> Vector:
-        """One row standardised as it would be next; it is not seen. Shape (width,)."""
-        result: Vector = self._go_through(row[np.newaxis, :], keep=False)[0]
-        return result
+    def look(self, rows: Matrix) -> Matrix:
+        """Rows standardised, each as if it were next; none is seen. Shape (n, width)."""
+        count = self._count + self._new[0]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            mean = self._new[1] / count
+            variance = (self._squares + self._new[2] - self._new[1] * mean) / count
+            result: Matrix = rows - self._centre
+            result -= mean
+            result /= np.sqrt(variance)
+        np.copyto(result, 0.0, where=~(~np.isnan(rows) & (variance > 0.0)))
+        return np.clip(result, -CLIP, CLIP, out=result)
 
-    def _go_through(self, rows: Matrix, *, keep: bool) -> Matrix:
+    def _go_through(self, rows: Matrix) -> Matrix:
         result = np.empty(rows.shape)
         start = 0
         while start < len(rows):
             stop = min(len(rows), start + _until_end(self._rows))
-            self._span(rows[start:stop], result[start:stop], keep=keep)
+            self._span(rows[start:stop], result[start:stop])
             start = stop
         return result
 
-    def _span(self, rows: Matrix, result: Matrix, *, keep: bool) -> None:
+    def _span(self, rows: Matrix, result: Matrix) -> None:
         """As many rows as this span still has, or fewer."""
         present = ~np.isnan(rows)
         centre = self._centre
@@ -102,8 +109,6 @@ class RunningScaling:
             result /= np.sqrt(variance)
         np.copyto(result, 0.0, where=~(present & (variance > 0.0)))
         np.clip(result, -CLIP, CLIP, out=result)
-        if not keep:
-            return
         self._centre = centre
         self._new = sums[:, -1].copy()
         self._rows += len(rows)

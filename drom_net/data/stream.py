@@ -7,6 +7,7 @@ be noise; a stream draws nothing. A node maps the arrays of its own task and imp
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,6 +42,22 @@ class SparseRows:
 def take(rows: Matrix | SparseRows, order: npt.NDArray[np.int64]) -> Matrix | SparseRows:
     """The rows with these numbers, in this order, as contiguous copies."""
     return rows.take(order) if isinstance(rows, SparseRows) else np.ascontiguousarray(rows[order])
+
+
+def each(rows: Matrix | SparseRows) -> Iterator[Features]:
+    """One row after the other."""
+    return map(rows.row, range(len(rows.indptr) - 1)) if isinstance(rows, SparseRows) else iter(rows)
+
+
+def stacked(rows: Sequence[Features], dim: int) -> Matrix | SparseRows:
+    """Rows of one kind, dense or sparse, as copies."""
+    sparse = [row for row in rows if isinstance(row, SparseVector)]
+    if not sparse:
+        return np.array(rows, dtype=np.float64).reshape(len(rows), dim)
+    indptr = np.cumsum([0, *(len(row.indices) for row in sparse)])
+    return SparseRows(
+        indptr, np.concatenate([row.indices for row in sparse]), np.concatenate([row.values for row in sparse]), dim
+    )
 
 
 @dataclass(frozen=True, slots=True)

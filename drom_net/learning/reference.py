@@ -81,6 +81,39 @@ class ReferenceResult:
         return run_digest([task.chain for task in self.tasks], self.central_chain)
 
 
+class Star:
+    """All tasks and their centre, round by round."""
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        streams: Sequence[TaskStream | LiveStream],
+        *,
+        seed: int,
+        rounds: int | None = None,
+    ) -> None:
+        """As `run_reference`."""
+        self.algorithm = algorithm
+        self.learners = [TaskLearner(algorithm, stream, rounds=rounds) for stream in streams]
+        self.centre = Centre(algorithm, tasks=range(len(streams)), dim=streams[0].dim, seed=seed)
+
+    def round(self, t: int, journal: Journal = AS_CONFIGURED) -> float | None:
+        """Round t of all tasks whose streams have not ended; they come in order, from 1. Returns sigma_1, or None
+        outside sync rounds."""
+        live = {task: learner for task, learner in enumerate(self.learners) if t <= learner.last_round}
+        contributions = {task: learner.begin(t) for task, learner in live.items()}
+        if not self.algorithm.is_sync(t):
+            for learner in live.values():
+                learner.end(t)
+            return None
+        absent = journal.absent_in(0, t)
+        present = {task: contribution for task, contribution in contributions.items() if task not in absent}
+        replies = self.centre.reduce(t, present, absent=absent)
+        for task, learner in live.items():
+            learner.end(t, journal.received(task, t, KEEP if task in absent else replies[task]))
+        return self.centre.last_sigma or None
+
+
 def run_reference(
     algorithm: Algorithm,
     streams: Sequence[TaskStream | LiveStream],
@@ -100,34 +133,19 @@ def run_reference(
             stop there. (Counts are made when they are asked for: a task's `totals` cost something.)
         journal: Who was not there when, of a run that is made again.
     """
-    learners = [TaskLearner(algorithm, stream, rounds=rounds) for stream in streams]
-    centre = Centre(algorithm, tasks=range(len(streams)), dim=streams[0].dim, seed=seed)
-    last_round = max(learner.last_round for learner in learners)
-    results = _Results(learners, journal)
+    star = Star(algorithm, streams, seed=seed, rounds=rounds)
+    results = _Results(star.learners, journal)
     t = 0
     results.look(t)
     with np.errstate(over="ignore", invalid="ignore"):  # one clear error tells of divergence, not NumPy's warnings
-        for t in range(1, last_round + 1):
-            live = {task: learner for task, learner in enumerate(learners) if t <= learner.last_round}
-            contributions = {task: learner.begin(t) for task, learner in live.items()}
-            sigma = None
-            if algorithm.is_sync(t):
-                absent = journal.absent_in(0, t)
-                present = {task: contribution for task, contribution in contributions.items() if task not in absent}
-                replies = centre.reduce(t, present, absent=absent)
-                sigma = centre.last_sigma or None
-                for task, learner in live.items():
-                    learner.end(t, journal.received(task, t, KEEP if task in absent else replies[task]))
-            else:
-                for learner in live.values():
-                    learner.end(t)
+        for t in range(1, max(learner.last_round for learner in star.learners) + 1):
+            sigma = star.round(t, journal)
             results.look(t)
-            if after_round is not None and not after_round(t, learners, sigma):
+            if after_round is not None and not after_round(t, star.learners, sigma):
                 break
         ended = results.take()
-    return ReferenceResult(
-        ended, centre.chain, tuple(learner.take_records() for learner in learners), centre.take_records(), t
-    )
+    records = tuple(learner.take_records() for learner in star.learners)
+    return ReferenceResult(ended, star.centre.chain, records, star.centre.take_records(), t)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,17 +26,16 @@ _ABOUT_MODEL = ("algorithm", "tasks", "features", "preprocessing", "positive")
 """What is in model.npz beside the vectors."""
 
 
-def write_model(
-    path: Path,
+def model_arrays(
     tasks: Sequence[TaskOutcome],
     *,
     algorithm: str,
     features: Sequence[str] | None,
     preprocessing: dict[str, Any],
     positive: str,
-) -> None:
-    """Write model.npz: the vectors of the model, one a row of a task, W of shape (m, d) first; the names of tasks and
-    features (empty where unknown); the preprocessing as JSON."""
+) -> dict[str, npt.NDArray[Any]]:
+    """What model.npz has: the vectors of the model, one a row of a task, W of shape (m, d) first; the names of tasks
+    and features (empty where unknown); the preprocessing as JSON."""
     arrays: dict[str, npt.NDArray[Any]] = {
         name.upper(): np.stack([task.model[name] for task in tasks]) for name in tasks[0].model
     }
@@ -45,6 +44,11 @@ def write_model(
     arrays["features"] = np.array(list(features or ()), dtype=str)
     arrays["preprocessing"] = np.array(json.dumps(preprocessing))
     arrays["positive"] = np.array(positive)
+    return arrays
+
+
+def write_model(path: Path, arrays: dict[str, npt.NDArray[Any]]) -> None:
+    """Write model.npz, of `model_arrays`."""
     temporary = path.with_name(path.name + ".part")
     with naming(path), temporary.open("wb") as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]  # its stub takes them for allow_pickle

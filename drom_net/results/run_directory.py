@@ -40,7 +40,7 @@ from drom_net.learning.records import (
     peers_chain,
     run_digest,
 )
-from drom_net.results.model_file import write_model
+from drom_net.results.model_file import model_arrays, write_model
 from drom_net.results.outcomes import CentralOutcome, Rows, TaskOutcome, read_json
 from drom_net.results.summary import TaskFigures, summarize, write_json
 from drom_net.results.tables import write_records, write_timeline
@@ -105,7 +105,7 @@ def write_results(
     for name in ("records", "rounds", "timeline"):  # of a run that is resumed
         for other in {"csv", "parquet"} - {file_format}:
             (run_dir / f"{name}.{other}").unlink(missing_ok=True)
-    write_model(run_dir / "model.npz", tasks, algorithm=about["algorithm"], **data_facts)
+    write_model(run_dir / "model.npz", model_arrays(tasks, algorithm=about["algorithm"], **data_facts))
     write_records(run_dir, tasks, centrals, file_format=file_format)
     write_timeline(run_dir, tasks, file_format=file_format, start_s=0.0 if driver == "simulation" else None)
     summary = summary_of(tasks, centrals, about=about | {"positive": data_facts["positive"]}, driver=driver)

@@ -147,3 +147,20 @@ def test_a_state_of_another_width_is_refused() -> None:
 
 def test_tables_without_numbers() -> None:
     assert RunningScaling(0).take(np.zeros((5, 0))).shape == (5, 0)
+
+
+@pytest.mark.parametrize("seen", [0, 1, 2, 5, 1023, 1500])
+def test_rows_looked_at_are_what_each_would_be_next(seen: int) -> None:
+    """Bit for bit, with missing numbers, a column that never changes and one that was never there."""
+    rng = np.random.default_rng(seen)
+    rows = 1e3 + rng.standard_normal((seen + 40, 5))
+    rows[rng.random(rows.shape) < 0.2] = np.nan
+    rows[:, 3] = 7.0
+    rows[:seen, 4] = np.nan
+    scaling = RunningScaling(5)
+    scaling.take(rows[:seen])
+    before = scaling.state
+    found = scaling.look(rows[seen:])
+    assert scaling.state.tobytes() == before.tobytes()
+    each = [RunningScaling(5, before).take(row[np.newaxis, :])[0] for row in rows[seen:]]
+    assert np.array_equal(found, np.array(each))

@@ -128,6 +128,8 @@ def test_the_format_of_a_column_is_checked_and_read_back() -> None:
     with pytest.raises(ValueError, match=r'as `format` of a number one of "1,234.5", "1.234,5"'):
         Column.of("x", {"kind": "number", "format": "%d"})
     assert (number_of("1.234,5", COMMA), number_of(7, COMMA)) == (1234.5, 7.0)
+    with pytest.raises(CellError, match=r'expected a number such as 1234\.5 \(format: "1\.234,5" in data\.columns'):
+        number_of("3,5 €")
     with pytest.raises(CellError, match=r'expected a number as 1\.234,5, got "12\.5"'):
         number_of("12.5", COMMA)
 

@@ -33,7 +33,7 @@ from drom_net.algorithms.adadrom.state import (
 )
 from drom_net.algorithms.base import IDLE, Contribution, ContributionKind, Reply, ReplyKind
 from drom_net.algorithms.features import MOST_OF_SUMMAND, Features, Matrix, SparseVector, Vector, numbers, put
-from drom_net.algorithms.ridge import MOST, RIDGE, ExactRidge, inverse_of
+from drom_net.algorithms.ridge import MOST, RIDGE, ExactRidge, with_ridge
 from drom_net.algorithms.sums import MOST_SITES, Whole, block_of, nothing, some_or_all, to_integers
 from drom_net.core.seeding import stream
 
@@ -100,7 +100,7 @@ def sketch_of(state: AdaState, at: Any) -> Whole:
 
 def _sketch(state: AdaState, at: Any) -> Whole:
     """Y_i^T there, shape (k + 1, len(at)): n (Omega^T w) w^T after n examples, w at unit norm: exact F's, or L's."""
-    w: Vector = state.ridge.weights[0] if isinstance(state.ridge, ExactRidge) else state.table[W]
+    w: Vector = state.ridge.vectors()[0] if isinstance(state.ridge, ExactRidge) else state.table[W].copy()
     square = float(w @ w)
     factor = min(state.mixture.evidence[0], MOST_EXAMPLES) / square * 2.0**BITS_OF_SKETCH if square > 0.0 else 0.0
     if not 0.0 < factor < math.inf:
@@ -120,11 +120,9 @@ def receive(state: AdaState, reply: Reply, t: int) -> AdaState:
     for total, news in zip(state.totals, reply.vectors, strict=True):
         put(total, news)
     (gradients, squares), sketch = state.totals
-    table = state.table
-    np.multiply(gradients, 0.5**BITS_OF_G, out=table[SUM])
-    np.multiply(np.maximum(squares, 0), 0.5**BITS_OF_Q, out=table[ROOT])  # a site may say of squares what it likes
-    table[ROOT] += DELTA
-    np.divide(table[SUM], np.sqrt(table[ROOT]), out=table[SHARED])
+    gradient = gradients * 0.5**BITS_OF_G
+    square = np.maximum(squares, 0) * 0.5**BITS_OF_Q + DELTA  # a site may say of squares what it likes
+    state.table[SUM], state.table[ROOT], state.table[SHARED] = gradient, square, gradient / np.sqrt(square)
     if not numbers(reply.vectors[1]).size:
         return state
     state.mixture.prior = prior_of(_weights_in(state, sketch - state.said))
@@ -176,14 +174,12 @@ def _turn(state: AdaState, sketch: Matrix) -> None:
     state.table[COMMON] = common = turn @ sketch
     if not state.past:
         return
-    rows, targets = _coordinates(state.past, common), state.targets[: len(state.past)]
-    inverse, table = inverse_of(rows.T @ rows, RIDGE), state.common.table
-    table[:, :DIRECTIONS] = inverse
-    table[:, DIRECTIONS:] = inverse @ (rows.T @ targets)
+    rows = _coordinates(state.past, common)
+    seen = np.concatenate((rows, state.targets[: len(rows)]), axis=1)
     ages = (int(state.mixture.evidence[0]) - 1 - np.arange(len(rows))) % KEPT
-    counted = rows.T * FORGOTTEN**ages
-    state.recent[:, :DIRECTIONS] = counted @ rows
-    state.recent[:, DIRECTIONS] = counted @ targets[:, 0]
+    for fit, counted in zip(state.common, (rows.T, rows.T * FORGOTTEN**ages), strict=True):
+        np.dot(counted, seen, out=fit)
+        fit[:, COMMON] = with_ridge(fit[:, COMMON], RIDGE)
 
 
 def _coordinates(examples: Sequence[Features], common: Matrix) -> Matrix:

@@ -12,31 +12,37 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.linalg import _umath_linalg
 
 from drom_net.algorithms.adadrom.mixing import dot, slope_of, tilts_of, weigh
 from drom_net.algorithms.adadrom.state import (
     COMMON,
-    DELTA,
     DIRECTIONS,
     FORGOTTEN,
+    IN_COMMON,
     KEPT,
-    LEARNED,
-    LINEAR,
     MODELS,
-    ROOTS,
     SCORED,
     SHARED,
-    SQUARES,
+    SUMS,
     AdaState,
 )
 from drom_net.algorithms.base import Example, Prediction
 from drom_net.algorithms.features import Features, Matrix, Vector, places
-from drom_net.algorithms.ridge import RIDGE, with_ridge
+from drom_net.algorithms.ridge import RIDGE
 
 STEP, MOST_MOVED = 0.5, 5.0
 """AdaGrad's step; and what one example's first step moves its own score by at most: long rows take smaller ones."""
 CERTAIN = 4.0
 """The score that ridge regression's answer 1 stands for."""
+_KEPT = np.full((2, DIRECTIONS, IN_COMMON), [[[1.0]], [[FORGOTTEN]]])
+_DIAGONAL = np.arange(DIRECTIONS)
+_GIVEN = (1.0 - _KEPT) * RIDGE * np.eye(DIRECTIONS, IN_COMMON)
+"""What of `AdaState.common` is left with each example, and what is added, so that no ridge is forgotten."""
+_LONG = (MOST_MOVED / STEP) ** 2
+"""Of rows with a larger square some is added to the ridge: else rows far beyond norm 1 could leave no inverse."""
+_solve: Any = getattr(_umath_linalg, "solve", np.linalg.solve)
+"""As np.linalg.solve of float64, which takes longer to find out what it was given than to solve it."""
 _MODELS = (
     "w",
     "shared",
@@ -62,35 +68,34 @@ class _Seen(NamedTuple):
     z: list[float]
     """The experts' scores."""
     common: Vector
-    """U^T x."""
-    of_common: Vector
-    """What S and DS want to have of the example when they learn."""
-    of_ridge: Vector | None
-    """The same of F and DF."""
+    """U^T x, and room for two targets."""
+    of_ridge: Any
+    """What F and DF want to have of the example when they learn."""
 
 
 def look(state: AdaState, x: Features) -> _Seen:
     """What the experts say of x."""
     at, values = places(x)
-    step, table = step_of(values), state.table if isinstance(at, slice) else state.table.take(at, 1)
-    scores = table[SCORED] @ values
+    if isinstance(at, slice):
+        table = state.table = np.asarray(state.table, order="C")
+    else:  # what is known of a feature is side by side, and so is read and written at once
+        state.table = np.asarray(state.table, order="F")
+        table = state.table.T.take(at, 0).T
+    step, scores = step_of(values), table[SCORED] @ values
     shared, local, *offsets = scores[DIRECTIONS:].tolist()
-    common, of_ridge = scores[COMMON], None
-    means, of_common = state.common.means(slice(None), common)
-    pairs = [means.tolist()]
+    means, (recent, _) = (scores[COMMON] @ models_in_common(state)).tolist()
+    of_ridge: Any = None
+    pairs = [means]
     if state.ridge is not None:
         means, of_ridge = state.ridge.means(at, values)
         pairs.append(means.tolist())
-    z = _scores(local, -step * shared, offsets, float(_recent(state) @ common), pairs)
-    return _Seen(at, values, step, table, z, common, of_common, of_ridge)
+    z = _scores(local, -step * shared, offsets, recent, pairs)
+    return _Seen(at, values, step, table, z, scores[:IN_COMMON], of_ridge)
 
 
-def _recent(state: AdaState) -> Vector:
-    """The model of R, in U's coordinates."""
-    products = with_ridge(state.recent[:, :DIRECTIONS], RIDGE)
-    found: Any = np.linalg.solve(products, state.recent[:, DIRECTIONS])
-    result: Vector = found
-    return result
+def models_in_common(state: AdaState) -> Any:
+    """Those of S and DS, and that of R and another one, in U's coordinates, shape (2, r, 2)."""
+    return _solve(state.common[:, :, COMMON], state.common[:, :, DIRECTIONS:])
 
 
 def _scores(
@@ -108,7 +113,8 @@ def _scores(
 
 def step_of(values: Vector) -> float:
     """AdaGrad's step for an example with these non-zeros."""
-    return min(STEP, MOST_MOVED / max(float(np.add.reduce(np.abs(values))), DELTA))
+    length = float(np.add.reduce(np.abs(values)))
+    return STEP if length <= MOST_MOVED / STEP else MOST_MOVED / length
 
 
 def expected(z: float) -> float:
@@ -122,40 +128,43 @@ def primal_step(state: AdaState, example: Example, t: int) -> tuple[AdaState, Pr
     seen = look(state, x)
     tilts = tilts_of(seen.z)
     _descend(state, seen, *[slope_of(tilts[expert], y) for expert in (0, 1, 2, 5)])
-    place = int(state.mixture.evidence[0]) % KEPT
-    state.past[place : place + 1] = [x]
-    targets = state.targets[place]
-    targets[0], targets[1] = y, y - expected(seen.z[1])
-    state.recent *= FORGOTTEN
-    state.recent += np.multiply.outer(seen.common, np.append(seen.common, y))
-    state.common.learn(slice(None), seen.common, seen.of_common, targets)
-    if state.ridge is not None and seen.of_ridge is not None:
+    place, targets = int(state.mixture.evidence[0]) % KEPT, seen.common[DIRECTIONS:]
+    targets[:] = y, y - expected(seen.z[1])
+    state.past[place : place + 1], state.targets[place] = [x], targets
+    _learn_in_common(state, seen)
+    if state.ridge is not None:
         state.ridge.learn(seen.at, seen.values, seen.of_ridge, targets)
     score, loss = weigh(state.mixture, tilts, y)
     return state, Prediction(score, loss, 1.0)
 
 
-def _descend(state: AdaState, seen: _Seen, local: float, shared: float, *offsets: float) -> None:
-    """A step of L, D, D+ and DS+.
+def _learn_in_common(state: AdaState, seen: _Seen) -> None:
+    """S, DS and R take an example."""
+    state.common *= _KEPT
+    state.common += _GIVEN
+    state.common += seen.common[COMMON, None] * seen.common
+    if seen.step < STEP and (square := float(seen.values @ seen.values)) > _LONG:
+        state.common[:, _DIAGONAL, _DIAGONAL] += 1e-9 * square
 
-    Args:
-        local: The derivative of its loss by its score; shared, offsets: those of D, D+ and DS+.
-    """
-    values, table, unsent = seen.values, seen.table, state.kappa * shared
-    own_slopes = (local, *offsets)
-    moves = np.multiply.outer((unsent, shared, *[seen.step * slope for slope in own_slopes]), values)
-    of_own = [slope * slope for slope in own_slopes]
-    squares = np.multiply.outer((shared * shared, unsent * shared, *of_own), values * values)
-    linear, quadratic, models, own = table[LINEAR], table[SQUARES], table[MODELS], moves[2:]
-    linear += moves[:2]  # not table[LINEAR] += .., which would then copy them to where they are
-    quadratic += squares
-    roots = np.sqrt(table[ROOTS])
-    np.divide(linear[0], roots[0], out=table[SHARED])
-    own /= roots[1:]
-    models -= own
+
+def _descend(state: AdaState, seen: _Seen, local: float, shared: float, own: float, other: float) -> None:
+    """A step of L, D, D+ and DS+: by each, the derivative of its loss by its score."""
+    values, table, step, unsent = seen.values, seen.table, seen.step, state.kappa * shared
+    factors = np.array(
+        (
+            (step * local, step * own, step * other, unsent, shared, 0.0, 0.0, 0.0, 0.0, 0.0),
+            (0.0, 0.0, 0.0, 0.0, 0.0, shared * shared, unsent * shared, local * local, own * own, other * other),
+        )
+    )
+    moves, models, sums = factors.T @ np.array((values, values * values)), table[MODELS], table[SUMS]
+    sums += moves[3:]  # not table[SUMS] += .., which would then copy them to where they are
+    roots, steps = np.sqrt(sums[3:]), moves[:3]
+    np.divide(sums[0], roots[0], out=table[SHARED])
+    steps /= roots[1:]
+    models -= steps
     state.touched[seen.at] = True
     if table is not state.table:
-        state.table[LEARNED, seen.at] = table[LEARNED]
+        state.table.T[seen.at] = table.T
 
 
 def predict(state: AdaState, x: Features) -> float:
@@ -166,7 +175,7 @@ def predict(state: AdaState, x: Features) -> float:
 def model(state: AdaState) -> dict[str, Vector]:
     """What is left of a task at its end."""
     w, offset, shared_common_offset = state.table[MODELS].copy()
-    in_common = np.stack((_recent(state), *state.common.weights)) @ state.table[COMMON]
+    in_common = models_in_common(state).transpose(0, 2, 1).reshape(4, -1)[[2, 0, 1]] @ state.table[COMMON]
     ridges = () if state.ridge is None else state.ridge.vectors()
     vectors = (w, -state.table[SHARED], offset, shared_common_offset, *in_common, *ridges)
     found = dict(zip(_MODELS, vectors, strict=False))

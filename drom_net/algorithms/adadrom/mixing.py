@@ -125,10 +125,8 @@ def weigh(mixture: Mixture, tilts: Sequence[float], y: float) -> tuple[float, fl
     loss, loss_alone = -math.log(0.5 + y * score), -math.log(0.5 + y * score_alone)
     wrong, wrong_alone, sure = (score >= 0.0) != (y > 0.0), (score_alone >= 0.0) != (y > 0.0), (score / SCALE) ** 4
     half_range = 0.5 * (loss_alone - loss - math.log((0.5 - y * score) / (0.5 - y * score_alone)))
-    counts = (
-        *(1.0, wrong, wrong_alone, loss, loss_alone, sharing, sure, sure * wrong),
-        *(half_range * half_range, wrong != wrong_alone),
-    )
+    of_losses, of_errors = half_range * half_range, wrong != wrong_alone
+    counts = (1.0, wrong, wrong_alone, loss, loss_alone, sharing, sure, sure * wrong, of_losses, of_errors)
     mixture.evidence = list(map(operator.add, mixture.evidence, counts))
     own *= 0.5 + y * of_own
     own = min(1.0 - LEAST, max(LEAST, own / (own + joint * (0.5 + y * of_joint))))

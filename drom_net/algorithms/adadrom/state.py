@@ -9,13 +9,15 @@ import numpy.typing as npt
 
 from drom_net.algorithms.adadrom.mixing import EXPERTS, WITHOUT_RIDGE, Mixture, first_mixture
 from drom_net.algorithms.features import Features, Integers, Matrix
-from drom_net.algorithms.ridge import ExactRidge, Ridge, exact_ridge, ridge
+from drom_net.algorithms.ridge import RIDGE, Ridge, ridge
 from drom_net.algorithms.sums import Whole
 
 DELTA = 1e-8
 """What sums of squares begin with."""
 SKETCHED, DIRECTIONS = 12, 8
 """k, the columns of the sketch Y, of which some are 0 where there are fewer features; r, those that S, DS and R use."""
+IN_COMMON = DIRECTIONS + 2
+"""Of an example in these coordinates, U^T x, y, and what D left of y."""
 FORGOTTEN = 0.9
 """For R an example counts so many times as much as the one after it."""
 OWN_PART = 0.5
@@ -30,11 +32,11 @@ KEPT = 600
 """So many examples are kept, to fit S, DS and R again when the directions change."""
 COMMON, SHARED, W = slice(0, DIRECTIONS), DIRECTIONS, DIRECTIONS + 1
 """Rows of `AdaState.table`: the directions U; D's model, with the other sign and without its step; the model of L."""
-MODELS, SCORED, LEARNED = slice(W, W + 3), slice(0, W + 3), slice(SHARED, W + 10)
-"""W, and V and V', the offsets of D+ and DS+; all that scores an example; all that an example changes."""
-LINEAR, OWN, SQUARES, ROOTS = slice(W + 3, W + 5), slice(W + 4, W + 6), slice(W + 5, W + 10), slice(W + 6, W + 10)
-"""Sums of gradients: T, which D's model has, and G_i, this task's. The second of them, and the first of the next, is
-what it tells of itself: G_i and Q_i. Sums of their squares: Q_i, that of D's model, and those of W, V and V'."""
+MODELS, SCORED = slice(W, W + 3), slice(0, W + 3)
+"""W, and V and V', the offsets of D+ and DS+; all that scores an example."""
+SUMS, OWN, ROOTS = slice(W + 3, W + 10), slice(W + 4, W + 6), slice(W + 6, W + 10)
+"""Sums of gradients: T, which D's model has, and G_i, this task's. Behind them sums of their squares: Q_i, that of D's
+model, and those of W, V and V'. What it tells of itself is G_i and Q_i."""
 SUM, ROOT = W + 3, W + 6
 """T, and the sum of squares that goes with it."""
 ROWS = W + 10
@@ -59,7 +61,7 @@ class AdaState:
     """One task."""
 
     table: Matrix
-    """By feature all that it knows, shape (`ROWS`, d)."""
+    """By feature all that it knows, shape (`ROWS`, d); of sparse examples in Fortran's order."""
     totals: tuple[Whole, ...]
     """All totals as they came: G and Q, shape (2, d); Y^T and, at its end, what the experts weigh, (k + 1, d)."""
     said: Whole
@@ -74,11 +76,9 @@ class AdaState:
     """Where examples were not zero since the reducer has the sums, shape (d,)."""
     ridge: Ridge | None
     """What F and DF learn by."""
-    common: ExactRidge
-    """What S and DS learn by, in the coordinates U^T x."""
-    recent: Matrix
-    """What R learns by, in the same coordinates: the sums of x x^T and, as the last column, of y x, in which an example
-    counts `FORGOTTEN` times as much as the one after it; shape (r, r + 1)."""
+    common: Matrix
+    """What S and DS learn by, and then R: r I and, of examples as `IN_COMMON` says, the sum of U^T x times all of it;
+    for R it counts `FORGOTTEN` times as much as the one after it; shape (2, r, r + 2)."""
     mixture: Mixture
     targets: Matrix
     """Of the last examples y and what D left of it, shape (`KEPT`, 2), by their number modulo `KEPT`."""
@@ -108,8 +108,7 @@ def init_local(dim: int) -> AdaState:
         sketching=0.0,
         touched=np.zeros(dim, dtype=np.bool_),
         ridge=own_ridge,
-        common=exact_ridge(DIRECTIONS, 2),
-        recent=np.zeros((DIRECTIONS, DIRECTIONS + 1)),
+        common=np.tile(RIDGE * np.eye(DIRECTIONS, IN_COMMON), (2, 1, 1)),
         mixture=first_mixture(num_experts),
         targets=np.zeros((KEPT, 2)),
     )

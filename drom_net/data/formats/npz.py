@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Collection
-from typing import Any
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,18 +23,25 @@ from drom_net.data.tables import NumberTable, Source
 
 class Npz(NumberFormat):
     name = "npz"
-    suffixes = (".npz",)
+    suffixes: ClassVar[tuple[str, ...]] = (".npz",)
     is_packed = True
 
     def table(self, source: Source, faults: Faults) -> NumberTable | None:
-        shown = source.shown
-        # The default of data.label is a word that fits CSV; archives have y.
-        label = "y" if source.label == "label" else source.label
-        wanted = {"X", "data", "indices", "indptr", "shape", "format", label, source.task_column}
+        wanted = {"X", "data", "indices", "indptr", "shape", "format", _label_of(source), source.task_column}
         before = faults.count
         arrays, names = _npz_arrays(source, wanted, faults)
-        if faults.count > before:
-            return None
+        return None if faults.count > before else self._table_of(arrays, names, source, faults)
+
+    @staticmethod
+    def _table_of(
+        arrays: dict[str, npt.NDArray[Any]], names: list[str], source: Source, faults: Faults
+    ) -> NumberTable | None:
+        """What the arrays say; None after faults.
+
+        Args:
+            names: Of all that are there.
+        """
+        shown, label, before = source.shown, _label_of(source), faults.count
 
         def need(name: str, what: str) -> npt.NDArray[Any] | None:
             if name in arrays:
@@ -71,6 +78,37 @@ class Npz(NumberFormat):
             label_texts = [label_texts[row] for row in row_of]
             task_texts = [source.keep] * len(row_of)
         return NumberTable(rows, label_texts, task_texts, place)
+
+
+class Arrays(Npz):
+    """The same of arrays in memory, in place of files of these names: dense (or what NumPy makes an array of), or
+    matrices of SciPy."""
+
+    name = "arrays"
+    suffixes = ()
+
+    def __init__(self, arrays: Mapping[str, tuple[Any, Any]]) -> None:
+        """
+        Args:
+            arrays: X and y by what messages call them.
+        """
+        self._arrays = arrays
+
+    def table(self, source: Source, faults: Faults) -> NumberTable | None:
+        X, y = self._arrays[source.shown]
+        found = {"y": np.asarray(y)}
+        if hasattr(X, "tocsr"):
+            X = X.tocsr()
+            shape = np.array(X.shape, dtype=np.int64)
+            found |= {"data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": shape}
+        else:
+            found["X"] = np.asarray(X)
+        return self._table_of(found, ["X", "y"], source, faults)
+
+
+def _label_of(source: Source) -> str:
+    """The default of data.label is a word that fits CSV; archives have y."""
+    return "y" if source.label == "label" else source.label
 
 
 def _npz_arrays(

@@ -45,7 +45,7 @@ class Parquet(TableFormat):
             kept = [name for name in names if name not in wanted.skip]
             fields = {field.name.strip(): field for field in file.schema_arrow}
             for name in kept:
-                if not _is_readable(fields[name].type, pa):
+                if not is_readable(fields[name].type, pa):
                     expected, got = "numbers, texts, dates or yes/no", f"the type {fields[name].type}"
                     faults.add(f"{shown}, column {quoted(name)}", expected, got, "data.ignore leaves it out")
             if faults.count > before:
@@ -80,7 +80,8 @@ def _column_names(file: Any, shown: str, faults: Faults) -> tuple[str, ...] | No
     return named_columns(names, shown, faults)
 
 
-def _is_readable(kind: Any, pa: Any) -> bool:
+def is_readable(kind: Any, pa: Any) -> bool:
+    """Whether `gather` can take a column of this type."""
     types = pa.types
     if types.is_dictionary(kind):
         kind = kind.value_type
