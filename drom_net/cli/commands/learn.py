@@ -174,7 +174,7 @@ def show(**given: Any) -> Any:
 @click.option("--once", is_flag=True, help="Look once, and do not wait for the end.")
 @options.as_json
 def watch(**given: Any) -> Any:
-    """Look at a run while it lasts: error, majority and evidence by site, who waits for whom, who is gone.
+    """Watch a run: error and evidence by site, who waits, who is gone.
 
     RUN_DIR is its directory; of FILE it is the latest in runs/. The run need not be started anew for it, and does not
     notice. It ends when the run ends; of a run that has ended it shows the result. Into a pipe it writes a line about
