@@ -12,7 +12,7 @@ import numpy as np
 
 from drom_net.algorithms import learner_named
 from drom_net.algorithms.features import Matrix
-from drom_net.cluster.plan import lanes, peer_graph
+from drom_net.cluster.plan import PeerGraph, lanes, peer_graph
 from drom_net.config.load import load_config
 from drom_net.config.model import ClusterConfig, config_digest
 from drom_net.core.errors import DromNetError
@@ -177,10 +177,10 @@ def _models(run_dir: Path) -> Matrix:
     return models
 
 
-def _absences(names: Sequence[str], centrals: Sequence[Rows], graph: Any) -> dict[str, int]:
+def _absences(names: Sequence[str], centrals: Sequence[Rows], graph: PeerGraph | None) -> dict[str, int]:
     counts: dict[str, int] = {}
     for index, rows in enumerate(centrals):
-        members = range(len(names)) if graph is None else graph.neighborhoods[index].everybody
+        members = range(len(names)) if graph is None else graph.neighborhoods[index].closed_neighborhood
         sums = rows["absent"].sum(axis=0, dtype=np.int64).tolist() if len(rows) else []
         for task, missing in zip(members, sums, strict=False):
             if missing:

@@ -18,7 +18,7 @@ from drom_net.node.reports import printable
 from drom_net.plots.base import inline_svg, require_matplotlib
 from drom_net.plots.relatedness import draw_relatedness
 from drom_net.plots.report import draw_picture
-from drom_net.plots.sharing import draw_sharing
+from drom_net.plots.sharing import SHARING_LIMIT, draw_sharing
 from drom_net.plots.timeline import draw_timeline
 from drom_net.reporting import pictures
 from drom_net.reporting.facts import RunFacts, read_facts
@@ -137,6 +137,7 @@ def _answer(facts: RunFacts) -> str:
     elif summary["status"] != "finished":
         lines.append("<p><strong>The run was interrupted:</strong> these are the figures of the rounds so far.</p>")
     said = summary.get("verdict") or [one for one in [(summary.get("sharing") or {}).get("verdict")] if one]
+    said = sorted(said, key=lambda sentence: not sentence.startswith("sharing") or _told_by_site(sentence))
     if summary.get("error_rate") is not None and not (summary.get("sharing") or {}).get("effect"):
         rates = f"{percent(summary['error_rate'])} errors; always giving each site's commoner label makes"
         lines.append(f'<p class="answer">{rates} {percent(summary.get("majority_error_rate"))}.</p>')
@@ -191,7 +192,7 @@ def _sites(facts: RunFacts) -> str:
     ranked = sorted(tasks, key=_rank)
     half = ROWS_SHOWN // 2
     order = "gained most by sharing" if shares else "err least"
-    contrary = "gained least, or lost," if shares else "err most"
+    contrary = "gained least or lost" if shares else "err most"
     return (
         _table_of(facts, ranked[:half], shares, f"The {half} of {len(tasks)} sites that {order}")
         + _table_of(facts, ranked[-half:], shares, f"The {half} that {contrary}", with_all=False)
@@ -289,7 +290,8 @@ def _sharing(facts: RunFacts) -> str:
     gained = sum(its["gain_points"] > 0.0 for its in figures)
     alt = f"Errors alone and with sharing by site, weights of the experts, and noise; {gained} of {len(tasks)} err less"
     caption = "Errors alone and with sharing, what each expert weighs at the end, and how noisy labels look"
-    return _figure(lambda path: draw_sharing(names, figures, path, ""), "sharing", alt, caption)
+    title = "Sharing" if len(tasks) > SHARING_LIMIT else ""
+    return _figure(lambda path: draw_sharing(names, figures, path, title), "sharing", alt, caption)
 
 
 def _relatedness(facts: RunFacts) -> str:

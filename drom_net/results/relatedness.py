@@ -10,6 +10,8 @@ from drom_net.algorithms.features import Matrix
 
 ALIKE = 0.5
 """Sites are one group while the mean cosine between the parts that are joined is at least this."""
+_NAMED = 6
+"""Of a larger group only some are named."""
 
 
 def cosines(models: Matrix) -> Matrix:
@@ -55,6 +57,12 @@ def group_sentence(names: Sequence[str], groups: Sequence[Sequence[int]]) -> str
     alone = len(groups) - len(large)
     if not large:
         return "No two sites' models are alike."
-    told = "; ".join(", ".join(names[site] for site in group) for group in large)
+    told = "; ".join(_members([names[site] for site in group]) for group in large)
     rest = f"; {alone} {'stands' if alone == 1 else 'stand'} alone" if alone else ""
     return f"{len(large)} {'group' if len(large) == 1 else 'groups'} of sites with models alike: {told}{rest}."
+
+
+def _members(names: Sequence[str]) -> str:
+    if len(names) <= _NAMED:
+        return ", ".join(names)
+    return f"{', '.join(names[: _NAMED - 1])} and {len(names) - _NAMED + 1} more"

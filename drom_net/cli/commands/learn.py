@@ -174,9 +174,8 @@ def show(**given: Any) -> Any:
 @click.option("--once", is_flag=True, help="Look once, and do not wait for the end.")
 @options.as_json
 def watch(**given: Any) -> Any:
-    """See how a run goes, while it lasts or after it.
+    """Watch a run: error and evidence by site, who waits, who is gone.
 
-    For each site the errors, those of the majority and what sharing did; who waits for whom, and who is gone.
     RUN_DIR is its directory; of FILE it is the latest in runs/. The run need not be started anew for it, and does not
     notice. It ends when the run ends; of a run that has ended it shows the result. Into a pipe it writes a line about
     every two seconds, with --json a JSON object a line.
