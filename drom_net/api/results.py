@@ -171,6 +171,8 @@ class Run:
     def save(self, path: str | Path) -> None:
         """Write the run directory: `load`, and `drom-net show`, `verify` and `predict` read it.
 
+        Rows of `fit` are not in it: `replay` needs a run of files.
+
         Raises:
             UsageError: There is something already, or it cannot be written.
         """

@@ -43,6 +43,7 @@ from drom_net.transport.local_sockets import require_no_file_at
 
 DRIVERS = ("processes", "reference", "simulation")
 _FIT = "fit"
+_HEAD = "The configuration of a fit in Python. Its rows were in memory, so it cannot be run or replayed from this file."
 _OF_FILES = {"files", "directory", "format", "dataset", "task_column", "delimiter", "decimal", "encoding", "zero_based"}
 Config = str | Path | Mapping[str, object]
 """A topology file, or a mapping with what it would say."""
@@ -158,7 +159,7 @@ def _fitted(prepared: Prepared) -> Run:
     summary = summary_of(tasks, centrals, about=about | {"positive": facts["positive"]}, driver="reference")
 
     def save(path: Path) -> None:
-        begin_run_directory(prepared, path)
+        begin_run_directory(prepared, path, head=_HEAD)
         end_run_directory(prepared, path, tasks, centrals, driver="reference")
 
     return Run(

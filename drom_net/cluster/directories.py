@@ -14,7 +14,7 @@ from typing import Any
 from drom_net.cluster.plan import about_run
 from drom_net.cluster.prepare import Prepared
 from drom_net.cluster.simulate import Conditions
-from drom_net.config.model import to_yaml
+from drom_net.config.model import AS_RUN, to_yaml
 from drom_net.core.blas import blas_kernel
 from drom_net.core.errors import UsageError
 from drom_net.graph.families import resolve
@@ -49,11 +49,14 @@ def remove_nodes(prepared: Prepared, out: Path) -> None:
             remove_folder(path) if path.is_dir() else path.unlink()
 
 
-def begin_run_directory(prepared: Prepared, out: Path, conditions: Conditions | None = None) -> None:
+def begin_run_directory(
+    prepared: Prepared, out: Path, conditions: Conditions | None = None, *, head: str = AS_RUN
+) -> None:
     """Make the run directory, with what is known before the run.
 
     Args:
         conditions: What a simulation runs on; None for the other drivers.
+        head: What config.yaml says of itself.
 
     Raises:
         UsageError: There is something already.
@@ -62,7 +65,7 @@ def begin_run_directory(prepared: Prepared, out: Path, conditions: Conditions | 
     config = prepared.config
     if config.topology is not None and prepared.graph is not None:  # a random graph is written out as it was drawn
         config = dataclasses.replace(config, topology=resolve(config.topology, prepared.graph.union))
-    write_text(out / "config.yaml", to_yaml(config))
+    write_text(out / "config.yaml", to_yaml(config, head=head))
     write_environment(out / "environment.json", blas=blas_kernel())
     if conditions is not None:
         write_json(out / SIMULATION, conditions.to_json(prepared))

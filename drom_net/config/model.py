@@ -206,10 +206,10 @@ def to_mapping(config: ClusterConfig) -> dict[str, Any]:
     return mapping
 
 
-_AS_RUN = "The configuration as it was run, with every default written out. It can be run again."
+AS_RUN = "The configuration as it was run, with every default written out. It can be run again."
 
 
-def to_yaml(config: ClusterConfig, *, head: str = _AS_RUN, without: Collection[str] = ()) -> str:
+def to_yaml(config: ClusterConfig, *, head: str = AS_RUN, without: Collection[str] = ()) -> str:
     """The configuration with every value written out, as YAML that loads again to an equal one.
 
     Args:

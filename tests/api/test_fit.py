@@ -15,6 +15,7 @@ import pytest
 
 import drom_net
 from drom_net.cluster.progress import Silent
+from drom_net.core.blas import _openblas
 from drom_net.core.errors import ConfigError, DataError, UsageError
 from drom_net.learning.metrics import Totals
 
@@ -214,6 +215,7 @@ def test_a_saved_run_is_one_that_the_commands_read(tmp_path: Path) -> None:
     run = drom_net.fit(frame, site="site", label="sick")
     run.save(tmp_path / "one")
     assert recompute_digest(tmp_path / "one", run.sites) == run.digest
+    assert "Its rows were in memory" in (tmp_path / "one" / "config.yaml").read_text().splitlines()[0]
     assert wrong_figures(tmp_path / "one", run.summary) == []
     again = drom_net.load(tmp_path / "one")
     again.save(tmp_path / "two")
@@ -399,3 +401,25 @@ def test_labels_are_those_of_the_data() -> None:
     run = drom_net.fit(truth, site="site", label="sick")
     assert run.predict(0, truth).dtype == np.bool_
     assert drom_net.fit(truth, site="site", label="sick", positive=False).site(0).classes.tolist() == ["true", "false"]
+
+
+def test_blas_has_one_thread_meanwhile_and_then_as_many_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A notebook has imported NumPy with all its threads; the last bits of long products depend on them."""
+    library = _openblas()
+    if library is None:
+        pytest.skip("NumPy has another BLAS than that of its wheels")
+    former = library.scipy_openblas_get_num_threads64_()
+    library.scipy_openblas_set_num_threads64_(2)
+    seen = []
+
+    class Looking(Silent):
+        def update(self, t: int, totals: Callable[[], Sequence[Totals]], sigma: float | None) -> None:
+            seen.append(library.scipy_openblas_get_num_threads64_())
+
+    try:
+        monkeypatch.setattr("drom_net.api.running.Silent", Looking)
+        drom_net.fit(arrays())
+        assert set(seen) == {1}
+        assert library.scipy_openblas_get_num_threads64_() == 2
+    finally:
+        library.scipy_openblas_set_num_threads64_(former)
