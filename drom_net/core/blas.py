@@ -25,31 +25,15 @@ and the number of threads may change the last bits."""
 def one_thread() -> Iterator[None]:
     """The same while this lasts, where NumPy is imported already, as in a notebook. Other BLAS than that of NumPy's
     wheels stay as they are."""
-    library = _openblas()
-    former = 1 if library is None else library.scipy_openblas_get_num_threads64_()
-    if former == 1:
+    former, choose = blas_threads(), _openblas("set_num_threads")
+    if former in (None, 1) or choose is None:
         yield
         return
-    library.scipy_openblas_set_num_threads64_(1)
+    choose(1)
     try:
         yield
     finally:
-        library.scipy_openblas_set_num_threads64_(former)
-
-
-@functools.cache
-def _openblas() -> Any:
-    """The library, with OpenBLAS of NumPy's wheels; None where it has another BLAS."""
-    import ctypes
-
-    from numpy.linalg import _umath_linalg
-
-    try:
-        library = ctypes.CDLL(_umath_linalg.__file__)
-        _ = library.scipy_openblas_set_num_threads64_, library.scipy_openblas_get_num_threads64_
-    except (AttributeError, OSError):
-        return None
-    return library
+        choose(former)
 
 
 @functools.cache
