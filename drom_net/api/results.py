@@ -184,6 +184,23 @@ class Run:
         create_run_directory(folder)
         shutil.copytree(self.path, folder, dirs_exist_ok=True)
 
+    def report(self, path: str | Path) -> Path:
+        """Write the run as one page of HTML that needs no network, and its main figure as PNG beside it.
+
+        Returns:
+            The page's path.
+
+        Raises:
+            UsageError: matplotlib is missing, or it cannot be written.
+        """
+        from drom_net.reporting.page import write_report
+
+        if self.path is not None:
+            return write_report(self.path, Path(path))
+        with tempfile.TemporaryDirectory(prefix="drom-net-") as folder:
+            self.save(Path(folder) / "run")
+            return write_report(Path(folder) / "run", Path(path))
+
     def plot_errors(self, path: str | Path | None = None) -> Plot:
         """The error rate so far by example, of all sites together and of each (of many the first eight).
 

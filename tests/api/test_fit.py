@@ -15,7 +15,7 @@ import pytest
 
 import drom_net
 from drom_net.cluster.progress import Silent
-from drom_net.core.blas import _openblas
+from drom_net.core.blas import _openblas, blas_threads
 from drom_net.core.errors import ConfigError, DataError, UsageError
 from drom_net.learning.metrics import Totals
 
@@ -235,6 +235,8 @@ def test_figures_and_pictures(tmp_path: Path) -> None:
     page = run._repr_html_()
     assert all(text in page for text in ("south 10", run.summary["verdict"][0][:20], "how the rows were read"))
     assert not {"#", "color:black", "color:white", "background:white"} & {*page.split(";"), *page}
+    page = run.report(tmp_path / "run.html").read_text()
+    assert all(site in page for site in run.sites) and (tmp_path / "run.png").stat().st_size > 1000
     for picture in (run.plot_errors(tmp_path / "errors.png"), run.plot_sharing(tmp_path / "sharing.svg")):
         assert picture._repr_svg_().lstrip().startswith("<?xml")
     assert (tmp_path / "errors.png").read_bytes()[:4] == b"\x89PNG"
@@ -405,21 +407,20 @@ def test_labels_are_those_of_the_data() -> None:
 
 def test_blas_has_one_thread_meanwhile_and_then_as_many_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """A notebook has imported NumPy with all its threads; the last bits of long products depend on them."""
-    library = _openblas()
-    if library is None:
+    former, choose = blas_threads(), _openblas("set_num_threads")
+    if former is None or choose is None:
         pytest.skip("NumPy has another BLAS than that of its wheels")
-    former = library.scipy_openblas_get_num_threads64_()
-    library.scipy_openblas_set_num_threads64_(2)
+    choose(2)
     seen = []
 
     class Looking(Silent):
         def update(self, t: int, totals: Callable[[], Sequence[Totals]], sigma: float | None) -> None:
-            seen.append(library.scipy_openblas_get_num_threads64_())
+            seen.append(blas_threads())
 
     try:
         monkeypatch.setattr("drom_net.api.running.Silent", Looking)
         drom_net.fit(arrays())
         assert set(seen) == {1}
-        assert library.scipy_openblas_get_num_threads64_() == 2
+        assert blas_threads() == 2
     finally:
-        library.scipy_openblas_set_num_threads64_(former)
+        choose(former)
