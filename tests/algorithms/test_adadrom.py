@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from helpers import graph_of, hoods_of, random_streams, run_loop, sparse_stream, spread
 
-from drom_net.algorithms.adadrom.exchange import BITS_OF_Q, admits, omega
+from drom_net.algorithms.adadrom.exchange import BITS_OF_Q, BITS_OF_WEIGHTS, admits, omega
 from drom_net.algorithms.adadrom.learner import AdaDROMParameters, adadrom
 from drom_net.algorithms.adadrom.mixing import EVIDENCE, first_mixture, prior_of
 from drom_net.algorithms.adadrom.state import AGAIN, COMMON, DELTA, KEPT, LAYOUT, AdaState
@@ -435,7 +435,7 @@ def test_what_is_said_is_sparse_where_that_is_shorter() -> None:
     state, third = said_by(state, stream, range(9, 10))
     sketch = third.vectors[1]
     assert set(x.indices) < set(sketch.indices)
-    assert sketch.values[-1].sum() == pytest.approx(2**30, abs=7)
+    assert sketch.values[-1].sum() == pytest.approx(2**BITS_OF_WEIGHTS, abs=7)
     size = sum(len(frame) for frame in map(bytes, encode(Push(10, third))))
     assert size < 15 * 8 * 200 / 2
 

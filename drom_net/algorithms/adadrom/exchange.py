@@ -39,7 +39,8 @@ from drom_net.core.seeding import stream
 
 BITS_OF_G, BITS_OF_Q = 28, 34
 """Of G and Q: one step of Q is far below DELTA. A site has room for a G of 2^23 and a Q of 2^17."""
-BITS_OF_SKETCH, BITS_OF_WEIGHTS = 20, 30
+BITS_OF_SKETCH, BITS_OF_WEIGHTS = 18, 22
+"""Of Y, whose directions are all that is used, and of the weights at its end: most Y then travel in 3 bytes."""
 _BITS = np.array([[BITS_OF_G], [BITS_OF_Q]])
 MOST_EXAMPLES = 2**23 - 1
 """A site counts for no more examples in the sketch, which is then within the range of summands."""
@@ -160,7 +161,7 @@ def admits(summand: Sequence[Whole], t: int) -> bool:
         and math.sqrt(rest @ rest) * 0.5**BITS_OF_SKETCH
         <= t + 1e-3 + math.sqrt(rest.size) * 0.5 ** (BITS_OF_SKETCH + 1)
         and (weights >= 0.0).all()
-        and abs(weights.sum() * 0.5**BITS_OF_WEIGHTS - 1.0) < 1e-6
+        and abs(weights.sum() * 0.5**BITS_OF_WEIGHTS - 1.0) < 1e-5
     )
 
 
