@@ -15,7 +15,8 @@ import numpy as np
 from drom_net.algorithms.features import Features, Vector
 
 LocalState = Any
-"""One task's state; its type is the algorithm's own affair."""
+"""One task's state; its type is the algorithm's own affair. That of a learner that mixes experts has `mixing`: the
+vectors "mixture" and "evidence" of its `Algorithm.model`, for who wants no more of it."""
 CentralState = Any
 
 

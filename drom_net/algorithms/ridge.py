@@ -7,8 +7,8 @@ many examples at once, by one product.
 
 from __future__ import annotations
 
-import functools
 import math
+import threading
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +23,13 @@ TOGETHER, TOGETHER_OF_WINDOW = 64, 8
 _SIGNS = np.array([-1.0, 1.0] * TOGETHER_OF_WINDOW)
 _LOST = 1e-6
 """The share of a square that is left of it, below which it may be rounding."""
+
+
+class _OfThread(threading.local):
+    memory: Matrix = np.empty((0, 0))
+
+
+_OF_THREAD = _OfThread()
 
 
 @dataclass(slots=True)
@@ -169,10 +176,11 @@ def with_ridge(products: Any, r: float) -> Matrix:
     return result
 
 
-@functools.cache
 def _scratch(shape: tuple[int, int]) -> Matrix:
-    """Memory for one product: new memory for each costs as much as the product."""
-    return np.empty(shape)
+    """Memory for one product of this thread: new memory for each costs as much as the product."""
+    if _OF_THREAD.memory.shape != shape:
+        _OF_THREAD.memory = np.empty(shape)
+    return _OF_THREAD.memory
 
 
 def ridge(dim: int, num_targets: int) -> Ridge | None:

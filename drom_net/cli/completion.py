@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 from click.shell_completion import get_completion_class
 
-from drom_net.core.errors import naming
+from drom_net.core.errors import UsageError, naming
 
 NAME, VARIABLE = "drom-net", "_DROM_NET_COMPLETE"
 
@@ -23,7 +23,10 @@ def completion(shell: str, install: bool) -> None:
         return
     path, hint = place_of(shell)
     with naming(path):
-        if path.exists() and path.read_text(encoding="utf-8") == script:
+        there = path.read_bytes() if path.exists() else b""
+        if there and VARIABLE.encode() not in there:
+            raise UsageError(f"{path} is there, and was not written by this command; move it away")
+        if there == script.encode():
             click.echo(f"{path} is there already")
         else:
             path.parent.mkdir(parents=True, exist_ok=True)

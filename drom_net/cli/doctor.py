@@ -21,7 +21,7 @@ from drom_net.cluster.machine import lacks, this_machine
 from drom_net.cluster.plan import Roster, cost, node_names, peer_graph, source_endpoint
 from drom_net.config.load import load_config
 from drom_net.config.model import ClusterConfig
-from drom_net.core.blas import blas_kernel, blas_threads
+from drom_net.core.blas import blas_kernel
 from drom_net.core.errors import DromNetError
 from drom_net.data.datasets import known_dim, task_names
 from drom_net.deploy.deployment import Deployment
@@ -114,11 +114,7 @@ def _versions() -> Iterator[Finding]:
     yield Finding("packages", f"numpy {here['numpy']}, msgpack {here['msgpack']}, pyzmq {here['pyzmq']}")
     curve = "with CURVE" if has_curve() else "without CURVE: no keys"
     yield Finding("libzmq", f"{here['libzmq']}, {curve}", "" if has_curve() else "install pyzmq from its wheel")
-    threads = blas_threads()
-    more = threads is not None and threads > 1
-    counted = "threads unknown" if threads is None else f"{threads} thread{'s' * more}"
-    todo = "set OPENBLAS_NUM_THREADS=1: more threads fight for the cores and may change the last bits"
-    yield Finding("BLAS", f"kernel {here['blas_kernel']}, {counted} a process", todo if more else "")
+    yield Finding("BLAS", f"kernel {here['blas_kernel']}, one thread a process")
 
 
 def _clock() -> Iterator[Finding]:
@@ -227,7 +223,11 @@ def _other_hosts(run_dir: Path) -> Iterator[Finding]:
     """Versions that a run has written down, of each node's own host, beside those here."""
     here = environment(blas_kernel())
     for path in sorted([*run_dir.glob("environment.json"), *run_dir.glob("nodes/*/environment.json")]):
-        there = read_json(path)
+        try:
+            there = read_json(path)
+        except DromNetError as error:
+            yield Finding(str(path.parent), str(error), "bring the run directory again from where it was made")
+            continue
         differ = [key for key in here if key != "platform" and there.get(key) != here[key]]
         told = ", ".join(f"{key} {there.get(key)} there, {here[key]} here" for key in differ)
         do = "install the same on all hosts: else the last bits may differ" if {*differ} & {*_SAME_BITS} else ""

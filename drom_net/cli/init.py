@@ -56,6 +56,8 @@ def init(
         return _merge(files, out or Path("cluster.yaml"), meant, force=force, as_json=as_json)
     target = out or Path(f"{files[0].name.partition('.')[0] if len(files) == 1 else 'cluster'}.yaml")
     _require_new(target, force=force)
+    if any(target.exists() and file.exists() and target.samefile(file) for file in files):
+        raise UsageError(f"-o {target}: expected another file than the tables, got one of them")
     found = read_tables(files, missing=missing)
     label = _column("--label", "the label", label, label_candidates(found), found.names, called_so)
     if site is None and len(files) > 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,19 +22,31 @@ ONE_THREAD = dict.fromkeys(
 and the number of threads may change the last bits."""
 
 
+_LOCK = threading.Lock()
+_BEFORE: list[int | None] = []
+"""How many threads there were when each that is in `one_thread` came in."""
+
+
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
     """The same while this lasts, where NumPy is imported already, as in a notebook. Other BLAS than that of NumPy's
     wheels stay as they are."""
-    former, choose = blas_threads(), _openblas("set_num_threads")
-    if former in (None, 1) or choose is None:
+    choose = _openblas("set_num_threads")
+    if choose is None:
         yield
         return
-    choose(1)
+    with _LOCK:
+        _BEFORE.append(blas_threads())
+        choose(1)
     try:
         yield
     finally:
-        choose(former)
+        with _LOCK:
+            if len(_BEFORE) == 1:  # no other thread is in here
+                choose(_BEFORE[0])
+                _BEFORE.clear()
+            else:
+                _BEFORE.pop()
 
 
 @functools.cache
@@ -58,9 +71,9 @@ def _openblas(name: str) -> Any:
     """A function of the OpenBLAS that NumPy's wheels bring; None where there is another BLAS."""
     import ctypes
 
-    from numpy.linalg import _umath_linalg
-
     try:
+        from numpy.linalg import _umath_linalg
+
         return getattr(ctypes.CDLL(_umath_linalg.__file__), f"scipy_openblas_{name}64_")
-    except (AttributeError, OSError):
+    except (AttributeError, ImportError, OSError):
         return None

@@ -263,8 +263,8 @@ class TaskLearner:
     @property
     def mixing(self) -> tuple[Vector, Vector] | None:
         """(mixture, evidence) of the model so far; None of a learner that mixes no experts."""
-        model = self.algorithm.model(self._state)
-        return (model["mixture"], model["evidence"]) if "mixture" in model else None
+        found: tuple[Vector, Vector] | None = getattr(self._state, "mixing", None)
+        return found
 
     def take_records(self) -> bytes:
         """The rows of the rounds closed since the last call, as records.TASK_DTYPE."""

@@ -38,7 +38,9 @@ from drom_net.protocol.messages import (
 )
 
 HEADER_LIMIT_BYTES = 4096
-_ARRAY_LIMIT = 16  # the longest array is a Hello's; msgpack makes room for what an array says before it is there
+_BLOCKS_LIMIT = 8
+"""Of a message whose vectors are not all alone."""
+_ARRAY_LIMIT = 1 + 3 * _BLOCKS_LIMIT  # of a layout; msgpack makes room for what an array says before it is there
 _TEXT_LIMIT = 1024
 _ROUND_LIMIT = 2**53
 _FLOAT64, _INT64 = np.dtype("<f8"), np.dtype("<i8")
@@ -46,8 +48,6 @@ _OF_INTEGERS = "int"
 """What a layout begins with where the numbers of all blocks are integers."""
 _SHORT, _LONG = np.dtype("<u2"), np.dtype("<u4")
 """Of indices: which one follows from how long the vectors are."""
-_BLOCKS_LIMIT = 8
-"""Of a message whose vectors are not all alone."""
 _NOT_FINITE = "a vector with NaN, infinity or numbers too large to be squared"
 _packb: Callable[[Sequence[object]], bytes] = msgpack.Packer().pack
 _unpackb: Callable[[bytes | memoryview], Any] = functools.partial(

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
+from drom_net.algorithms.adadrom.experts import _solve
 from drom_net.algorithms.ridge import RIDGE, TOGETHER, ExactRidge, WindowRidge, exact_ridge, ridge, window_ridge
 
 D = 7
@@ -62,3 +66,33 @@ def test_exact_ridge_regression_is_for_few_features_and_none_for_many() -> None:
     assert isinstance(ridge(512, 2), ExactRidge)
     assert isinstance(ridge(513, 2), WindowRidge)
     assert ridge(2049, 2) is None
+
+
+def test_two_threads_learn_what_one_learns() -> None:
+    """What a product is written to is a thread's own: NumPy computes it while the other thread goes on."""
+    rng = np.random.default_rng(3)
+    rows = rng.standard_normal((2, 3 * TOGETHER, 200)) / 14.0
+    everywhere = slice(None)
+
+    def learned(number: int) -> ExactRidge:
+        found = exact_ridge(200, 1)
+        for x in rows[number]:
+            found.learn(everywhere, x, found.means(everywhere, x)[1], [float(np.sign(x[0]))])
+        return found
+
+    expected = [learned(number).table.tobytes() for number in range(2)]
+    former = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            for _ in range(3):
+                assert [found.table.tobytes() for found in pool.map(learned, range(2))] == expected
+    finally:
+        sys.setswitchinterval(former)
+
+
+def test_systems_are_solved_with_the_bits_of_numpy() -> None:
+    rng = np.random.default_rng(4)
+    rows = rng.standard_normal((2, 8, 20))
+    products, targets = rows @ rows.transpose(0, 2, 1) + np.eye(8), rng.standard_normal((2, 8, 2))
+    assert _solve(products, targets).tobytes() == np.linalg.solve(products, targets).tobytes()

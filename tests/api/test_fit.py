@@ -15,7 +15,7 @@ import pytest
 
 import drom_net
 from drom_net.cluster.progress import Silent
-from drom_net.core.blas import _openblas, blas_threads
+from drom_net.core.blas import _openblas, blas_threads, one_thread
 from drom_net.core.errors import ConfigError, DataError, UsageError
 from drom_net.learning.metrics import Totals
 
@@ -421,6 +421,23 @@ def test_blas_has_one_thread_meanwhile_and_then_as_many_as_before(monkeypatch: p
         monkeypatch.setattr("drom_net.api.running.Silent", Looking)
         drom_net.fit(arrays())
         assert set(seen) == {1}
+        assert blas_threads() == 2
+    finally:
+        choose(former)
+
+
+def test_two_threads_leave_blas_as_it_was() -> None:
+    former, choose = blas_threads(), _openblas("set_num_threads")
+    if former is None or choose is None:
+        pytest.skip("NumPy has another BLAS than that of its wheels")
+    choose(2)
+    try:
+        first, second = one_thread(), one_thread()
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert blas_threads() == 1  # the second still computes
+        second.__exit__(None, None, None)
         assert blas_threads() == 2
     finally:
         choose(former)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from drom_net.cli import main
+from drom_net.cli.completion import place_of
 
 PLACES = {
     "bash": ".local/share/bash-completion/completions/drom-net",
@@ -62,3 +63,12 @@ def test_bash_completes(words: str, offered: list[str], tmp_path: Path, capsys: 
     environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     run = subprocess.run(["bash", "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert (run.stdout.split(), run.stderr) == (offered, "")
+
+
+def test_a_file_of_somebody_else_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, _ = place_of("fish")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"mine \xff")
+    assert main(["completion", "fish", "--install"]) == 2
+    assert "was not written by this command" in capsys.readouterr().err
+    assert path.read_bytes() == b"mine \xff"

@@ -55,6 +55,10 @@ def test_three_labels_by_options(capsys: pytest.CaptureFixture[str]) -> None:
     assert (data.positive, data.negative, data.rest) == (("good",), None, "negative")  # type: ignore[attr-defined]
     code, _, err = call(capsys, *said, "--negative", "bad", "--negative", "unclear")
     assert code == 2 and "visits.yaml exists already" in err and "--force" in err
+    table = str(said[1])
+    before = Path(table).read_bytes()
+    code, _, err = call(capsys, *said, "-o", table, "--negative", "bad", "--negative", "unclear", "--force")
+    assert code == 2 and "expected another file than the tables" in err and Path(table).read_bytes() == before
     code, _, _ = call(capsys, *said, "--negative", "bad", "--negative", "unclear", "--force")
     assert code == 0
     data = load_config(Path("visits.yaml")).data

@@ -232,6 +232,12 @@ def test_integers_travel_in_as_few_bytes_as_hold_them(width: int, sparse: bool) 
         assert not values_of(came).flags.writeable
 
 
+def test_a_message_has_up_to_eight_blocks_of_integers() -> None:
+    blocks = tuple(np.array([[number, 0, -number]]) for number in range(8))
+    message = read(wire(Push(7, Contribution(ContributionKind.VECTORS, blocks))), max_vectors=8)
+    assert [values_of(block).tolist() for block in vectors_of(message)] == [block.tolist() for block in blocks]
+
+
 def test_no_integers_travel_in_no_bytes() -> None:
     empty = SparseVectors(np.zeros(0, dtype=np.intp), np.zeros((2, 0), dtype=np.int64), DIM)
     (came,) = vectors_of(read(wire(Push(7, Contribution(ContributionKind.VECTORS, (empty,))))))

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.linalg import _umath_linalg
 
 from drom_net.algorithms.adadrom.mixing import dot, slope_of, tilts_of, weigh
 from drom_net.algorithms.adadrom.state import (
@@ -41,8 +40,10 @@ _GIVEN = (1.0 - _KEPT) * RIDGE * np.eye(DIRECTIONS, IN_COMMON)
 """What of `AdaState.common` is left with each example, and what is added, so that no ridge is forgotten."""
 _LONG = (MOST_MOVED / STEP) ** 2
 """Of rows with a larger square some is added to the ridge: else rows far beyond norm 1 could leave no inverse."""
-_solve: Any = getattr(_umath_linalg, "solve", np.linalg.solve)
-"""As np.linalg.solve of float64, which takes longer to find out what it was given than to solve it."""
+try:
+    from numpy.linalg._umath_linalg import solve as _solve  # takes less time to find out what it was given
+except ImportError:
+    _solve: Any = np.linalg.solve  # type: ignore[no-redef]
 _MODELS = (
     "w",
     "shared",
@@ -179,7 +180,8 @@ def model(state: AdaState) -> dict[str, Vector]:
     ridges = () if state.ridge is None else state.ridge.vectors()
     vectors = (w, -state.table[SHARED], offset, shared_common_offset, *in_common, *ridges)
     found = dict(zip(_MODELS, vectors, strict=False))
-    return found | {"mixture": np.array(state.mixture.effective()), "evidence": np.array(state.mixture.evidence)}
+    mixture, evidence = state.mixing
+    return found | {"mixture": mixture, "evidence": evidence}
 
 
 def score_of_model(model: Mapping[str, Vector], x: Features) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from drom_net.algorithms.adadrom.mixing import EXPERTS, WITHOUT_RIDGE, Mixture, first_mixture
-from drom_net.algorithms.features import Features, Integers, Matrix
+from drom_net.algorithms.features import Features, Integers, Matrix, Vector
 from drom_net.algorithms.ridge import RIDGE, Ridge, ridge
 from drom_net.algorithms.sums import Whole
 
@@ -91,6 +91,11 @@ class AdaState:
     """Of a peer on a graph that is not full."""
     clipped: int = 0
     """So many numbers, of all that was said, were beyond the range of integers."""
+
+    @property
+    def mixing(self) -> tuple[Vector, Vector]:
+        """(what each expert weighs in the prediction; what is counted, as `EVIDENCE`)."""
+        return np.array(self.mixture.effective()), np.array(self.mixture.evidence)
 
 
 def init_local(dim: int) -> AdaState:
