@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from drom_net import __version__
 from drom_net.algorithms.features import Features
 from drom_net.cluster.plan import algorithm_of
 from drom_net.config.model import ClusterConfig
 from drom_net.core.blas import one_thread
+from drom_net.core.errors import UsageError
 from drom_net.data.incoming import RowReader
 from drom_net.data.live import LiveStream
 from drom_net.data.preprocessing import Preprocessing
@@ -19,6 +21,7 @@ from drom_net.learning.records import run_digest
 from drom_net.learning.reference import Star
 from drom_net.learning.task import SCALING
 from drom_net.results.site_model import SiteModel
+from drom_net.storage.node_folder import FORMAT_VERSION
 
 Row = tuple[Features, float]
 """As it comes, and its label: -1.0 or +1.0."""
@@ -65,18 +68,24 @@ class Online:
     def learn(self, rows: Sequence[Sequence[Row]]) -> None:
         """Learn some rows of each site: in each round the next of all who have one left; the others are idle.
 
+        What ends it early (Ctrl-C, an error) drops the rows that are left.
+
         Args:
             rows: Each site's, in its order.
         """
-        for stream, its in zip(self._streams, rows, strict=True):
-            for features, label in its:
-                stream.add(features, label)
-        with one_thread(), np.errstate(over="ignore", invalid="ignore"):
-            for _ in range(max(map(len, rows), default=0)):
-                self._t += 1
-                self._star.round(self._t)
-                if self._t % _KEEP == 0:
-                    self._forget()
+        try:
+            for stream, its in zip(self._streams, rows, strict=True):
+                for features, label in its:
+                    stream.add(features, label)
+            with one_thread(), np.errstate(over="ignore", invalid="ignore"):
+                for _ in range(max(map(len, rows), default=0)):
+                    self._t += 1
+                    self._star.round(self._t)
+                    if self._t % _KEEP == 0:
+                        self._forget()
+        finally:
+            for stream in self._streams:
+                stream.drop()
 
     def _forget(self) -> None:
         """Drop what nobody asks for again: examples, idle rounds, records."""
@@ -121,10 +130,18 @@ class Online:
         star = self._star
         kept = {name: value for name, value in vars(self).items() if name not in ("_star", "_streams")}
         learners = [learner.snapshot() for learner in star.learners]
-        return kept | {"state": {"learners": learners, "centre": star.centre.snapshot()}}
+        state = {"learners": learners, "centre": star.centre.snapshot()}
+        return kept | {"state": state, "format": FORMAT_VERSION, "version": __version__}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        """Raises UsageError where another version of drom_net has another format."""
         kept = dict(state)
+        format, version = kept.pop("format", None), kept.pop("version", "an earlier version")
+        if format != FORMAT_VERSION:
+            raise UsageError(
+                f"the pickle: expected format {FORMAT_VERSION}, of drom_net {__version__}, got "
+                f"{'none' if format is None else format}, of {version}; load it with that version, or learn anew"
+            )
         snapshots = kept.pop("state")
         vars(self).update(kept)
         self._go_on(snapshots)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from drom_net.algorithms.features import Features, Matrix
-from drom_net.core.errors import InputError, Problem, did_you_mean
+from drom_net.core.errors import DataError, InputError, Problem, did_you_mean
 from drom_net.data.columns import CATEGORY, TEXT, Schema
 from drom_net.data.encoding import encode_table
 from drom_net.data.faults import Faults, listed, quoted
@@ -65,7 +65,11 @@ def read_in_memory(data: Any) -> tuple[FileFormat, tuple[str, ...] | None]:
     """
     if not isinstance(data, Mapping):
         return Frames({FRAME: data}), None
-    rows = {str(site): one for site, one in data.items()}
+    rows: dict[str, Any] = {}
+    for site, one in data.items():
+        if str(site) in rows:
+            raise DataError([Problem("data", "keys that differ as texts", f"{quoted(str(site))} more than once")])
+        rows[str(site)] = one
     arrays = {site: one for site, one in rows.items() if isinstance(one, tuple | list) and len(one) == 2}
     if len(arrays) == len(rows) > 0:
         return Arrays({site: (one[0], one[1]) for site, one in arrays.items()}), tuple(rows)
@@ -123,7 +127,7 @@ def _of_frame(data: Any, schema: Schema) -> Matrix | SparseRows:
         place = FRAME
         faults.add(place, f"a feature column {quoted(name)}", listed(names), did_you_mean(name, names), kind="column")
     faults.raise_if_any()
-    texts = {column.name for column in schema.used if column.kind in (CATEGORY, TEXT) or column.format}
+    texts = {column.name for column in schema.used if column.kind in (CATEGORY, TEXT)}
     own = Wanted(texts=texts, skip={*names} - wanted, missing=schema.missing_texts)
     table = frames.table(Path(FRAME), FRAME, own, faults)
     faults.raise_if_any()

@@ -17,13 +17,14 @@ from drom_net.cluster.check import cost_of, listening, plan_facts
 from drom_net.cluster.directories import begin_run_directory, end_run_directory
 from drom_net.cluster.local import Interruption
 from drom_net.cluster.machine import raise_file_descriptors, require_room, this_machine
-from drom_net.cluster.plan import about_run, node_names
+from drom_net.cluster.plan import about_run
 from drom_net.cluster.prepare import Prepared, prepare, require_stored
 from drom_net.cluster.progress import Silent
+from drom_net.cluster.requirements import require_closed, require_keys
 from drom_net.cluster.run import run as run_prepared
 from drom_net.cluster.run import run_as_loop
 from drom_net.config.load import config_of, load_config
-from drom_net.config.model import ClusterConfig, is_loopback
+from drom_net.config.model import ClusterConfig
 from drom_net.core.blas import one_thread
 from drom_net.core.errors import ConfigError, Problem, UsageError
 from drom_net.data.advice import advice
@@ -38,8 +39,6 @@ from drom_net.results.model_file import load_model, model_arrays
 from drom_net.results.outcomes import data_facts
 from drom_net.results.run_directory import free_run_directory, load_summary, summary_of
 from drom_net.results.tables import read_records, require_records
-from drom_net.transport.keys import read_keyring
-from drom_net.transport.local_sockets import require_no_file_at
 
 DRIVERS = ("processes", "reference", "simulation")
 _FIT = "fit"
@@ -247,13 +246,37 @@ def check(config: Config, *, overrides: Overrides = ()) -> dict[str, Any]:
 
 
 def _prepared(config: Config, overrides: Overrides) -> Prepared:
-    texts = [f"{key}={json.dumps(value)}" for key, value in overrides.items()] if isinstance(overrides, Mapping) else ()
+    texts = _override_texts(overrides)
     found: ClusterConfig
     if isinstance(config, Mapping):
-        found = config_of(config, name="config", overrides=texts or tuple(overrides))
+        found = config_of(config, name="config", overrides=texts)
     else:
-        found = load_config(Path(config), texts or tuple(overrides))
+        found = load_config(Path(config), texts)
     return prepare(found, load_dataset(found.data, base=found.base))
+
+
+def _override_texts(overrides: Overrides) -> tuple[str, ...]:
+    """As --set has them.
+
+    Raises:
+        ConfigError: They are something else.
+    """
+    if isinstance(overrides, Mapping):
+        return tuple(f"{key}={_json(f'overrides={key}', value)}" for key, value in overrides.items())
+    is_list = isinstance(overrides, Sequence) and not isinstance(overrides, str)
+    if not is_list or not all(isinstance(text, str) for text in overrides):
+        expected = 'a mapping, or a list of texts: {"algorithm.tau": 5} or ["algorithm.tau=5"]'
+        raise ConfigError([Problem("overrides=", expected, repr(overrides))])
+    return tuple(overrides)
+
+
+def _json(place: str, value: object) -> str:
+    def plain(one: object) -> object:
+        if isinstance(one, np.generic):
+            return one.item()
+        raise ConfigError([Problem(place, "a text, a number, a list or a mapping", f"a {type(one).__name__}")])
+
+    return json.dumps(value, default=plain)
 
 
 def _warn(lines: Iterable[str]) -> None:
@@ -270,14 +293,7 @@ def _require_for_processes(prepared: Prepared) -> None:
     """
     config, names = prepared.config, prepared.roster.tasks
     for endpoint in listening(config):
-        require_no_file_at(endpoint or "")
-        if endpoint is not None and config.security.keys is None and not is_loopback(endpoint):
-            raise UsageError(
-                f"{endpoint} can be reached from other machines, and without keys nothing is encrypted or "
-                "authenticated; with security.keys and `drom-net keys create` it is"
-            )
-    if config.security.keys is not None:
-        for node in node_names(config, names):
-            read_keyring(Path(config.security.keys), node)
+        require_closed(endpoint, config)
+    require_keys(config, names)
     require_room(cost_of(prepared), this_machine(), len(names))
     raise_file_descriptors()

@@ -50,7 +50,7 @@ def reducer(
     metrics_insecure: bool,
     out: Path | None,
 ) -> None:
-    """`drom-net _place_options`."""
+    """`drom-net reducer`."""
     log_as(log_format, "reducer")
     require_metrics(metrics, insecure=metrics_insecure)
     config = _load_star(file, keys)

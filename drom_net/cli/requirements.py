@@ -2,37 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from drom_net.cli.telling import tell
-from drom_net.cluster.plan import node_names
+from drom_net.cluster.requirements import is_open, require_closed
 from drom_net.config.model import ClusterConfig, is_loopback
 from drom_net.core.errors import UsageError
 from drom_net.core.names import safe_names, tidy
 from drom_net.data.faults import quoted
 from drom_net.node.metrics_page import require_prometheus
-from drom_net.transport.keys import client_of, read_keyring, read_public_keys, require_listed
+from drom_net.transport.keys import client_of, read_public_keys, require_listed
 from drom_net.transport.local_sockets import require_no_file_at
 
 
 def require_loopback(listens: str | None, config: ClusterConfig, *, insecure: bool) -> None:
-    """Refuse to listen where a file is, or where others reach us, unless there are keys or it was asked for.
-
-    Raises:
-        UsageError: The endpoint is not of this machine alone, or the socket would replace a file.
-    """
-    require_no_file_at(listens or "")
-    if listens is None or config.security.keys is not None or is_loopback(listens):
-        return
-    if insecure:
+    """As `require_closed`, unless it was asked for."""
+    if not insecure:
+        require_closed(listens, config, hint="--insecure does without, in a network where you trust everybody")
+    elif listens is not None and is_open(listens, config):
         _warn_of_open(listens, "nothing is encrypted or authenticated: whoever reaches it can take part in the run")
-        return
-    raise UsageError(
-        f"{listens} can be reached from other machines, and without keys nothing is encrypted or authenticated; "
-        "with security.keys and `drom-net keys create` it is; --insecure does without, "
-        "in a network where you trust everybody"
-    )
 
 
 def require_local_source(endpoint: str | None, config: ClusterConfig, node: str, *, insecure: bool) -> None:
@@ -59,17 +47,6 @@ def require_local_source(endpoint: str | None, config: ClusterConfig, node: str,
         f"source.bind: whoever reaches {endpoint} could teach this site and ask its model; "
         "with security.keys and `drom-net keys create` only its applications can; --insecure does without"
     )
-
-
-def require_keys(config: ClusterConfig, names: Sequence[str]) -> None:
-    """Where the configuration has keys, those of all nodes must be there.
-
-    Raises:
-        ConfigError: A file is missing or wrong.
-    """
-    if config.security.keys is not None:
-        for name in node_names(config, names):
-            read_keyring(Path(config.security.keys), name)
 
 
 def _warn_of_open(endpoint: str, so: str) -> None:

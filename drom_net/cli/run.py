@@ -13,13 +13,14 @@ from click.core import ParameterSource
 from drom_net.algorithms.drom import PAPER, DromParameters
 from drom_net.cli.output import count_of, print_result, print_table, showing_progress, size
 from drom_net.cli.report import report_at_end
-from drom_net.cli.requirements import require_keys, require_local_source, require_loopback, require_metrics, task_index
+from drom_net.cli.requirements import require_local_source, require_loopback, require_metrics, task_index
 from drom_net.cli.telling import log_as, print_json, tell
 from drom_net.cluster.check import PRIVATE, cost_of, listening, plan_facts, process_rows
 from drom_net.cluster.directories import require_resumable
 from drom_net.cluster.machine import lacks, raise_file_descriptors, require_room, this_machine
 from drom_net.cluster.plan import ALMOST, Cost, Roster, check_sharing, hiding_table, source_endpoint
 from drom_net.cluster.prepare import Prepared, prepare, require_stored, stream_of
+from drom_net.cluster.requirements import require_keys
 from drom_net.cluster.run import run as run_prepared
 from drom_net.config.load import load_config
 from drom_net.config.model import ClusterConfig, config_digest, peer_endpoints, what_leaves
@@ -153,7 +154,7 @@ def check(
     overrides: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """`drom-net _require_as_it_was`."""
+    """`drom-net check`."""
     if round_s is not None and latency is None:
         raise UsageError("--round tells with --latency which tau hides it, and that is not given")
     if task is not None:

@@ -16,7 +16,7 @@ from drom_net.config.model import ClusterConfig
 from drom_net.config.yamlfile import write_flow
 from drom_net.core.errors import DataError, Problem, UsageError
 from drom_net.data import columns as kinds
-from drom_net.data.cells import plain_text
+from drom_net.data.cells import GROUPED, plain_text
 from drom_net.data.columns import LEVEL_PLACES, TEXT_PLACES, Column, places_for
 from drom_net.data.describing import describe_columns
 from drom_net.data.faults import Faults, quoted
@@ -448,8 +448,8 @@ def _merged_column(name: str, its: Sequence[tuple[ClusterConfig, Column]], probl
     its_kinds = frozenset(column.kind for column in found)
     kind = found[0].kind if len(its_kinds) == 1 else _STRONGER.get(its_kinds)
     formats = {column.format for column in found}
-    if kind == kinds.NUMBER and len(formats) > 1:
-        formats.discard("")  # plain numbers can be read in either format
+    if kind == kinds.NUMBER and GROUPED in formats:
+        formats.discard("")  # plain numbers mean the same in it; in the other one 1.125 is 1125
     if kind is None or len(formats) > 1:
         told = ", ".join(f"{config.path} {column.kind} {column.format}".strip() for config, column in its)
         problems.append(Problem(f"data.columns: {quoted(name)}", "one kind at all sites", told, "change it in a file"))

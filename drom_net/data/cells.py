@@ -181,5 +181,6 @@ def label_text(value: object) -> str:
     if isinstance(value, bool | int | np.integer | np.bool_):
         return str(int(value))
     if isinstance(value, float | np.floating):
-        return repr(float(value) + 0.0).removesuffix(".0")
-    return str(value)
+        return "" if value != value else repr(float(value) + 0.0).removesuffix(".0")
+    text = str(value)
+    return "" if text in ("<NA>", "NaT") else text  # of pandas and NumPy

@@ -33,12 +33,14 @@ from drom_net.data.preprocessing import HASHED_DIM, SITE, Preprocessing
 from drom_net.data.settings import FileData, LiveData, RowSettings, StreamSettings
 from drom_net.data.sites import (
     Site,
+    check_one_way,
     in_order,
     label_counts,
     labels_in_words,
     look_at,
     notes_on_names,
     open_tables,
+    plain_sites,
     signs_of,
     signs_of_site,
     tasks_in_column,
@@ -142,8 +144,9 @@ def _open_and_look(
     faults: Faults,
 ) -> tuple[Sequence[Site], Found]:
     """Each site's table, and the kinds of their columns."""
-    texts = {column.name for column in settings.columns or () if column.kind in ("category", "text") or column.format}
-    opened_tables = open_tables(settings, format, base, features, names, texts, faults)
+    texts = {column.name for column in settings.columns or () if column.kind in ("category", "text")}
+    written = {column.name for column in settings.columns or () if column.format}
+    opened_tables = open_tables(settings, format, base, features, names, texts, written, faults)
     known = {column.name: column for column in settings.columns or ()}
     if names is not None:
         for name in [name for name in opened_tables.names if name not in known]:
@@ -157,9 +160,18 @@ def _open_and_look(
         if column.kind in ("category", "text")
         and any(not isinstance(site.table.cells[column.name], Texts) for site in opened_tables.sites)
     }
-    if mixed:  # what is a code at one site is a text at another, and "007" is not 7
-        opened_tables = open_tables(settings, format, base, features, names, texts | mixed, faults)
+    plain = [
+        (column, sites)
+        for column in found.schema.columns
+        if column.name not in known and (sites := plain_sites(opened_tables, column))
+    ]
+    if mixed or plain:  # what is a code at one site is a text at another: "007" is not 7, and 1.234 may be 1234
+        written |= {column.name for column, _ in plain}
+        opened_tables = open_tables(settings, format, base, features, names, texts | mixed, written, faults)
         found = look_at(opened_tables, known, settings)
+    for column, sites in plain:
+        check_one_way(opened_tables, column, sites, found.schema, faults)
+    faults.raise_if_any()
     return opened_tables.sites, found
 
 

@@ -79,7 +79,7 @@ NUMERIC = Labels(("1",), ("-1", "0"))
 def plain_label(text: str) -> str:
     """One way to write a label: "+1", "1.0" and " 1 " are "1"."""
     number = parse_number(text)
-    return text.strip() if number is None else label_text(number)
+    return text.strip() if number is None or number != number else label_text(number)
 
 
 def find_labels(

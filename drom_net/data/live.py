@@ -101,6 +101,11 @@ class LiveStream:
         """
         self._examples.append((features, label))
 
+    def drop(self) -> None:
+        """The examples that wait are not to be learned."""
+        for _ in range(self.backlog):
+            self._examples.pop()
+
     def end(self) -> None:
         """No more will come: the round behind the last example's, without one, will say so.
 

@@ -117,7 +117,9 @@ def sites_of_rows(lines: Sequence[str], *, format: str, rows: RowReader, column:
     """
     found: list[object] = []
     if format == "csv":
-        first = next((number for number, line in enumerate(lines) if line.strip()), 0)
+        first = next((number for number, line in enumerate(lines) if line.strip()), None)
+        if first is None:
+            raise DataError([Problem(f"{SHOWN}:1", f"column names, with {quoted(column)}", "nothing")])
         delimiter = rows.delimiter or likely_delimiter(lines[first])
         cells = [row for _, row in csv_rows(lines[first:], delimiter, lambda *fault: None)]
         header = [name.strip() for name in cells[0]]

@@ -17,8 +17,8 @@ import numpy.typing as npt
 from drom_net.algorithms.features import Vector
 from drom_net.core.errors import did_you_mean
 from drom_net.core.names import is_name, tidy
-from drom_net.data.cells import NUMBER_FORMATS, CellError, days_of, number_of
-from drom_net.data.columns import Column, Schema
+from drom_net.data.cells import NUMBER_FORMATS, CellError, days_of, number_of, written_number
+from drom_net.data.columns import NUMBER, Column, Schema
 from drom_net.data.faults import Faults, listed, quoted
 from drom_net.data.file_settings import check_task_name, natural_key, tasks_by_name
 from drom_net.data.formats import TableFormat
@@ -60,6 +60,7 @@ def open_tables(
     features: tuple[str, ...] | None,
     names: tuple[str, ...] | None,
     texts: set[str],
+    written: set[str],
     faults: Faults,
 ) -> Opened:
     """Read the columns that are needed.
@@ -67,7 +68,7 @@ def open_tables(
     Args:
         features: The settings' features, read from their file.
         names: The one task that is wanted; None for all.
-        texts: Columns to be read as texts.
+        texts, written: As of `Wanted`.
 
     Raises:
         DataError: All that is wrong with the files and their columns.
@@ -80,7 +81,11 @@ def open_tables(
         files = [("", settings.files)]
     faults.raise_if_any()
     wanted = Wanted(
-        missing=settings.missing, delimiter=settings.delimiter, decimal=settings.decimal, encoding=settings.encoding
+        written=written,
+        missing=settings.missing,
+        delimiter=settings.delimiter,
+        decimal=settings.decimal,
+        encoding=settings.encoding,
     )
     columns: tuple[str, ...] = ()
     tables = []
@@ -179,6 +184,40 @@ def look_at(tables: Opened, known: dict[str, Column], settings: FileData) -> Fou
         if name not in unread
     }
     return find_schema(tables.names, parts, given=known, missing=settings.missing, places=settings.hash)
+
+
+def plain_sites(tables: Opened, column: Column) -> list[int]:
+    """The numbers of the sites whose cells of a column are plain numbers, where others' have a format."""
+    if column.kind != NUMBER or not column.format:
+        return []
+    return [number for number, site in enumerate(tables.sites) if isinstance(site.table.cells[column.name], Numbers)]
+
+
+def check_one_way(tables: Opened, column: Column, plain: Sequence[int], found: Schema, faults: Faults) -> None:
+    """A fault where plain numbers cannot be read in the format that the column has at other sites.
+
+    Args:
+        tables: With the column as texts, where the file has texts.
+        column: As it was before.
+        plain: As `plain_sites`.
+        found: With the column as it is now.
+    """
+    now = next(one for one in found.columns if one.name == column.name)
+    is_lost = now.kind != NUMBER or not now.format
+    format = column.format if is_lost else now.format
+    others = [site for number, site in enumerate(tables.sites) if number not in plain]
+    for number in plain:
+        table = tables.sites[number].table
+        cells = table.cells[column.name]
+        if not isinstance(cells, Texts) or not cells.values:
+            continue
+        odd = [code for code, text in enumerate(cells.values) if written_number(text, format) is None]
+        if odd or is_lost:
+            code = odd[0] if odd else 0
+            place = table.place(int(np.flatnonzero(cells.codes == code)[0]), column.name)
+            expected = f"a number written as {format}, as in {others[0].table.shown}"
+            faults.add(place, expected, quoted(cells.values[code]), "write the column in one way and unit at all sites")
+            return
 
 
 def _split(table: FileTable, names: tuple[str, ...] | None, settings: FileData, faults: Faults) -> list[Site]:

@@ -71,6 +71,8 @@ class Wanted:
 
     Attributes:
         texts: Columns that are texts, whatever they look like.
+        written: Columns whose numbers or dates are read by a format: texts where a file has nothing but text (CSV);
+            elsewhere what is a number or a date stays one.
         names: Those of them whose texts are names: nothing but an empty one is missing. NA may be a continent.
         skip: Columns that are not read.
         missing: What means missing beside `columns.MISSING`.
@@ -78,6 +80,7 @@ class Wanted:
     """
 
     texts: Collection[str] = ()
+    written: Collection[str] = ()
     names: Collection[str] = ()
     skip: Collection[str] = ()
     missing: tuple[str, ...] = ()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import tomllib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,10 +21,11 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import drom_net
 from drom_net import MultiTaskClassifier
 from drom_net.algorithms import BUILTIN
-from drom_net.core.errors import ConfigError, DataError
+from drom_net.api.online import Online
+from drom_net.core.errors import ConfigError, DataError, DivergedError, UsageError
 from drom_net.data.live import Decided, LiveStream
 from drom_net.data.preprocessing import Preprocessing
-from drom_net.learning.reference import run_reference
+from drom_net.learning.reference import Star, run_reference
 
 STARS = [name for name, learner in BUILTIN.items() if "star" in learner.on]
 SITES = ("north", "south", "west")
@@ -249,3 +252,53 @@ def test_wrong_arguments_have_one_clear_error() -> None:
         MultiTaskClassifier(task_column="site").fit(X, y)
     with pytest.raises(NotFittedError):
         MultiTaskClassifier().digest_  # noqa: B018
+
+
+@pytest.mark.parametrize("missing", [None, np.nan, np.float32("nan"), np.datetime64("NaT"), "NaT", "NA"])
+def test_a_missing_task_is_no_site(missing: Any) -> None:
+    if isinstance(missing, str):
+        missing = getattr(pytest.importorskip("pandas"), missing)
+    X, y, _ = rows_of()
+    tasks: list[Any] = [missing if row == 3 else "north" for row in range(len(X))]
+    with pytest.raises(DataError, match="tasks=, row 3: expected as the name of a task"):
+        MultiTaskClassifier().fit(X, y, tasks=tasks)
+
+
+def test_the_extra_asks_for_the_scikit_learn_that_the_hint_names() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    assert "scikit-learn>=1.6" in project["optional-dependencies"]["data"]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, DivergedError])
+def test_what_ends_learning_early_shifts_no_later_rows(
+    error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows that were left are dropped: the model goes on as one that was never given them."""
+    X, y, tasks = rows_of()
+    model, other = (MultiTaskClassifier().fit(X[:60], y[:60], tasks=tasks[:60]) for _ in range(2))
+
+    def stop(star: Star, t: int) -> None:
+        raise error
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Star, "round", stop)
+        with pytest.raises(error):
+            model.partial_fit(X[60:90], y[60:90], tasks=tasks[60:90])
+    other._online._t += 1  # a round that was begun counts
+    for one in (model, other):
+        one.partial_fit(X[90:], y[90:], tasks=tasks[90:])
+    assert np.array_equal(model.decision_function(X, tasks), other.decision_function(X, tasks))
+
+
+@pytest.mark.parametrize(("change", "got"), [({"format": 2, "version": "0.0.9"}, "2, of 0.0.9"), (None, "none, of an")])
+def test_a_pickle_of_another_format_is_refused(change: dict[str, object] | None, got: str) -> None:
+    X, y, tasks = rows_of()
+    online = MultiTaskClassifier().fit(X, y, tasks=tasks)._online
+    state = online.__getstate__()
+    assert state["version"] == drom_net.__version__
+    if change is None:
+        del state["format"], state["version"]
+    else:
+        state |= change
+    with pytest.raises(UsageError, match=f"the pickle: expected format .*, got {got}"):
+        Online.__new__(Online).__setstate__(state)

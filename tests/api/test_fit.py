@@ -308,8 +308,14 @@ def test_processes_that_others_could_reach_need_keys() -> None:
     config = {"data": {"dataset": "synthetic"}, "reducer": {"endpoint": "tcp://0.0.0.0:5571"}}
     with pytest.raises((UsageError, ConfigError)):
         drom_net.run(config)
-    with pytest.raises(UsageError, match="without keys nothing is encrypted"):
+    with pytest.raises(UsageError, match="without keys nothing is encrypted") as raised:
         drom_net.run(config | {"reducer": {"endpoint": "tcp://example.org:5571"}})
+    assert "--insecure" not in str(raised.value), "of the command line"
+
+
+def test_overrides_may_be_of_numpy() -> None:
+    config = {"data": {"dataset": "synthetic", "tasks": 3, "examples": 40}}
+    assert drom_net.check(config, overrides={"data.examples": np.int64(20)})["rounds"] == 20
 
 
 def odd_labels(rows: int) -> Any:
@@ -357,6 +363,17 @@ WRONG: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     ),
     "mixed": (lambda: drom_net.fit({"a": (np.eye(2), [1, 0]), "b": FRAME}), DataError, "a: expected a frame"),
     "driver": (lambda: drom_net.run({}, driver="plain"), UsageError, "driver=: expected one of processes"),
+    "a site twice": (lambda: drom_net.fit({1: FRAME, "1": FRAME}), DataError, 'data: expected keys .*"1" more than'),
+    "overrides as a text": (
+        lambda: drom_net.check({"data": {"dataset": "synthetic"}}, overrides="algorithm.tau=5"),
+        ConfigError,
+        "overrides=: expected a mapping, or a list of texts: .*got 'algorithm.tau=5'",
+    ),
+    "an odd override": (
+        lambda: drom_net.check({"data": {"dataset": "synthetic"}}, overrides={"seed": {5}}),
+        ConfigError,
+        "overrides=seed: expected a text, a number, a list or a mapping, got a set",
+    ),
     "no run": (lambda: drom_net.load("nowhere"), UsageError, "not the directory of a finished run"),
 }
 

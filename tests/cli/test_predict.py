@@ -81,6 +81,7 @@ def test_json_has_the_word_and_the_sign(
         (b"x\n1\n", (), 'standard input:1: expected one column "Caf'),
         ("Café,x\n1,1\n".encode(), (), 'column "Caf\u00e9": expected one of "Nord", "S\u00fcd"; got "1"'),
         ("Café,x\n,1\n".encode(), (), 'standard input, row 1: expected a site in "Caf'),
+        (b"", (), "standard input:1: expected column names, got nothing"),
         (b"x\n1\n", ("--task", "Ost"), 'got "Ost"'),
         (b"x\n1\n", ("--task", "Nord", "--site", "x"), "give one of them"),
         (b"x\n1\n", ("--format", "xml"), '--format: expected one of csv, jsonl, svmlight, got "xml"'),
@@ -112,3 +113,17 @@ def test_rest_is_not_the_positive_word(
     capsys.readouterr()
     _, out, _ = predict(monkeypatch, capsys, b"x\n3.5\n-3.5\n", "run")  # its one task needs no name
     assert [line.split(",")[0] for line in out.splitlines()] == ["label", "good", "not good"]
+
+
+@pytest.mark.parametrize("rows", [b"", b"\n \n"])
+def test_no_rows_of_several_sites_are_one_error(
+    rows: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a model of numbers without names, which needs no column names without --site."""
+    monkeypatch.chdir(tmp_path)
+    Path("t.yaml").write_text("data: {dataset: synthetic, tasks: 2, examples: 20, dim: 3}\n")
+    assert main(["run", "t.yaml", "--driver", "reference", "--out", "run", "-q"]) == 0
+    capsys.readouterr()
+    code, out, err = predict(monkeypatch, capsys, rows, "run", "--site", "S")
+    assert (code, out) == (2, "")
+    assert 'standard input:1: expected column names, with "S", got nothing' in err

@@ -10,12 +10,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from drom_net.api.rows import read_rows
 from drom_net.cli import main
+from drom_net.core.errors import DataError
 from drom_net.data.cells import NUMBER_FORMATS, CellError, number_of, written_number
 from drom_net.data.columns import Column, Schema
+from drom_net.data.files import load_files, resolved
 from drom_net.data.incoming import RowError, RowReader
 from drom_net.data.kinds import Found, Part, find_schema
 from drom_net.data.preprocessing import Preprocessing
+from drom_net.data.settings import FileData
 from drom_net.data.tables import Numbers, Texts
 
 POINT, COMMA = NUMBER_FORMATS
@@ -176,3 +180,76 @@ def test_init_run_and_predict_read_them(
         ("low", "high")[values[3] > 5000],
         "low",
     ]
+
+
+def two_sites(plain: list[str]) -> None:
+    label = ("low", "high")
+    written = [f'"5.{n + 100},25 EUR",{label[n % 2]}' for n in range(20)]
+    Path("a.csv").write_text("\n".join(["price,level", *written]) + "\n")
+    others = [f"{plain[n % len(plain)]},{label[n % 2]}" for n in range(20)]
+    Path("b.csv").write_text("\n".join(["price,level", *others]) + "\n")
+
+
+def test_a_format_holds_for_the_texts_of_all_sites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loaded again with the columns that were found, as by a replay or a lone worker, rows are the same."""
+    monkeypatch.chdir(tmp_path)
+    two_sites(["1.234", "2.500"])
+    settings = FileData(files="{task}.csv", tasks=("a", "b"), label="level", positive=("high",), negative=("low",))
+    first = load_files(settings, base=tmp_path)
+    known = resolved(settings, first)
+    assert isinstance(known, FileData) and known.columns == (Column("price", "number", format=COMMA),)
+    for found in (first, load_files(known, base=tmp_path), load_files(known, base=tmp_path, only="b")):
+        rows = found.tasks[-1].rows
+        assert isinstance(rows, np.ndarray)
+        assert rows[:2, 0].tolist() == [1234.0, 2500.0]
+
+
+@pytest.mark.parametrize("odd", ["1.5", "1e-3"])
+def test_a_plain_number_that_the_format_cannot_have_is_one_error(
+    odd: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    two_sites(["1.234", odd])
+    with pytest.raises(DataError) as raised:
+        load_files(FileData(files="{task}.csv", label="level"), base=tmp_path)
+    assert str(raised.value) == (
+        f'b.csv:3, column "price": expected a number written as 1.234,5, as in a.csv, got "{odd}"; '
+        "write the column in one way and unit at all sites"
+    )
+
+
+def test_numbers_by_type_are_read_by_no_format(tmp_path: Path) -> None:
+    """Of Parquet files and frames: 5.341 is no text, whatever format texts have."""
+    pa = pytest.importorskip("pyarrow")
+    pq = pytest.importorskip("pyarrow.parquet")
+    pq.write_table(pa.table({"price": ["1.234,5", "7,25"], "y": ["a", "b"]}), tmp_path / "t.parquet")
+    pq.write_table(pa.table({"price": [5.341, 2.5], "y": ["a", "b"]}), tmp_path / "n.parquet")
+    column = Column("price", "number", format=COMMA)
+    for columns in (None, (column,)):
+        settings = FileData(files="{task}.parquet", tasks=("t", "n"), label="y", positive=("a",), columns=columns)
+        found = load_files(settings, base=tmp_path)
+        assert [np.asarray(task.rows)[:, 0].tolist() for task in found.tasks] == [[1234.5, 7.25], [5.341, 2.5]]
+    schema = Schema((column,), places=1)
+    reader = RowReader(Preprocessing(raw_dim=schema.width, schema=schema, numbers=1))
+    for cells, number in ((pa.array([5.341]), 5.341), (pa.array(["5.341"]), 5341.0)):
+        assert np.asarray(read_rows(pa.table({"price": cells}), reader))[0, 0] == number
+
+
+@pytest.mark.parametrize(("cells", "code"), [(("2,500", "7,000.5"), 0), (("2.500,5", "7,25"), 2)])
+def test_drafts_with_plain_numbers_are_merged_where_the_format_reads_them(
+    cells: tuple[str, str],
+    code: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for site, its in (("north", ("1.125", "0.5")), ("south", cells)):
+        lines = [f'"{its[n % 2]}",{("low", "high")[n % 2]}' for n in range(20)]
+        Path(f"{site}.csv").write_text("\n".join(["price,level", *lines]) + "\n")
+        assert main(["init", f"{site}.csv", "--site", "-", "--label", "level"]) == 0
+    capsys.readouterr()
+    assert main(["init", "--merge", "north.yaml", "south.yaml", "-o", "both.yaml"]) == code
+    if code:
+        told = 'data.columns: "price": expected one kind at all sites, got north.yaml number, south.yaml number 1.234,5'
+        assert told in capsys.readouterr().err

@@ -47,7 +47,8 @@ class Csv(TableFormat, LineFormat):
         before = faults.count
         names = dialect.header
         kept = [name for name in names if name not in wanted.skip]
-        types: dict[str, Any] = dict.fromkeys((name for name in kept if name in wanted.texts), pa.string())
+        as_texts = {*wanted.texts, *wanted.written}
+        types: dict[str, Any] = dict.fromkeys((name for name in kept if name in as_texts), pa.string())
         block = _BLOCK_BYTES
         with reading(path, shown, faults):
             while True:
