@@ -461,7 +461,7 @@ def _repeat(facts: RunFacts) -> str:
         if value != ""
     ]
     told = [[text_of(key), f"<code>{text_of(value)}</code>"] for key, value in rows]
-    how_to = f"<pre><code>{text_of(chr(10).join(commands))}</code></pre>"
+    how_to = f"<pre><code>{chr(10).join(map(text_of, commands))}</code></pre>"
     return (
         (f"<p>{text_of(facts.repeat)}</p>" if facts.repeat else how_to)
         + "<p>The same rows, configuration and versions give the same digest, bit for bit, by every driver.</p>"

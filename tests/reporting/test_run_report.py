@@ -304,7 +304,7 @@ def event(number: int) -> dict[str, str]:
 
 def test_of_many_events_the_last_are_shown_with_their_times() -> None:
     summary = {"name": "x", "algorithm": "drom", "driver": "processes", "status": "finished", "rounds": 0, "tasks": []}
-    events = [*map(event, range(1200)), {"text": "damaged", "time": 3}]
+    events: list[Any] = [*map(event, range(1200)), {"text": "damaged", "time": 3}]
     page = require_whole(page_of(RunFacts(Path("x"), summary | {"verdict": []}, events=events)))
     said = page.sections["faults"]
     assert "The last 100 of 1,201 events" in said and "event 1100" not in said

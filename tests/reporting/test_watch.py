@@ -174,9 +174,11 @@ def test_a_launcher_elsewhere_is_known_by_the_age_of_its_state(key: str, capsys:
 
 @pytest.mark.parametrize(
     "damage",
-    [{"pid": "x"}, {"pid": 0}, {"pid": 10**30}, {"started": "x"}, {"host": 3}, {"status": 3}, {"error": 3}]
-    + [{"tasks": tasks} for tasks in (3, [3], [{}], [{"name": "x", "round": "x"}])]
-    + [{"reducer": 3}],
+    [
+        *({"pid": pid} for pid in ("x", 0, 10**30)),
+        *({key: value} for key, value in (("started", "x"), ("host", 3), ("status", 3), ("error", 3), ("reducer", 3))),
+        *({"tasks": tasks} for tasks in (3, [3], [{}], [{"name": "x", "round": "x"}])),
+    ],
 )
 def test_a_state_of_other_types_is_damaged(damage: dict[str, object]) -> None:
     resumed(**damage)
