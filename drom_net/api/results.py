@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 _FIGURES = ("examples", "error_rate", "majority_error_rate", "auc", "log_loss", "f1", "unlabelled")
 _SHARING = ("error_rate_alone", "gain_points", "effect", "weight", "noise")
+_IN_MEMORY = "The rows were in memory; Run.save keeps the run, its figures and its models."
 _LINES = 8
 """Sites in one picture of errors."""
 
@@ -199,7 +200,7 @@ class Run:
             return write_report(self.path, Path(path))
         with tempfile.TemporaryDirectory(prefix="drom-net-") as folder:
             self.save(Path(folder) / "run")
-            return write_report(Path(folder) / "run", Path(path))
+            return write_report(Path(folder) / "run", Path(path), repeat=_IN_MEMORY)
 
     def plot_errors(self, path: str | Path | None = None) -> Plot:
         """The error rate so far by example, of all sites together and of each (of many the first eight).

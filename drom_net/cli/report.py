@@ -40,20 +40,33 @@ def require_report(run_dirs: Sequence[Path], path: str) -> Path:
 
 
 @contextlib.contextmanager
-def report_at_end(out: Path, *, wanted: bool) -> Iterator[None]:
-    """Write the report into a run directory when its run has ended, also where that was by an error of a node."""
+def report_at_end(out: Path, *, wanted: bool) -> Iterator[list[Path]]:
+    """Write the report into a run directory when its run has ended, also where that was by an error of a node.
+
+    Yields:
+        What the page's path is added to in the end; it stays empty where there is none.
+    """
     from drom_net.cli.telling import tell
 
+    pages: list[Path] = []
     try:
-        yield
+        yield pages
     except DromNetError as error:
         if wanted and not isinstance(error, UsageError | StoppedError) and (out / "config.yaml").exists():
-            with contextlib.suppress(DromNetError, OSError):
-                from drom_net.reporting.page import write_report
-
-                tell(f"report {write_report(out, error=str(error))}", "reported")
+            for page in _written(out, str(error)):
+                tell(f"report {page}", "reported")
         raise
     if wanted:
-        from drom_net.reporting.page import write_report
+        pages += _written(out)
 
-        write_report(out)
+
+def _written(out: Path, error: str = "") -> list[Path]:
+    """The page; none where it cannot be drawn or written, which is said."""
+    from drom_net.cli.telling import tell
+    from drom_net.reporting.page import write_report
+
+    try:
+        return [write_report(out, error=error)]
+    except Exception as problem:  # whatever it is, the run itself has ended as it has
+        tell(f"warning: there is no report: {problem}", "warned")
+        return []

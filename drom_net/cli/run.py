@@ -32,7 +32,7 @@ from drom_net.data.dataset import Dataset
 from drom_net.data.datasets import load_dataset
 from drom_net.deploy.deployment import plan_deployment
 from drom_net.protocol.node import REDUCER
-from drom_net.results.run_directory import REPORT, free_run_directory
+from drom_net.results.run_directory import free_run_directory
 from drom_net.results.tables import require_format
 from drom_net.transport.keys import read_keyring
 from drom_net.transport.local_sockets import require_no_file_at
@@ -103,7 +103,7 @@ def run(
     else:
         require_stored(prepared.config, f"--driver {driver}")
     out = out or free_run_directory(prepared.config.name)
-    with report_at_end(out, wanted=report), showing_progress(as_json=as_json, quiet=quiet) as progress:
+    with report_at_end(out, wanted=report) as pages, showing_progress(as_json=as_json, quiet=quiet) as progress:
         summary, exit_code = run_prepared(
             prepared,
             driver=driver,
@@ -118,7 +118,7 @@ def run(
         print_json(summary | {"run_directory": str(out)})
     elif not quiet:
         print_result(summary)
-        click.echo(f"run directory {out}" + (f"\nreport {out / REPORT}" if report else ""))
+        click.echo(f"run directory {out}" + "".join(f"\nreport {page}" for page in pages))
     if exit_code:
         go_on = f"; `drom-net run --resume {out}` goes on" if driver == "processes" else ""
         tell(f"interrupted; what was learned so far is saved{go_on}", "interrupted", exit_code=exit_code)

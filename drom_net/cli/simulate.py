@@ -23,7 +23,6 @@ from drom_net.core.errors import UsageError
 from drom_net.graph.facts import tau_warnings
 from drom_net.plots.base import check_plot_file
 from drom_net.plots.timeline import draw_timeline
-from drom_net.results.run_directory import REPORT
 from drom_net.results.timeline import Disturbance, lost_lane
 from drom_net.simulation.network import Distribution
 
@@ -66,8 +65,9 @@ def simulate(
         progress.start(prepared.roster.tasks, prepared.rounds)
         found = forecast(prepared, conditions, progress)
         others = _others(prepared, conditions, progress) if compare else []
+    pages: list[Path] = []
     if out is not None:
-        with report_at_end(out, wanted=report):
+        with report_at_end(out, wanted=report) as pages:
             end_run_directory(prepared, out, found.tasks, found.centrals, driver="simulation")
     faults = conditions.disturbances(node_names(prepared))
     _warn_of_late(faults, found.figures["seconds"])
@@ -81,7 +81,7 @@ def simulate(
     _print(prepared, found.figures, others)
     for line in hiding_lines(hiding, latency.mean, round_mean_s):
         click.echo(line)
-    for what, path in (("run directory", out), ("report", out / REPORT if out and report else None), ("picture", draw)):
+    for what, path in (("run directory", out), *(("report", page) for page in pages), ("picture", draw)):
         if path is not None:
             click.echo(f"{what} {path}")
     return 0

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from drom_net.cluster.launcher import LAUNCHER_KEYS
 from drom_net.core.errors import UsageError
 from drom_net.reporting.watching import EXIT_CODES, find_run, look
 
@@ -48,7 +49,7 @@ def watch(path: Path, web: bool, port: int, once: bool, as_json: bool) -> int:
 def _screen(run_dir: Path, *, as_json: bool) -> Iterator[Callable[[Seen], None]]:
     """What shows one look at a run, as it fits where it is shown."""
     if as_json:
-        yield lambda seen: click.echo(json.dumps({"status": seen.status} | _plain(seen.state)))
+        yield lambda seen: click.echo(json.dumps({"status": seen.status, "note": seen.note} | _plain(seen.state)))
         return
     if not sys.stdout.isatty():
         yield lambda seen: click.echo(_line(run_dir, seen))
@@ -63,13 +64,13 @@ def _screen(run_dir: Path, *, as_json: bool) -> Iterator[Callable[[Seen], None]]
 
 
 def _plain(state: Any) -> dict[str, Any]:
-    return {key: value for key, value in state.items() if key not in ("pid", "status")}
+    return {key: value for key, value in state.items() if key not in (*LAUNCHER_KEYS, "status")}
 
 
 def _line(run_dir: Path, seen: Seen) -> str:
     from drom_net.cli.output import percent
     from drom_net.cli.telling import shown
-    from drom_net.reporting.watching import effect_in_words, state_in_words
+    from drom_net.reporting.watching import effect_in_words, is_in_trouble, state_in_words
 
     state = seen.state
     if not state:
@@ -80,17 +81,15 @@ def _line(run_dir: Path, seen: Seen) -> str:
     if any(told):
         counts = {effect: told.count(effect) for effect in ("helps", "hurts", "cannot tell yet")}
         parts.append(", ".join(f"{effect}: {count}" for effect, count in counts.items() if count))
-    trouble = [task for task in [*state["tasks"], state.get("reducer") or {}] if _is_in_trouble(task)]
+    trouble = [task for task in [*state["tasks"], state.get("reducer") or {}] if is_in_trouble(task)]
     parts += [f"{task['name']} {state_in_words(task)}" for task in trouble[:3]]
     if len(trouble) > 3:
         parts.append(f"and {len(trouble) - 3} more")
     if state.get("error"):
         parts.append(state["error"])
+    if seen.note:
+        parts.append(seen.note)
     return shown("  ".join(parts))
-
-
-def _is_in_trouble(task: Any) -> bool:
-    return bool(task) and (task.get("state") == "gone" or bool(task.get("waits_for")) or bool(task.get("lost")))
 
 
 def _of_limit(state: Any) -> str:
@@ -106,16 +105,16 @@ def _table(run_dir: Path, seen: Seen, height: int) -> Group:
     from drom_net.cli.output import percent, size
     from drom_net.cli.telling import shown
     from drom_net.reporting.facts import read_events
-    from drom_net.reporting.watching import effect_in_words, first_shown, round_of, state_in_words
+    from drom_net.reporting.watching import effect_in_words, first_shown, kind_of, round_of, state_in_words
 
     state = seen.state
     head = Text(_line(run_dir, seen), style="bold")
     if not state:
         return Group(head)
     events = [
-        Text(shown(event["text"]), style="dim", no_wrap=True, overflow="ellipsis") for event in read_events(run_dir)
+        Text(shown(event["text"]), style="dim", no_wrap=True, overflow="ellipsis")
+        for event in read_events(run_dir, limit=_EVENTS_SHOWN)
     ]
-    events = events[-_EVENTS_SHOWN:]
     rows = first_shown(state["tasks"], max(3, height - len(events)))
     shares = any(task.get("sharing") for task in state["tasks"])
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -123,7 +122,7 @@ def _table(run_dir: Path, seen: Seen, height: int) -> Group:
         left = column in ("site", "sharing", "node")
         table.add_column(column, justify="left" if left else "right", no_wrap=column != "node", max_width=24)
     for task in rows:
-        style = "red" if task.get("state") == "gone" or task.get("lost") else "yellow" if task.get("waits_for") else ""
+        style = {"gone": "red", "waits": "yellow"}.get(kind_of(task), "")
         cells = [shown(task["name"]), str(round_of(task)), percent(task.get("error_rate"))]
         cells += [percent(task.get("majority_error_rate")), *([effect_in_words(task) or "-"] if shares else [])]
         cells += [size(task.get("bytes_sent") or 0), shown(state_in_words(task))]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -12,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, ParamSpec, Self
 
+from drom_net.cluster.launcher import this_launcher
 from drom_net.cluster.local import Interruption
 from drom_net.cluster.plan import about_run
 from drom_net.cluster.prepare import Prepared
@@ -70,6 +70,14 @@ class _Node:
         return found | ({"sharing": sharing} if sharing else {})
 
 
+def _lines_of(path: Path) -> int:
+    try:
+        with path.open("rb") as file:
+            return sum(1 for _ in file)
+    except OSError:
+        return 0
+
+
 class Record:
     """Writes both files. What cannot be written is left out: a full disk must not end a run here."""
 
@@ -79,9 +87,9 @@ class Record:
         self._tasks = [_Node(name) for name in names]
         self._reducer = _Node(REDUCER) if graph is None else None
         neighbors = [] if graph is None else graph.union.neighbors
-        self._about = about_run(prepared.config) | {
+        self._about = about_run(prepared.config) | this_launcher()
+        self._about |= {
             "driver": "processes",
-            "pid": os.getpid(),
             "rounds_limit": prepared.rounds or None,
             "edges": None
             if graph is None
@@ -89,7 +97,7 @@ class Record:
         }
         self._started = time.monotonic()
         self._due = 0.0
-        self._events = 0
+        self._events = _lines_of(out / EVENTS)  # those before the run was resumed count
 
     def __enter__(self) -> Self:
         self._write("running")
@@ -101,7 +109,7 @@ class Record:
         if error is None:
             self._write("interrupted" if self._interruption.exit_code else "finished")
         else:
-            self._write("interrupted" if self._interruption.exit_code else "failed", str(error))
+            self._write("interrupted" if self._interruption.exit_code else "failed", str(error) or type(error).__name__)
 
     def on_line(self, spec: NodeSpec, line: dict[str, Any]) -> None:
         """As `local.Hooks` has it, and so are the others."""
@@ -149,10 +157,12 @@ class Record:
 
     def _event(self, event: str, text: str, name: str) -> None:
         self._events += 1
-        if self._events > _EVENTS_LIMIT:
+        if self._events > _EVENTS_LIMIT + 1:
             return
+        if self._events > _EVENTS_LIMIT:
+            event, text, name = "said", f"more than {_EVENTS_LIMIT:,} events: later ones are not kept", ""
         now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        line = {"time": now, "at_s": round(time.monotonic() - self._started, 3), "event": event, "name": name}
+        line = {"time": now, "event": event, "name": name}
         with contextlib.suppress(OSError), (self._out / EVENTS).open("a", encoding="utf-8") as file:
             file.write(json.dumps(line | {"text": text}) + "\n")
 

@@ -15,6 +15,7 @@ from drom_net.core.errors import UsageError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from matplotlib.legend import Legend
 
 
 FORMATS = (".png", ".svg")
@@ -47,6 +48,12 @@ def require_matplotlib() -> None:
         import matplotlib  # noqa: F401
     except ImportError:
         raise UsageError("pictures need matplotlib: pip install 'drom-net[plots]'") from None
+
+
+def as_plain_text(legend: Legend) -> None:
+    """Take its labels as they are: a name may have ``$`` in it, and is no formula."""
+    for text in legend.get_texts():
+        text.set_parse_math(False)
 
 
 def save(figure: Figure, path: Path, *, dpi: int = 150) -> None:

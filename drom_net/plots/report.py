@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from drom_net.plots.base import EDGE, PRINT_DPI, TEXT, check_plot_file, save
+from drom_net.plots.base import EDGE, PRINT_DPI, TEXT, as_plain_text, check_plot_file, save
 from drom_net.results.report import Panel, Picture, Series
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def draw_picture(picture: Picture, path: Path) -> None:
     handles |= reference_handles
     for axes in grid[len(picture.panels) :]:
         axes.set_axis_off()
-    figure.legend(
+    legend = figure.legend(
         handles=list(handles.values()),
         labels=list(handles),
         loc="outside upper center",
@@ -84,6 +84,7 @@ def draw_picture(picture: Picture, path: Path) -> None:
         handlelength=3.6,
         columnspacing=1.4,
     )
+    as_plain_text(legend)
     save(figure, path, dpi=PRINT_DPI)
 
 

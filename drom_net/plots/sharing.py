@@ -11,7 +11,7 @@ import numpy as np
 
 from drom_net.algorithms.adadrom.mixing import ALONE, EXPERTS
 from drom_net.core.errors import UsageError
-from drom_net.plots.base import EDGE, NAME_LIMIT, TEXT, check_plot_file, save
+from drom_net.plots.base import EDGE, NAME_LIMIT, TEXT, as_plain_text, check_plot_file, save
 from drom_net.plots.report import PAGE_INCHES
 from drom_net.plots.timeline import BAR_POINTS, name_lanes
 
@@ -137,7 +137,7 @@ def _draw_weights(axes: Axes, figures: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _legend_above(axes: Axes, handles: Sequence[Any], *, columns: int) -> None:
-    axes.legend(
+    legend = axes.legend(
         handles=handles,
         loc="lower left",
         bbox_to_anchor=(0.0, 1.0),
@@ -151,3 +151,4 @@ def _legend_above(axes: Axes, handles: Sequence[Any], *, columns: int) -> None:
         handletextpad=0.5,
         columnspacing=1.2,
     )
+    as_plain_text(legend)

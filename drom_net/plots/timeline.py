@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from drom_net.core.errors import UsageError
-from drom_net.plots.base import EDGE, NAME_LIMIT, RIM, TEXT, check_plot_file, save
+from drom_net.plots.base import EDGE, NAME_LIMIT, RIM, TEXT, as_plain_text, check_plot_file, save
 from drom_net.results.timeline import KINDS, Disturbance, Lane
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ def _stacked(
         handles.append(
             Patch(facecolor="white", edgecolor=TEXT, hatch=_FAULT_HATCH, linewidth=0.3, label=", ".join(faults))
         )
-    figure.legend(
+    legend = figure.legend(
         handles=[*handles, tick],
         loc="center",
         bbox_to_anchor=(0.5, 1.0 - (head - 8.0 - 6.0 * (legend_rows - 1)) / height),
@@ -216,6 +216,7 @@ def _stacked(
         columnspacing=1.4,
         handletextpad=0.5,
     )
+    as_plain_text(legend)
     return figure, all_axes
 
 

@@ -15,17 +15,15 @@ from drom_net.algorithms.features import Matrix
 from drom_net.cluster.plan import PeerGraph, lanes, peer_graph
 from drom_net.config.load import load_config
 from drom_net.config.model import ClusterConfig, config_digest
-from drom_net.core.errors import DromNetError
+from drom_net.core.errors import DromNetError, UsageError
 from drom_net.learning.calibration import probabilities_of
 from drom_net.learning.records import LEARNED
+from drom_net.reporting.watching import has_ended_badly, read_state
 from drom_net.results.model_file import load_model
 from drom_net.results.outcomes import Rows, read_json
-from drom_net.results.run_directory import EVENTS, SIMULATION, STATE, load_disturbances, load_summary
+from drom_net.results.run_directory import EVENTS, SIMULATION, load_disturbances, load_summary
 from drom_net.results.tables import read_records, read_timeline
 from drom_net.results.timeline import Disturbance, Lane, begun_anew
-
-EVENTS_LIMIT = 500
-"""More lines of a run's events are not told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +69,8 @@ class RunFacts:
     edges: Sequence[tuple[str, str]] | None = None
     """Who talks to whom, by name; None for a star."""
     missing: Mapping[str, str] = field(default_factory=dict)
+    repeat: str = ""
+    """Said in place of the commands that repeat it."""
 
     @property
     def names(self) -> list[str]:
@@ -86,8 +86,11 @@ def read_facts(run_dir: Path, *, error: str = "") -> RunFacts:
     Raises:
         UsageError: It is not the directory of a run that has ended.
     """
-    failed = error and not (run_dir / "summary.json").exists()
-    summary = _last_state(run_dir, error) if failed else load_summary(run_dir)
+    state = _failed_state(run_dir)
+    error = error or state.get("error", "")
+    # What a run that was resumed has failed with is newer than the summary of its earlier interruption.
+    failed = bool(state) or bool(error and not (run_dir / "summary.json").exists())
+    summary = _as_summary(run_dir, state) if failed else load_summary(run_dir)
     names = [task["name"] for task in summary["tasks"]]
     missing: dict[str, str] = {}
     found: dict[str, Any] = {}
@@ -96,7 +99,7 @@ def read_facts(run_dir: Path, *, error: str = "") -> RunFacts:
         try:
             return how()
         except (DromNetError, OSError, KeyError, TypeError, ValueError) as problem:
-            missing[what] = str(problem)
+            missing[what] = str(problem).replace(f"{run_dir}/", "").replace(str(run_dir), "this run")
             return None
 
     config = read("config", lambda: load_config(run_dir / "config.yaml"))
@@ -131,14 +134,14 @@ def read_facts(run_dir: Path, *, error: str = "") -> RunFacts:
     return RunFacts(run_dir, summary, error, config, missing=missing, **found)
 
 
-def read_events(run_dir: Path, *, limit: int = EVENTS_LIMIT) -> list[dict[str, Any]]:
-    """The last lines of events.jsonl; none where there is no such file. A line that is cut off is left out."""
+def read_events(run_dir: Path, *, limit: int | None = None) -> list[dict[str, Any]]:
+    """The lines of events.jsonl, or the last of them; none where there is no file. One that is cut off is left out."""
     try:
         lines = (run_dir / EVENTS).read_text(encoding="utf-8", errors="replace").splitlines()
     except FileNotFoundError:
         return []
     found = []
-    for line in lines[-limit:]:
+    for line in lines if limit is None else lines[-limit:]:
         try:
             event = json.loads(line)
         except ValueError:
@@ -148,13 +151,18 @@ def read_events(run_dir: Path, *, limit: int = EVENTS_LIMIT) -> list[dict[str, A
     return found
 
 
-def _last_state(run_dir: Path, error: str) -> dict[str, Any]:
-    """What the nodes had told of a run that has failed, in the form of a summary."""
+def _failed_state(run_dir: Path) -> Mapping[str, Any]:
+    """What the nodes had told of a run that has failed; empty of another."""
     try:
-        state = read_json(run_dir / STATE, "tasks")
-    except DromNetError:
-        state = {"tasks": []}
-    return {"status": "failed", "verdict": [], "name": run_dir.name, "algorithm": "-", "driver": "processes"} | state
+        state = read_state(run_dir) or {}
+    except UsageError:
+        return {}
+    return state if state and has_ended_badly(state) else {}
+
+
+def _as_summary(run_dir: Path, state: Mapping[str, Any]) -> dict[str, Any]:
+    found = {"status": "failed", "verdict": [], "name": run_dir.name, "algorithm": "-", "driver": "processes"}
+    return found | {"tasks": []} | dict(state)
 
 
 def _task(rows: Rows, log_odds: Any) -> Task:

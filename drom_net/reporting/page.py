@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+import re
 import shlex
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from html import escape
 from pathlib import Path
@@ -34,15 +37,17 @@ _RELATED_SHOWN = 40
 _EVENTS_SHOWN = 100
 _NAME_LIMIT = 60
 _STYLE = Path(__file__).parent / "static" / "page.css"
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _MARKS = {"helps": "▲", "hurts": "▼", "cannot tell yet": "?"}
 
 
-def write_report(run_dir: Path, path: Path | None = None, *, error: str = "") -> Path:
+def write_report(run_dir: Path, path: Path | None = None, *, error: str = "", repeat: str = "") -> Path:
     """Write the report of a run, and its main figure as PNG beside it.
 
     Args:
         path: The page; by default report.html in the run directory.
         error: Why the run failed, which may have no summary then.
+        repeat: Said in place of the commands that repeat the run, where its directory does not stay.
 
     Returns:
         The page's path.
@@ -52,7 +57,7 @@ def write_report(run_dir: Path, path: Path | None = None, *, error: str = "") ->
     """
     require_matplotlib()
     path = path or run_dir / REPORT
-    facts = read_facts(run_dir, error=error)
+    facts = dataclasses.replace(read_facts(run_dir, error=error), repeat=repeat)
     write_text(path, page_of(facts))
     picture = pictures.overview(facts)
     if picture is not None:
@@ -84,6 +89,7 @@ def page_of(facts: RunFacts) -> str:
     title = text_of(summary["name"])
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="color-scheme" content="light dark">'
         f"<title>{title}: report of a run</title><style>{_STYLE.read_text(encoding='utf-8')}</style></head><body>"
@@ -106,10 +112,13 @@ def name_of(name: str) -> str:
 
 def sentence_of(text: str, names: Sequence[str]) -> str:
     """A sentence with names in it, of which those from right to left are set apart."""
-    told = text_of(text)
-    for name in names:
-        if any(unicodedata.bidirectional(char) in ("R", "AL") for char in name):
-            told = told.replace(text_of(name), name_of(name))
+    turned = {name for name in names if any(unicodedata.bidirectional(char) in ("R", "AL") for char in name)}
+    if not turned:
+        told = text_of(text)
+    else:
+        # One pass over the text as it is: no name is looked for in markup that another has become.
+        pieces = re.split("(" + "|".join(map(re.escape, sorted(turned, key=len, reverse=True))) + ")", text)
+        told = "".join(name_of(piece) if piece in turned else text_of(piece) for piece in pieces)
     return told[:1].upper() + told[1:]
 
 
@@ -409,10 +418,18 @@ def _faults(facts: RunFacts) -> str:
         return "<p>None: every node ran from the beginning to the end, and nobody was missing.</p>"
     shown = f"<ul>{''.join(f'<li>{line}</li>' for line in lines)}</ul>" if lines else ""
     if told:
-        rows = [[f"{float(one.get('at_s') or 0.0):.1f} s", text_of(one["text"])] for one in told[:_EVENTS_SHOWN]]
-        more = f"The first {len(rows)} of {len(told)} events" if len(told) > len(rows) else "Events of the processes"
-        shown += _unfolding(["after", "what happened"], rows, more)
+        rows = [[_time_of(one), text_of(one["text"])] for one in told[-_EVENTS_SHOWN:]]
+        more = f"The last {len(rows)} of {len(told):,} events" if len(told) > len(rows) else "Events of the processes"
+        shown += _unfolding(["time (UTC)", "what happened"], rows, more)
     return shown
+
+
+def _time_of(event: Mapping[str, Any]) -> str:
+    """``2026-11-30 00:12:01``; a dash where it is damaged."""
+    try:
+        return f"{datetime.fromisoformat(event['time']):%Y-%m-%d %H:%M:%S}"
+    except (KeyError, TypeError, ValueError):
+        return "–"
 
 
 def _times(count: int) -> str:
@@ -444,8 +461,9 @@ def _repeat(facts: RunFacts) -> str:
         if value != ""
     ]
     told = [[text_of(key), f"<code>{text_of(value)}</code>"] for key, value in rows]
+    how_to = f"<pre><code>{chr(10).join(map(text_of, commands))}</code></pre>"
     return (
-        f"<pre><code>{text_of(commands[0])}{''.join(chr(10) + text_of(line) for line in commands[1:])}</code></pre>"
-        "<p>The same rows, configuration and versions give the same digest, bit for bit, by every driver.</p>"
+        (f"<p>{text_of(facts.repeat)}</p>" if facts.repeat else how_to)
+        + "<p>The same rows, configuration and versions give the same digest, bit for bit, by every driver.</p>"
         + _table(["what", "value"], told, "What it ran on")
     )

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-import os
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from drom_net.cluster.launcher import is_launcher, is_there
 from drom_net.config.load import load_config
-from drom_net.core.errors import DromNetError, UsageError
+from drom_net.core.errors import UsageError
 from drom_net.results.outcomes import read_json
 from drom_net.results.run_directory import STATE, load_summary
 
 EXIT_CODES = {"finished": 0, "failed": 1, "interrupted": 4, "gone": 4}
 """What `drom-net watch` ends with, by the status of a run that has ended."""
+_SILENT_S = 300.0
+"""A launcher on another host counts as gone when it has not written its state for so long."""
+_WORTH = {"gone": 0, "waits": 1, "starting": 2}
+"""By kind of a node, what comes first where there is no room for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +31,8 @@ class Seen:
     launcher is no more, and has left no result."""
     state: Mapping[str, Any]
     """As state.json has it; of a run that has ended its summary. Empty while waiting."""
+    note: str = ""
+    """What speaks against being sure of it."""
 
     @property
     def is_over(self) -> bool:
@@ -64,37 +71,70 @@ def look(run_dir: Path) -> Seen:
     Raises:
         UsageError: A file is damaged.
     """
-    state: Mapping[str, Any] | None = None
-    if (run_dir / STATE).exists():
-        try:
-            state = read_json(run_dir / STATE, "status", "pid", "tasks")
-        except DromNetError:
-            if (run_dir / STATE).exists():  # else its run has just finished
-                raise
-    if state is not None and state["status"] == "running":
-        if _is_alive(int(state["pid"])):
-            return Seen("running", state)
-        if (run_dir / STATE).exists():
-            return Seen("gone", state)
-        state = None
-    if (run_dir / "summary.json").exists():
+    state = read_state(run_dir)
+    if state is None:
+        if not (run_dir / "summary.json").exists():
+            return Seen("waiting", {})
         summary = load_summary(run_dir)
         return Seen(summary["status"], summary)
-    if state is None:
-        return Seen("waiting", {})
-    # Its nodes have ended, and the launcher writes what came out.
-    writes = state["status"] != "failed" and _is_alive(int(state["pid"]))
-    return Seen("running" if writes else "gone" if state["status"] == "finished" else state["status"], state)
+    # A state that is there is newer than a summary: that is of the interruption before the run was resumed.
+    if has_ended_badly(state):
+        return Seen(state["status"], state)
+    there, note = is_there(state), ""
+    if there is None:
+        try:
+            age_s = max(0.0, time.time() - (run_dir / STATE).stat().st_mtime)
+        except FileNotFoundError:
+            return look(run_dir)
+        there = age_s < _SILENT_S
+        note = f"its launcher is on {state['host']} and cannot be seen from here; its state is {age_s:.0f} s old"
+    if there:
+        return Seen("running", state, note)  # also while it writes what came out
+    if not (run_dir / STATE).exists():
+        return look(run_dir)  # it has just ended
+    if (run_dir / "summary.json").exists():
+        summary = load_summary(run_dir)
+        if summary["status"] == "finished":  # its launcher went before it took the state away
+            return Seen("finished", summary)
+    return Seen("interrupted" if state["status"] == "interrupted" else "gone", state, note)
 
 
-def _is_alive(pid: int) -> bool:
+def has_ended_badly(state: Mapping[str, Any]) -> bool:
+    """Whether it is the last that there is of its run: no summary follows."""
+    return state["status"] == "failed" or bool(state["status"] == "interrupted" and state.get("error"))
+
+
+def read_state(run_dir: Path) -> Mapping[str, Any] | None:
+    """state.json; None where there is none.
+
+    Raises:
+        UsageError: It is damaged.
+    """
+    path = run_dir / STATE
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass  # of another user
-    return True
+        state = read_json(path, "status", "pid", "tasks")
+    except UsageError:
+        if path.exists():
+            raise
+        return None  # also where its run has just finished
+    error, tasks = state.get("error", ""), state["tasks"]
+    if state["status"] not in ("running", *EXIT_CODES) or not isinstance(error, str):
+        raise UsageError(f"{path} is damaged: expected how a run goes, got status {state['status']!r}, error {error!r}")
+    if not is_launcher(state):
+        raise UsageError(f"{path} is damaged: expected the number of a process, got pid {state['pid']!r}")
+    nodes = [*tasks, state.get("reducer") or {"name": ""}] if isinstance(tasks, list) else [None]
+    if not all(map(_is_task, nodes)):
+        raise UsageError(f"{path} is damaged: expected tasks with name, state and round")
+    return state
+
+
+def _is_task(task: object) -> bool:
+    return (
+        isinstance(task, dict)
+        and isinstance(task.get("name"), str)
+        and isinstance(task.get("state", ""), str)
+        and isinstance(task.get("round", 0), int)
+    )
 
 
 def state_in_words(task: Mapping[str, Any]) -> str:
@@ -119,18 +159,26 @@ def effect_in_words(task: Mapping[str, Any]) -> str:
     return str(its["effect"]) + (f" [{bounds[0]:.2f}, {bounds[1]:.2f}]" if bounds else "")
 
 
+def kind_of(task: Mapping[str, Any]) -> str:
+    """gone, waits or starting, which are worth a look; else learning or ended."""
+    state = "lost" if task.get("lost") else str(task.get("state", "ended"))
+    if state in ("gone", "lost"):
+        return "gone"
+    return "waits" if task.get("waits_for") and state == "learning" else state
+
+
+def is_in_trouble(task: Mapping[str, Any]) -> bool:
+    """Whether its process has ended, or it waits for another."""
+    return kind_of(task) in ("gone", "waits")
+
+
 def first_shown(tasks: Sequence[Mapping[str, Any]], limit: int) -> list[Mapping[str, Any]]:
-    """So many of the tasks, in their order: those in trouble, then those that are furthest behind."""
+    """So many of the tasks, in their order: those in trouble, then those that start, or are furthest behind."""
     if len(tasks) <= limit:
         return list(tasks)
 
-    def rank(place: int) -> tuple[bool, bool, int]:
-        task = tasks[place]
-        return (
-            not (task.get("state") in ("gone", "starting") or task.get("lost")),
-            not task.get("waits_for"),
-            round_of(task),
-        )
+    def rank(place: int) -> tuple[int, int]:
+        return _WORTH.get(kind_of(tasks[place]), len(_WORTH)), round_of(tasks[place])
 
     return [tasks[place] for place in sorted(sorted(range(len(tasks)), key=rank)[:limit])]
 

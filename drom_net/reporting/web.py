@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, urlsplit
 from drom_net.core.errors import ClusterError, DromNetError
 from drom_net.reporting.facts import read_events, read_facts
 from drom_net.reporting.pictures import curves
-from drom_net.reporting.watching import Seen, effect_in_words, look, round_of, state_in_words
+from drom_net.reporting.watching import Seen, effect_in_words, kind_of, look, round_of, state_in_words
 
 _EVERY_S, _ALIVE_S = 1.0, 15.0
 """How often a run is looked at; after how long without news a line says that the connection is there."""
@@ -39,9 +39,10 @@ class Feed:
 
     def put(self, seen: Seen, events: list[dict[str, Any]]) -> None:
         state = seen.state
-        now: dict[str, Any] = {"status": seen.status, "events": [event["text"] for event in events[-_EVENTS:]]}
+        now: dict[str, Any] = {"status": seen.status, "events": [event["text"] for event in events]}
         now |= {key: state.get(key) for key in ("name", "algorithm", "rounds", "rounds_limit", "error", "what_leaves")}
         now |= {key: state.get(key) for key in ("error_rate", "majority_error_rate", "edges", "verdict")}
+        now["error"] = now["error"] or seen.note
         now["tasks"] = [_site(task) for task in state.get("tasks", ())]
         now["reducer"] = _site(state["reducer"]) if state.get("reducer") else None
         with self.changed:
@@ -78,8 +79,6 @@ class Feed:
 
 def _site(task: Any) -> dict[str, Any]:
     """What the page tells of a node, as text where it is words."""
-    state = "lost" if task.get("lost") else task.get("state", "ended")
-    waits = bool(task.get("waits_for")) and state == "learning"
     return {
         "name": task["name"],
         "round": round_of(task),
@@ -87,7 +86,7 @@ def _site(task: Any) -> dict[str, Any]:
         "majority": task.get("majority_error_rate"),
         "sharing": effect_in_words(task),
         "sent": task.get("bytes_sent") or 0,
-        "kind": "gone" if state in ("gone", "lost") else "waits" if waits else state,
+        "kind": kind_of(task),
         "words": state_in_words(task),
     }
 
@@ -140,7 +139,7 @@ def serve(run_dir: Path, port: int, tell: Callable[[str], None]) -> int:
                 over = seen.is_over
                 if over and not feed.version:
                     put_curves(feed, run_dir)
-                feed.put(seen, read_events(run_dir))
+                feed.put(seen, read_events(run_dir, limit=_EVENTS))
             time.sleep(_EVERY_S)
     finally:
         server.close()
@@ -175,9 +174,12 @@ def _handler(feed: Feed, token: str) -> type[BaseHTTPRequestHandler]:
         timeout = 10.0
 
         def do_GET(self) -> None:
-            url = urlsplit(self.path)
-            host = self.headers.get("Host", "")
-            name = host.rpartition(":")[0]
+            name = self.headers.get("Host", "").partition(":")[0]  # a browser leaves port 80 out
+            try:
+                url = urlsplit(self.path)
+            except ValueError:
+                self.send_error(400, "that is no address")
+                return
             if name not in ("127.0.0.1", "localhost"):  # a foreign name that was made to point here
                 self.send_error(403, "this page is of this machine")
             elif not hmac.compare_digest(parse_qs(url.query).get("token", [""])[0].encode(), token.encode()):

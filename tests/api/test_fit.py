@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import datetime
 import signal
+import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -224,6 +225,18 @@ def test_a_saved_run_is_one_that_the_commands_read(tmp_path: Path) -> None:
     assert np.array_equal(third.predict_proba("north", frame), run.predict_proba("north", frame))
     with pytest.raises(UsageError, match="exists already"):
         run.save(tmp_path / "two")
+
+
+def test_names_are_no_formulas_and_a_report_names_no_folder_that_is_gone(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    columns = table(60)
+    names = {"north": r"ward $\beta9x{$", "south 2": "b", "south 10": "c"}
+    columns["site"] = [names[site] for site in columns["site"]]
+    run = drom_net.fit(as_pandas(columns), site="site", label="sick")
+    assert "<svg" in run.plot_errors().svg
+    page = run.report(tmp_path / "run.html").read_text()
+    assert "The rows were in memory; Run.save keeps the run" in page
+    assert "drom-net verify" not in page and tempfile.gettempdir() + "/drom-net-" not in page
 
 
 def test_figures_and_pictures(tmp_path: Path) -> None:

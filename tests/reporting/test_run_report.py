@@ -19,8 +19,9 @@ from processes import family
 from drom_net.cli import main
 from drom_net.plots.base import inline_svg
 from drom_net.reporting import facts as facts_module
+from drom_net.reporting import page as page_module
 from drom_net.reporting.facts import RunFacts, read_facts
-from drom_net.reporting.page import page_of, write_report
+from drom_net.reporting.page import page_of, sentence_of, write_report
 from drom_net.results.relatedness import cosines, group_sentence, groups_of
 from drom_net.results.verdict import task_verdict
 
@@ -72,10 +73,17 @@ class Page(HTMLParser):
         return [its for name, its in self.tags if name == tag]
 
 
+POLICY = {
+    "http-equiv": "Content-Security-Policy",
+    "content": "default-src 'none'; style-src 'unsafe-inline'; img-src data:",
+}
+
+
 def require_whole(text: str) -> Page:
     """It needs no network and no script, its pictures have words, and no two parts have the same id."""
     page = Page(text)
     assert list(page.sections) == SECTIONS
+    assert POLICY in page.all("meta")
     assert not page.all("script") and not page.all("link") and not page.all("img") and not page.all("iframe")
     assert not any(key.startswith("on") for _, its in page.tags for key in its)
     for _, its in page.tags:
@@ -141,6 +149,15 @@ def test_no_name_becomes_markup_or_turns_its_neighbors() -> None:
     assert sorted(page.names[: len(names)]) == sorted(shown)
     assert len(page.all("bdi")) >= 2 * len(names)
     assert names[1] in {its.get("title") for its in page.all("bdi")}
+
+
+def test_no_name_is_looked_for_in_the_markup_of_another() -> None:
+    one = "א onmouseover=alert(document.domain) style=position:fixed;inset:0 " + "x" * 60
+    names = [one, f"!{one}", "bdi", "title"]
+    told = sentence_of(f"groups: {names[1]}, {names[0]}; <bdi>", names)
+    page = Page(f"<section id=s>{told}</section>")
+    assert page.tags[1:] == [("bdi", {"title": names[1]}), ("bdi", {"title": names[0]})]
+    assert page.sections["s"] == f"Groups: {names[1][:59]}…, {names[0][:59]}…; <bdi>"
 
 
 def test_who_keeps_no_evidence_has_none_in_the_report() -> None:
@@ -279,6 +296,46 @@ def test_damaged_files_are_said_and_left_out() -> None:
 def test_the_last_events_are_told() -> None:
     Path("events.jsonl").write_text("".join(json.dumps({"text": str(number)}) + "\n" for number in range(9)))
     assert [event["text"] for event in facts_module.read_events(Path(), limit=2)] == ["7", "8"]
+
+
+def event(number: int) -> dict[str, str]:
+    return {"time": f"2026-11-30T00:{number // 60:02}:{number % 60:02}.000Z", "text": f"event {number}"}
+
+
+def test_of_many_events_the_last_are_shown_with_their_times() -> None:
+    summary = {"name": "x", "algorithm": "drom", "driver": "processes", "status": "finished", "rounds": 0, "tasks": []}
+    events: list[Any] = [*map(event, range(1200)), {"text": "damaged", "time": 3}]
+    page = require_whole(page_of(RunFacts(Path("x"), summary | {"verdict": []}, events=events)))
+    said = page.sections["faults"]
+    assert "The last 100 of 1,201 events" in said and "event 1100" not in said
+    assert "2026-11-30 00:18:21event 1101" in said and "–damaged" in said
+
+
+def test_a_resumed_run_that_fails_is_not_reported_as_its_earlier_interruption() -> None:
+    Path("c.yaml").write_text("data: {dataset: synthetic, tasks: 2, examples: 30, dim: 5}\n")
+    assert main(["run", "c.yaml", "--driver", "reference", "--out", "out", "-q"]) == 0
+    summary = json.loads(Path("out/summary.json").read_text())
+    Path("out/summary.json").write_text(json.dumps(summary | {"status": "interrupted"}))
+    state = {"status": "failed", "error": "north was killed", "pid": 1, "rounds": 77, "tasks": [{"name": "north"}]}
+    Path("out/state.json").write_text(json.dumps(state))
+    found = read_facts(Path("out"))
+    assert (found.error, found.names, found.summary["rounds"]) == ("north was killed", ["north"], 77)
+    assert not found.tasks and found.models is None
+
+
+def test_a_run_that_went_well_is_told_also_where_its_report_cannot_be_drawn(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> None:
+        raise ValueError("no such font")
+
+    monkeypatch.setattr(page_module, "draw_picture", fail)
+    Path("c.yaml").write_text("data: {dataset: synthetic, tasks: 1, examples: 30, dim: 5}\n")
+    monkeypatch.setattr(page_module, "page_of", lambda facts: "")
+    assert main(["run", "c.yaml", "--driver", "reference", "--out", "out", "--report"]) == 0
+    told = capsys.readouterr()
+    assert "warning: there is no report: no such font" in told.err
+    assert told.out.endswith("run directory out\n")
 
 
 def test_what_the_curves_count_is_what_the_summary_says() -> None:

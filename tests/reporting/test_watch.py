@@ -14,6 +14,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from drom_net.cli import main
+from drom_net.cluster import record as record_module
+from drom_net.cluster.launcher import this_launcher
 from drom_net.cluster.local import Interruption
 from drom_net.cluster.prepare import prepare
 from drom_net.cluster.record import Record
@@ -21,7 +23,7 @@ from drom_net.config.load import load_config
 from drom_net.core.errors import NodeFailedError, UsageError
 from drom_net.data.datasets import load_dataset
 from drom_net.learning.metrics import Totals
-from drom_net.reporting.watching import find_run, first_shown, look, state_in_words
+from drom_net.reporting.watching import find_run, first_shown, is_in_trouble, kind_of, look, state_in_words
 from drom_net.reporting.web import Feed, PageServer, put_curves
 
 CONFIG = "data: {dataset: synthetic, tasks: 3, examples: 30, dim: 5}\n"
@@ -123,6 +125,80 @@ def test_a_run_that_failed_says_why_and_a_launcher_that_is_gone_is_noticed(
     assert main(["watch", "out"]) == 4
 
 
+def resumed(**more: object) -> None:
+    """A run that was interrupted, has a summary of that, and was resumed."""
+    finished()
+    summary = json.loads(Path("out/summary.json").read_text())
+    Path("out/summary.json").write_text(json.dumps(summary | {"status": "interrupted"}))
+    state = this_launcher() | {"status": "running", "tasks": [{"name": "north"}]}
+    Path("out/state.json").write_text(json.dumps(state | more))
+
+
+def test_a_resumed_run_is_not_shown_as_its_earlier_interruption(capsys: pytest.CaptureFixture[str]) -> None:
+    resumed(status="failed", error="north was killed by SIGKILL")
+    assert main(["watch", "out"]) == 1
+    assert "failed: round 0" in (told := capsys.readouterr().out) and "north was killed by SIGKILL" in told
+
+
+@pytest.mark.parametrize("status", ["finished", "interrupted"])
+def test_a_run_goes_on_until_its_own_summary_is_there(status: str) -> None:
+    resumed(status=status)
+    assert look(Path("out")).status == "running"
+    Path("out/state.json").unlink()
+    assert look(Path("out")).status == "interrupted"
+
+
+def test_a_launcher_that_went_after_its_summary_has_finished() -> None:
+    finished()
+    state = {"status": "finished", "pid": int(of_nobody()), "tasks": []}
+    Path("out/state.json").write_text(json.dumps(state))
+    assert look(Path("out")).status == "finished"
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the system does not tell when a process began")
+def test_another_process_with_the_number_of_the_launcher_is_not_it() -> None:
+    resumed(started=1)
+    assert look(Path("out")).status == "gone"
+
+
+@pytest.mark.parametrize("key", ["host", "space"])
+def test_a_launcher_elsewhere_is_known_by_the_age_of_its_state(key: str, capsys: pytest.CaptureFixture[str]) -> None:
+    resumed(pid=int(of_nobody()), **{"host": "elsewhere", key: "elsewhere"})
+    assert look(Path("out")).status == "running"
+    assert main(["watch", "out", "--once"]) == 0
+    assert "its launcher is on elsewhere and cannot be seen from here" in capsys.readouterr().out
+    os.utime("out/state.json", (1, 1))
+    assert main(["watch", "out"]) == 4
+    assert capsys.readouterr().out.startswith("gone: ")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        *({"pid": pid} for pid in ("x", 0, 10**30)),
+        *({key: value} for key, value in (("started", "x"), ("host", 3), ("status", 3), ("error", 3), ("reducer", 3))),
+        *({"tasks": tasks} for tasks in (3, [3], [{}], [{"name": "x", "round": "x"}])),
+    ],
+)
+def test_a_state_of_other_types_is_damaged(damage: dict[str, object]) -> None:
+    resumed(**damage)
+    with pytest.raises(UsageError, match="damaged"):
+        look(Path("out"))
+
+
+def test_the_events_of_a_run_that_is_resumed_are_counted_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record_module, "_EVENTS_LIMIT", 3)
+    for _ in range(2):
+        with record() as its:
+            its.say("one")
+            its.say("two")
+    with record() as its:
+        its.say("never")
+    assert look(Path("out")).state["events"] == 5
+    events = [json.loads(line) for line in Path("out/events.jsonl").read_text().splitlines()]
+    assert [event["text"] for event in events] == ["one", "two", "one", "more than 3 events: later ones are not kept"]
+
+
 def test_a_run_that_has_finished_shows_its_result(capsys: pytest.CaptureFixture[str]) -> None:
     finished()
     assert main(["watch", "out"]) == 0
@@ -172,6 +248,23 @@ def test_of_many_sites_those_in_trouble_are_shown() -> None:
     tasks[30] |= {"waits_for": "40"}
     tasks[20] |= {"round": 3}
     assert [task["name"] for task in first_shown(tasks, 3)] == ["20", "30", "40"]
+    assert [task["name"] for task in tasks if is_in_trouble(task)] == ["30", "40"]
+
+
+@pytest.mark.parametrize(
+    ("task", "kind"),
+    [
+        ({"state": "gone", "waits_for": "x"}, "gone"),
+        ({"lost": True}, "gone"),
+        ({"state": "learning", "waits_for": "x"}, "waits"),
+        ({"state": "starting", "waits_for": "x"}, "starting"),
+        ({"state": "ended", "waits_for": "x"}, "ended"),
+        ({"state": "learning"}, "learning"),
+        ({}, "ended"),
+    ],
+)
+def test_trouble_is_the_same_everywhere(task: dict[str, Any], kind: str) -> None:
+    assert kind_of(task) == kind and is_in_trouble(task) == (kind in ("gone", "waits"))
 
 
 def get(url: str, path: str, **headers: str) -> tuple[int, dict[str, str], str]:
@@ -197,6 +290,8 @@ def test_the_page_is_for_who_has_its_token_on_this_machine() -> None:
         assert "http://" not in page.replace("http://www.w3.org", "") and "https://" not in page
         assert get(server.url, "/")[0] == get(server.url, "/?token=x")[0] == get(server.url, "/events")[0] == 403
         assert get(server.url, f"/{query}", Host="elsewhere.example:80")[0] == 403
+        assert get(server.url, f"/{query}", Host="127.0.0.1")[0] == 200  # as browsers do of port 80
+        assert get(server.url, "ftp://[")[0] == 400
         assert get(server.url, f"/other{query}")[0] == 404
         status, headers, line = get(server.url, f"/events{query}")
         assert (status, headers["Content-Type"]) == (200, "text/event-stream")
