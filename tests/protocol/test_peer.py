@@ -191,7 +191,7 @@ def test_whoever_does_not_come_is_named_with_the_seconds(here: tuple[str, ...], 
 @pytest.mark.parametrize(
     ("sender", "message", "reason"),
     [
-        (BEHIND, hello(2, version=8), "it speaks version 8 of the protocol, site-1 version 7"),
+        (BEHIND, hello(2, version=9), "it speaks version 9 of the protocol, site-1 version 8"),
         (BEHIND, hello(2, run_id="run-2"), "it belongs to run run-2, this is run run-1"),
         (BEHIND, hello(3), "it wants to be task 3 of 3"),
         (BEHIND, hello(2, config_digest="d" * 64), "its configuration is another one"),

@@ -105,7 +105,7 @@ def test_a_hello_that_is_said_twice_is_answered_twice_and_counts_once() -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"version": 8}, "it speaks version 8 of the protocol, the reducer version 7"),
+        ({"version": 9}, "it speaks version 9 of the protocol, the reducer version 8"),
         ({"run_id": "run-2"}, "it belongs to run run-2, this is run run-1"),
         ({"task": 2}, r"it wants to be task 2 of 2 \(counted from 0\)"),
         ({"task": 2**53}, r"it wants to be task 9007199254740992 of 2"),
