@@ -8,7 +8,6 @@ many examples at once, by one product.
 from __future__ import annotations
 
 import math
-import threading
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,13 +22,6 @@ TOGETHER, TOGETHER_OF_WINDOW = 64, 8
 _SIGNS = np.array([-1.0, 1.0] * TOGETHER_OF_WINDOW)
 _LOST = 1e-6
 """The share of a square that is left of it, below which it may be rounding."""
-
-
-class _OfThread(threading.local):
-    memory: Matrix = np.empty((0, 0))
-
-
-_OF_THREAD = _OfThread()
 
 
 @dataclass(slots=True)
@@ -68,7 +60,7 @@ class ExactRidge:
 
     def _fold(self) -> None:
         dim, late = len(self.table), self.late[: self.num_late]
-        self.table -= np.dot(late[:, :dim].T, late, out=_scratch(self.table.shape))
+        self.table -= late[:, :dim].T @ late
         self.num_late = 0
 
     def vectors(self) -> Matrix:
@@ -141,7 +133,7 @@ class WindowRidge:
         np.multiply(column, 1.0 / math.sqrt(spread), out=self.late[n + 1])
         self.num_late += 2
         if self.num_late == len(self.late):
-            self.inverse += np.dot((self.late.T * _SIGNS), self.late, out=_scratch(self.inverse.shape))
+            self.inverse += (self.late.T * _SIGNS) @ self.late
             self.num_late = 0
 
     def vectors(self) -> Matrix:
@@ -174,13 +166,6 @@ def with_ridge(products: Any, r: float) -> Matrix:
     diagonal = result.reshape(-1)[:: len(result) + 1]
     diagonal += max(r, 1e-9 * sum(diagonal.tolist()))
     return result
-
-
-def _scratch(shape: tuple[int, int]) -> Matrix:
-    """Memory for one product of this thread: new memory for each costs as much as the product."""
-    if _OF_THREAD.memory.shape != shape:
-        _OF_THREAD.memory = np.empty(shape)
-    return _OF_THREAD.memory
 
 
 def ridge(dim: int, num_targets: int) -> Ridge | None:

@@ -9,9 +9,9 @@ import numpy as np
 
 from drom_net import __version__
 from drom_net.algorithms.features import Features
+from drom_net.api.threads import one_thread
 from drom_net.cluster.plan import algorithm_of
 from drom_net.config.model import ClusterConfig
-from drom_net.core.blas import one_thread
 from drom_net.core.errors import UsageError
 from drom_net.data.incoming import RowReader
 from drom_net.data.live import LiveStream

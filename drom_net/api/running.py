@@ -13,6 +13,7 @@ import numpy as np
 
 from drom_net.api.results import Run
 from drom_net.api.rows import FRAME, in_python, in_words, read_in_memory
+from drom_net.api.threads import one_thread
 from drom_net.cluster.check import cost_of, listening, plan_facts
 from drom_net.cluster.directories import begin_run_directory, end_run_directory
 from drom_net.cluster.local import Interruption
@@ -25,7 +26,6 @@ from drom_net.cluster.run import run as run_prepared
 from drom_net.cluster.run import run_as_loop
 from drom_net.config.load import config_of, load_config
 from drom_net.config.model import ClusterConfig
-from drom_net.core.blas import one_thread
 from drom_net.core.errors import ConfigError, Problem, UsageError
 from drom_net.data.advice import advice
 from drom_net.data.cells import label_text

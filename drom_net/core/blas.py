@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import threading
-from collections.abc import Iterator
 from typing import Any
 
 ONE_THREAD = dict.fromkeys(
@@ -20,33 +17,6 @@ ONE_THREAD = dict.fromkeys(
 )
 """Environment variables that must be set before NumPy is imported: threads times workers would fight for the cores,
 and the number of threads may change the last bits."""
-
-
-_LOCK = threading.Lock()
-_BEFORE: list[int | None] = []
-"""How many threads there were when each that is in `one_thread` came in."""
-
-
-@contextlib.contextmanager
-def one_thread() -> Iterator[None]:
-    """The same while this lasts, where NumPy is imported already, as in a notebook. Other BLAS than that of NumPy's
-    wheels stay as they are."""
-    choose = _openblas("set_num_threads")
-    if choose is None:
-        yield
-        return
-    with _LOCK:
-        _BEFORE.append(blas_threads())
-        choose(1)
-    try:
-        yield
-    finally:
-        with _LOCK:
-            if len(_BEFORE) == 1:  # no other thread is in here
-                choose(_BEFORE[0])
-                _BEFORE.clear()
-            else:
-                _BEFORE.pop()
 
 
 @functools.cache
@@ -65,6 +35,12 @@ def blas_threads() -> int | None:
     """With how many threads it computes in this process; None where that is unknown."""
     function = _openblas("get_num_threads")
     return None if function is None else int(function())
+
+
+def set_blas_threads(count: int) -> None:
+    """Have it compute with so many; nothing changes where that is unknown."""
+    if (function := _openblas("set_num_threads")) is not None:
+        function(count)
 
 
 def _openblas(name: str) -> Any:

@@ -202,9 +202,9 @@ def check_one_way(tables: Opened, column: Column, plain: Sequence[int], found: S
         plain: As `plain_sites`.
         found: With the column as it is now.
     """
-    now = next(one for one in found.columns if one.name == column.name)
-    is_lost = now.kind != NUMBER or not now.format
-    format = column.format if is_lost else now.format
+    latest = next(one for one in found.columns if one.name == column.name)
+    is_lost = latest.kind != NUMBER or not latest.format
+    format = column.format if is_lost else latest.format
     others = [site for number, site in enumerate(tables.sites) if number not in plain]
     for number in plain:
         table = tables.sites[number].table

@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 
 import drom_net
+from drom_net.api.threads import one_thread
 from drom_net.cluster.progress import Silent
-from drom_net.core.blas import _openblas, blas_threads, one_thread
+from drom_net.core.blas import blas_threads, set_blas_threads
 from drom_net.core.errors import ConfigError, DataError, UsageError
 from drom_net.learning.metrics import Totals
 
@@ -437,10 +438,10 @@ def test_labels_are_those_of_the_data() -> None:
 
 def test_blas_has_one_thread_meanwhile_and_then_as_many_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """A notebook has imported NumPy with all its threads; the last bits of long products depend on them."""
-    former, choose = blas_threads(), _openblas("set_num_threads")
-    if former is None or choose is None:
+    former = blas_threads()
+    if former is None:
         pytest.skip("NumPy has another BLAS than that of its wheels")
-    choose(2)
+    set_blas_threads(2)
     seen = []
 
     class Looking(Silent):
@@ -453,14 +454,14 @@ def test_blas_has_one_thread_meanwhile_and_then_as_many_as_before(monkeypatch: p
         assert set(seen) == {1}
         assert blas_threads() == 2
     finally:
-        choose(former)
+        set_blas_threads(former)
 
 
 def test_two_threads_leave_blas_as_it_was() -> None:
-    former, choose = blas_threads(), _openblas("set_num_threads")
-    if former is None or choose is None:
+    former = blas_threads()
+    if former is None:
         pytest.skip("NumPy has another BLAS than that of its wheels")
-    choose(2)
+    set_blas_threads(2)
     try:
         first, second = one_thread(), one_thread()
         first.__enter__()
@@ -470,4 +471,4 @@ def test_two_threads_leave_blas_as_it_was() -> None:
         second.__exit__(None, None, None)
         assert blas_threads() == 2
     finally:
-        choose(former)
+        set_blas_threads(former)
