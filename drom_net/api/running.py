@@ -100,6 +100,8 @@ def fit(
     >>> run.predict("south", np.array([[1.0, 0.0]])).tolist()
     [1]
     """
+    if site is not None and site == label:
+        raise ConfigError([Problem("label=", "another column than that of site=", quoted(label))])
     with in_python(), one_thread():
         format, names = read_in_memory(data)
         rows = {"task_column": site, "label": label, "positive": _texts(positive), "order": order}
@@ -114,7 +116,8 @@ def fit(
         assert isinstance(config.data, FileData)
         prepared = prepare(config, load_files(config.data, base=config.base, format=format))
         _warn(map(in_words, advice(prepared.dataset, prepared.streams)))
-        return _fitted(prepared)
+        alone = ["one site, which has nobody to share with; site= names the column of the site"]
+        return _fitted(prepared, alone if names is None and site is None else [])
 
 
 def _data_section(
@@ -150,7 +153,7 @@ def _texts(labels: object) -> object:
     return None if labels is None else label_text(labels)
 
 
-def _fitted(prepared: Prepared) -> Run:
+def _fitted(prepared: Prepared, notes: Sequence[str]) -> Run:
     with Interruption() as interruption:
         tasks, centrals = run_as_loop(prepared, Silent(), interruption)
     facts = data_facts(prepared.dataset)
@@ -167,7 +170,7 @@ def _fitted(prepared: Prepared) -> Run:
         config=prepared.config,
         read=lambda: [task.rows for task in tasks],
         write=save,
-        notes=prepared.dataset.notes,
+        notes=(*notes, *prepared.dataset.notes),
     )
 
 

@@ -61,7 +61,7 @@ def create_run_directory(path: Path) -> None:
             return
         path.mkdir(parents=True)
     except FileExistsError:
-        raise UsageError(f"{path} exists already and is not overwritten; choose another --out, or remove it") from None
+        raise UsageError(f"{path} exists already and is not overwritten; choose another folder, or remove it") from None
     except OSError as error:
         raise UsageError(f"cannot make the run directory {path}: {error.strerror}") from None
 

@@ -457,6 +457,15 @@ def test_blas_has_one_thread_meanwhile_and_then_as_many_as_before(monkeypatch: p
         set_blas_threads(former)
 
 
+def test_a_frame_without_a_site_is_one_site_which_is_said() -> None:
+    frame = as_pandas(table())
+    alone = drom_net.fit(frame, label="sick", ignore=["site"])
+    assert len(alone.sites) == 1 and "nobody to share with; site= names" in alone.notes[0]
+    assert "nobody to share with" in alone._repr_html_()
+    with pytest.raises(ConfigError, match="another column than that of site="):
+        drom_net.fit(frame, site="sick", label="sick")
+
+
 def test_two_threads_leave_blas_as_it_was() -> None:
     former = blas_threads()
     if former is None:

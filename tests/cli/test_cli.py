@@ -133,7 +133,7 @@ def test_an_existing_run_directory_is_never_overwritten(tmp_path: Path, capsys: 
     (tmp_path / "run" / "precious").write_text("mine")
     code, _, err = call(capsys, "run", str(make_sites(tmp_path)), "--driver", "reference", "--out", "run")
     assert code == 2
-    assert err == "error: run exists already and is not overwritten; choose another --out, or remove it\n"
+    assert err == "error: run exists already and is not overwritten; choose another folder, or remove it\n"
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["precious"]
 
 

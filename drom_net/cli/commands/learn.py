@@ -108,6 +108,7 @@ def run(**given: Any) -> Any:
 
     \b
     Examples:
+      drom-net run pumps/pumps.yaml --report --out runs/pumps
       drom-net run pumps/pumps.yaml --set data.flip=0.1 --out runs/noisy
       drom-net run --resume runs/noisy
     """
@@ -172,7 +173,7 @@ def show(**given: Any) -> Any:
     "--port", type=click.IntRange(0, 65535), default=0, help="Of the page; by default one that is free.", metavar="PORT"
 )
 @click.option("--once", is_flag=True, help="Look once, and do not wait for the end.")
-@options.as_json
+@click.option("--json", "as_json", is_flag=True, help="A JSON object a line on standard output, each second.")
 def watch(**given: Any) -> Any:
     """Watch a run: error and evidence by site, who waits, who is gone.
 
@@ -288,7 +289,7 @@ def compare_command(**given: Any) -> Any:
     Examples:
       drom-net compare digits-sites --out runs/compare
       drom-net compare digits-sites --with river,vw --out runs/compare
-      drom-net compare pumps/pumps.yaml --algorithms adadrom,drom,local --settings 40 --out runs/compared
+      drom-net compare pumps/pumps.yaml --algorithms adadrom,drom,local
     """
     from drom_net.cli.compare import compare_command
 

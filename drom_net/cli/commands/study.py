@@ -37,7 +37,7 @@ def simulate(**given: Any) -> Any:
 
     \b
     Example:
-      drom-net simulate pumps/pumps.yaml --latency 50ms --loss 0.01 --round 5ms --stragglers 10%:5x
+      drom-net simulate pumps/pumps.yaml --latency 50ms --stragglers 10%:5x
     """
     from drom_net.cli.durations import gathered
     from drom_net.cli.simulate import simulate
