@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import sys
 from pathlib import Path
@@ -10,9 +11,9 @@ from typing import Any
 import click
 
 from drom_net.cli.requirements import task_index
-from drom_net.cli.telling import print_json
+from drom_net.cli.telling import print_json, tell
 from drom_net.config.load import load_config
-from drom_net.core.errors import InputError, UsageError
+from drom_net.core.errors import DataError, InputError, UsageError
 from drom_net.data.faults import listed, quoted
 from drom_net.data.formats import line_formats
 from drom_net.data.row_lines import decoded_lines, read_rows, sites_of_rows
@@ -43,6 +44,12 @@ def predict(run_dir: Path, task: str | None, site_column: str | None, row_format
     sites = [names[index]] * len(rows)
     if site_column is not None:
         sites = sites_of_rows(lines, format=row_format, rows=reader, column=site_column)
+    elif isinstance(data, FileData) and data.task_column is not None:
+        with contextlib.suppress(DataError):  # rows of one task need not say whose they are
+            said = sites_of_rows(lines, format=row_format, rows=reader, column=data.task_column)
+            if others := sum(site != names[index] for site in said):
+                of = f"column {quoted(data.task_column)} says that {others} of {len(said)} rows are of another site"
+                tell(f"warning: {of}; --task labels all by the model of {names[index]}", "other_sites")
     models: dict[str, SiteModel] = {}
     words = _words(data)
     predictions: list[dict[str, Any]] = []

@@ -127,3 +127,13 @@ def test_no_rows_of_several_sites_are_one_error(
     code, out, err = predict(monkeypatch, capsys, rows, "run", "--site", "S")
     assert (code, out) == (2, "")
     assert 'standard input:1: expected column names, with "S", got nothing' in err
+
+
+def test_rows_of_other_sites_are_told(
+    run: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = as_csv([("Nord", "2.5"), ("Süd", "-2.5")], "Café,x").encode()
+    code, out, err = predict(monkeypatch, capsys, text, run, "--task", "Nord")
+    assert code == 0 and len(out.splitlines()) == 3
+    assert 'warning: column "Café" says that 1 of 2 rows are of another site' in err
+    assert predict(monkeypatch, capsys, text.replace("Süd".encode(), b"Nord"), run, "--task", "Nord")[2] == ""
