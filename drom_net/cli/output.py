@@ -23,7 +23,8 @@ from drom_net.comparison.runner import RunsProgress
 from drom_net.learning.metrics import Totals, total
 
 _PACE_OF_S = 10.0
-"""What is left is told from the rounds of so many seconds."""
+"""What is left is told from the rounds of so many seconds, and not before there are some."""
+_PACE_AFTER_S = 1.0
 _PLAIN_EVERY_S = 2.0
 _LOG_EVERY_S = 10.0
 _RUNS_EVERY_S = 10.0
@@ -102,7 +103,8 @@ class QuietProgress:
             self._seen.popleft()
         since, before = self._seen[0]
         rate = (t - before) / max(now - since, 1e-9)
-        return rate, (self._rounds - t) / rate if rate and self._rounds else None
+        known = rate and self._rounds and now - since >= _PACE_AFTER_S
+        return rate, (self._rounds - t) / rate if known else None
 
 
 class JsonProgress(QuietProgress):
@@ -204,9 +206,10 @@ def progress_line(
     ]
     if sigma is not None:
         parts.append(f"sigma_1 {sigma:.3g}")
-    parts.append(f"{rate:.0f} rounds/s")
-    if rounds:
-        parts.append("- s left" if left_s is None else f"{left_s:.0f} s left")
+    if rate:
+        parts.append(f"{rate:.0f} rounds/s")
+    if left_s is not None:
+        parts.append(f"{left_s:.0f} s left")
     return "  ".join(parts)
 
 
