@@ -8,7 +8,7 @@ how many file descriptors it has. While rounds are learned a node is
 
 - flat in memory, if its USS (the median over the last tenth of the time) is at most --growth-mb above that of the
   second tenth (in the first one it still grows: allocators, batches that fill up);
-- flat in file descriptors, if it has no more of them in the last tenth than in the second.
+- flat in file descriptors, if it has no more of them (the median) in the last tenth than in the second.
 
 The run is steady, if a round of the last tenth of the time took at most 25 % more CPU, of all nodes together, than one
 of the second; with --any-pace it need not be, as where others share the machine, and is told all the same. (How many
@@ -173,11 +173,16 @@ def during(samples: list[Sample], start: float, end: float) -> list[Sample]:
     return inside or [min(zip(shares, samples, strict=True), key=lambda pair: abs(pair[0] - middle))[1]]
 
 
+def _usual_descriptors(samples: list[Sample]) -> int:
+    """The median: a snapshot that is being written has one more, for as long as that takes."""
+    return statistics.median_low(sample.descriptors for sample in samples)
+
+
 def verdict_of(samples: list[Sample], growth_bytes: float) -> dict[str, Any]:
     """What became of one process while rounds were learned."""
     early, late = during(samples, *EARLY), during(samples, *LATE)
     growth = statistics.median(sample.uss for sample in late) - statistics.median(sample.uss for sample in early)
-    more = max(sample.descriptors for sample in late) - max(sample.descriptors for sample in early)
+    more = _usual_descriptors(late) - _usual_descriptors(early)
     return {
         "growth_bytes": growth,
         "more_descriptors": more,

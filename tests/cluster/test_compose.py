@@ -251,6 +251,10 @@ def test_what_a_node_says_is_kept_and_its_end_is_its_own(ends: str, tmp_path: Pa
     assert (tmp_path / "log.txt").read_text() == "of an earlier start\n" + told
 
 
+_NOT_IN_IMAGES = ("dev", "docs")
+"""Extras."""
+
+
 def test_all_that_an_image_may_have_is_of_one_version() -> None:
     pinned: dict[str, str] = {}
     for line in (ROOT / "constraints.txt").read_text().splitlines():
@@ -271,9 +275,10 @@ def test_all_that_an_image_may_have_is_of_one_version() -> None:
         return needed
 
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    needed = requirements("drom-net", tuple(extra for extra in extras if extra not in ("all", "dev")))
+    needed = requirements("drom-net", tuple(extra for extra in extras if extra not in ("all", *_NOT_IN_IMAGES)))
     assert needed - {"drom-net"} <= pinned.keys()
-    direct = [Requirement(line) for line in metadata.requires("drom-net") or () if "dev" not in line]
+    lines = [line for line in metadata.requires("drom-net") or () if not any(extra in line for extra in _NOT_IN_IMAGES)]
+    direct = [Requirement(line) for line in lines]
     too_old = [str(one) for one in direct if one.name != "drom-net" and pinned[one.name.lower()] not in one.specifier]
     assert not too_old
 

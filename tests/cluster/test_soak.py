@@ -28,6 +28,8 @@ def test_a_process_that_grows_or_opens_files_is_not_flat() -> None:
     assert grown["growth_bytes"] == pytest.approx(80 * 20_000)
     open_files = soak.verdict_of(samples(flat, [17 + second // 60 for second in range(101)]), MB)
     assert (open_files["flat"], open_files["more_descriptors"]) == (False, 1)
+    snapshots = [17 + (second in (93, 96)) for second in range(101)]  # two were looked at while they were written
+    assert soak.verdict_of(samples(flat, snapshots), MB)["flat"]
 
 
 def test_a_process_is_shown_at_four_times() -> None:
