@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,7 @@ from drom_net.results.report import Panel, Picture, Series
 from drom_net.results.run_directory import create_run_directory, load_disturbances
 from drom_net.results.site_model import SiteModel
 from drom_net.results.tables import read_timeline
+from drom_net.results.wording import number, percent
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 _FIGURES = ("examples", "error_rate", "majority_error_rate", "auc", "log_loss", "f1", "unlabelled")
 _SHARING = ("error_rate_alone", "gain_points", "effect", "weight", "noise")
 _IN_MEMORY = "The rows were in memory; Run.save keeps the run, its figures and its models."
+_rate, _figure = partial(percent, unknown="–"), partial(number, unknown="–")
 _LINES = 8
 """Sites in one picture of errors."""
 
@@ -389,19 +391,11 @@ class Site:
 def _html_cells(figures: dict[str, Any], name: str) -> list[str]:
     sharing = figures.get("sharing")
     cells = [html.escape(name), f"{figures['examples']:,}"]
-    cells += [_percent(figures["error_rate"]), _percent(figures.get("majority_error_rate"))]
-    cells += [_number(figures.get("auc"), ".3f"), _number(figures.get("log_loss"), ".3f")]
+    cells += [_rate(figures["error_rate"]), _rate(figures.get("majority_error_rate"))]
+    cells += [_figure(figures.get("auc"), ".3f"), _figure(figures.get("log_loss"), ".3f")]
     if sharing:
-        cells += [_percent(sharing["error_rate_alone"]), _number(sharing["gain_points"], "+.2f")]
+        cells += [_rate(sharing["error_rate_alone"]), _figure(sharing["gain_points"], "+.2f")]
     return cells
-
-
-def _percent(value: float | None) -> str:
-    return "–" if value is None else f"{100.0 * value:.2f} %"
-
-
-def _number(value: float | None, spec: str) -> str:
-    return "–" if value is None else format(value, spec)
 
 
 def _drawn(draw: Callable[[Path], None], path: str | Path | None) -> Plot:

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import click
 
-from drom_net.cli.output import count_of, percent, print_table, showing_progress
+from drom_net.cli.output import count_of, print_table, showing_progress
 from drom_net.cli.run import load_and_prepare
 from drom_net.cli.telling import print_json, shown
 from drom_net.cluster.audit import READ, audit
 from drom_net.cluster.prepare import require_stored
 from drom_net.config.model import what_leaves
+from drom_net.results.wording import percent
 
 
 def audit_command(file: Path, overrides: tuple[str, ...], as_json: bool, quiet: bool) -> None:

@@ -21,6 +21,7 @@ from drom_net.cli.telling import is_structured, shown, tell
 from drom_net.cluster.progress import Progress
 from drom_net.comparison.runner import RunsProgress
 from drom_net.learning.metrics import Totals, total
+from drom_net.results.wording import number, percent, size
 
 _PACE_OF_S = 10.0
 """What is left is told from the rounds of so many seconds, and not before there are some."""
@@ -42,17 +43,9 @@ def console(*, err: bool = False) -> Console:
     return found if found.is_terminal else Console(**plain, width=200, no_color=True)
 
 
-def percent(value: float | None, decimals: int = 2) -> str:
-    return "-" if value is None else f"{100 * value:.{decimals}f} %"
-
-
 def _points(value: float | None) -> str:
     """A difference of percentages, with its sign."""
     return "-" if value is None else f"{value:+.2f}"
-
-
-def fraction(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"
 
 
 def count_of(number: int, noun: str, several: str = "") -> str:
@@ -63,15 +56,6 @@ def count_of(number: int, noun: str, several: str = "") -> str:
 def duration(seconds: float) -> str:
     """``7.61 s``, or ``4 ms`` where that says more."""
     return f"{seconds:.2f} s" if seconds >= 0.1 else f"{1000 * seconds:.0f} ms"
-
-
-def size(num_bytes: float) -> str:
-    """A number of bytes for people: powers of 1000."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if num_bytes < 1000:
-            return f"{num_bytes:.0f} {unit}" if unit == "B" else f"{num_bytes:.1f} {unit}"
-        num_bytes /= 1000
-    return f"{num_bytes:.1f} TB"
 
 
 class QuietProgress:
@@ -182,7 +166,7 @@ class LiveProgress(QuietProgress):
             table.add_column(column, justify="left" if column == "task" else "right", max_width=_NAME_WIDTH)
         for name, figures in list(zip(self._names, counts, strict=True))[:_LIVE_TASKS]:
             rates = percent(figures.error_rate), percent(figures.majority_error_rate)
-            table.add_row(shown(name), str(figures.examples), *rates, fraction(figures.f1))
+            table.add_row(shown(name), str(figures.examples), *rates, number(figures.f1))
         if len(self._names) > _LIVE_TASKS:
             table.add_row(f"and {len(self._names) - _LIVE_TASKS} more")
         line = progress_line(t, self._rounds, counts, sigma, *self._pace(t))
@@ -202,7 +186,7 @@ def progress_line(
     parts = [
         f"round {t}/{rounds}" if rounds else f"round {t}",
         f"error rate {percent(sums.error_rate)} (majority {percent(sums.majority_error_rate)})",
-        f"F1 {fraction(sums.f1)}",
+        f"F1 {number(sums.f1)}",
     ]
     if sigma is not None:
         parts.append(f"sigma_1 {sigma:.3g}")
@@ -337,14 +321,14 @@ def print_result(summary: dict[str, Any]) -> None:
         row = [name, str(task["examples"]), percent(task["error_rate"]), percent(task.get("majority_error_rate"))]
         if seen:
             row.append(percent(task["error_rate_seen"]))
-        row += [fraction(task.get("auc")), fraction(task.get("log_loss"))]
+        row += [number(task.get("auc")), number(task.get("log_loss"))]
         if sharing:
             its = task["sharing"]
             row += [percent(its["error_rate_alone"]), _points(its["gain_points"])]
-            row += [_EFFECTS.get(its.get("effect"), "-"), fraction(task["f1"])]
+            row += [_EFFECTS.get(its.get("effect"), "-"), number(task["f1"])]
             row += [percent(its["weight"], 1), percent(its["noise"], 1)]
         else:
-            row += [fraction(task["f1"]), str(task["outliers"])]
+            row += [number(task["f1"]), str(task["outliers"])]
             row += [size(task["bytes_sent"]), size(task["bytes_received"])]
         rows.append(row)
     print_table(columns, rows, spare=("received", "sent", "outliers", "F1", "noise", "shared"))
@@ -354,7 +338,7 @@ def print_result(summary: dict[str, Any]) -> None:
         f"\n{summary['algorithm']} on {summary['dataset']}, driver {summary['driver']}: {summary['status']} after "
         f"{summary['rounds']} rounds, {duration(summary['seconds'])}\n"
         f"error rate {percent(summary['error_rate'])} (mean over tasks {percent(summary['error_rate_macro'])}), "
-        f"majority {percent(summary.get('majority_error_rate'))}, F1 {fraction(summary['f1'])}"
+        f"majority {percent(summary.get('majority_error_rate'))}, F1 {number(summary['f1'])}"
         + (f" (+1 is {summary['positive']})" if "positive" in summary else "")
         + "\n"
         + "".join(f"{sentence}\n" for sentence in sentences)
@@ -401,7 +385,7 @@ def print_comparison(summaries: Sequence[dict[str, Any]], titles: Sequence[str])
         moved = "nothing" if in_process else size(summary["bytes_sent"] + summary["bytes_received"])
         click.echo(
             f"{shown(title):<{width}}  {how:<14}  error rate {error} (majority {majority}), "
-            f"F1 {fraction(summary['f1'])}, {summary['rounds']} rounds in {duration(summary['seconds'])}, "
+            f"F1 {number(summary['f1'])}, {summary['rounds']} rounds in {duration(summary['seconds'])}, "
             f"{moved} moved"
         )
         for sentence in summary.get("verdict", ()):
@@ -416,5 +400,5 @@ def _side_by_side(name: str, figures: Sequence[dict[str, Any] | None]) -> list[s
         if entry is None:
             row += ["-"] * 4
         else:
-            row += [percent(entry["error_rate"]), *(fraction(entry.get(key)) for key in ("auc", "log_loss", "f1"))]
+            row += [percent(entry["error_rate"]), *(number(entry.get(key)) for key in ("auc", "log_loss", "f1"))]
     return row

@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from drom_net.algorithms.drom import PAPER, DromParameters
-from drom_net.cli.output import count_of, print_result, print_table, showing_progress, size
+from drom_net.cli.output import count_of, print_result, print_table, showing_progress
 from drom_net.cli.report import report_at_end
 from drom_net.cli.requirements import require_local_source, require_loopback, require_metrics, task_index
 from drom_net.cli.telling import log_as, print_json, tell
@@ -34,6 +34,7 @@ from drom_net.deploy.deployment import plan_deployment
 from drom_net.protocol.node import REDUCER
 from drom_net.results.run_directory import free_run_directory
 from drom_net.results.tables import require_format
+from drom_net.results.wording import size
 from drom_net.transport.keys import read_keyring
 from drom_net.transport.local_sockets import require_no_file_at
 

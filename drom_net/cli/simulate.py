@@ -10,7 +10,7 @@ import click
 
 from drom_net.algorithms.learner import exchange_of, exchanges_of
 from drom_net.cli import durations
-from drom_net.cli.output import count_of, print_table, showing_progress, size
+from drom_net.cli.output import count_of, print_table, showing_progress
 from drom_net.cli.report import report_at_end
 from drom_net.cli.run import hiding_lines, load_and_prepare
 from drom_net.cli.telling import print_json, shown, tell
@@ -24,6 +24,7 @@ from drom_net.graph.facts import tau_warnings
 from drom_net.plots.base import check_plot_file
 from drom_net.plots.timeline import draw_timeline
 from drom_net.results.timeline import Disturbance, lost_lane
+from drom_net.results.wording import percent, size
 from drom_net.simulation.network import Distribution
 
 _SHOWN = ("seconds", "waiting_share", "messages", "bytes_sent", "error_rate")
@@ -169,15 +170,15 @@ def _print(prepared: Prepared, totals: dict[str, Any], others: Sequence[dict[str
         click.echo("nothing took any time, so nobody waited")
     else:
         spread = ""
-        if _percent(waits[least]) != _percent(waits[most]):
-            spread = f": from {_percent(waits[least])} ({names[least]}) to {_percent(waits[most])} ({names[most]})"
-        click.echo(f"waiting {_percent(totals['waiting_share'])} of the time{shown(spread)}")
+        if percent(waits[least], 1) != percent(waits[most], 1):
+            spread = f": from {percent(waits[least], 1)} ({names[least]}) to {percent(waits[most], 1)} ({names[most]})"
+        click.echo(f"waiting {percent(totals['waiting_share'], 1)} of the time{shown(spread)}")
     faults = [f"{key} {totals[key]}" for key in ("lost", "doubled", "crashes") if totals[key]]
     click.echo(
         f"{count_of(totals['messages'], 'message')}, {size(totals['bytes_sent'])}"
         + (f" ({', '.join(faults)})" if faults else "")
     )
-    click.echo(f"error rate {_percent(totals['error_rate'])}, digest {totals['digest']}")
+    click.echo(f"error rate {percent(totals['error_rate'], 1)}, digest {totals['digest']}")
     if others:
         click.echo("")
         rows = [
@@ -185,14 +186,10 @@ def _print(prepared: Prepared, totals: dict[str, Any], others: Sequence[dict[str
                 row["exchange"],
                 str(row["tau"]) if isinstance(row["tau"], int) else "by task",
                 f"{row['seconds']:.4g} s",
-                _percent(row["waiting_share"]),
+                percent(row["waiting_share"], 1),
                 size(row["bytes_sent"]),
-                _percent(row["error_rate"]),
+                percent(row["error_rate"], 1),
             )
             for row in others
         ]
         print_table(["exchange", "tau", "run time", "waiting", "sent", "error rate"], rows, left=1)
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.1f} %"

@@ -19,7 +19,7 @@ def log_as(log_format: str, node: str = "") -> None:
     """From now on `tell` writes like this.
 
     Args:
-        log_format: One of reports.LOG_FORMATS.
+        log_format: text or json.
         node: Who speaks in a structured log.
     """
     global _log

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from drom_net.cli.output import count_of, size
+from drom_net.cli.output import count_of
 from drom_net.cli.telling import print_json, tell
 from drom_net.cluster.plan import algorithm_of, peer_graph
 from drom_net.config.load import load_config
@@ -17,6 +17,7 @@ from drom_net.data.live import FOREVER
 from drom_net.graph.facts import topology_facts
 from drom_net.plots.base import check_plot_file
 from drom_net.plots.graph import draw_graph
+from drom_net.results.wording import size
 
 
 def topology(file: Path, draw: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:

@@ -68,9 +68,9 @@ def _plain(state: Any) -> dict[str, Any]:
 
 
 def _line(run_dir: Path, seen: Seen) -> str:
-    from drom_net.cli.output import percent
     from drom_net.cli.telling import shown
     from drom_net.reporting.watching import effect_in_words, is_in_trouble, state_in_words
+    from drom_net.results.wording import percent
 
     state = seen.state
     if not state:
@@ -102,10 +102,10 @@ def _table(run_dir: Path, seen: Seen, height: int) -> Group:
     from rich.table import Table
     from rich.text import Text
 
-    from drom_net.cli.output import percent, size
     from drom_net.cli.telling import shown
     from drom_net.reporting.facts import read_events
     from drom_net.reporting.watching import effect_in_words, first_shown, kind_of, round_of, state_in_words
+    from drom_net.results.wording import percent, size
 
     state = seen.state
     head = Text(_line(run_dir, seen), style="bold")

@@ -58,7 +58,7 @@ def run(
         file_format: "csv" or "parquet" for the records.
         conditions: What a simulation runs on; by default a network of 1 ms without faults.
         resume: Go on with the processes of `out`, each from its last snapshot.
-        log_format: How processes log, one of reports.LOG_FORMATS; "json" is also passed on to standard error.
+        log_format: How processes log, text or json; json is also passed on to standard error.
         metrics: Where all processes' counts are served meanwhile, host:port; empty for nowhere.
 
     Returns:

@@ -29,7 +29,6 @@ from drom_net.node.spec import NodeSpec
 _TEXT_LIMIT = 2000
 _ITEMS_LIMIT = 100
 """Of a text and of a list in a line: what a stranger says must not fill a disk."""
-LOG_FORMATS = ("text", "json")
 
 Counts = dict[str, float]
 """What a node has counted, by the names of metrics_page.METRICS."""

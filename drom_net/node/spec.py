@@ -86,7 +86,7 @@ class NodeSpec:
     summary: str = ""
     """A reducer on its own writes its summary here."""
     log_format: str = "text"
-    """One of reports.LOG_FORMATS."""
+    """text or json."""
     metrics: str = ""
     """host:port of a page of what it counts; one that has a launcher tells that instead. Empty: nobody wants it."""
     about: dict[str, str] = dataclasses.field(default_factory=dict)

@@ -143,7 +143,7 @@ def _decode_push(fields: list[Any], frames: Frames, dim: int, max_vectors: int) 
     if bool(vectors) is not (contribution_kind is _NEW_VECTORS):
         raise RemoteError(f"a push of kind {contribution_kind.name} with {len(vectors)} vectors")
     if type(t) is not int or type(durable) is not int or not 0 < t <= _ROUND_LIMIT or not 0 <= durable <= _ROUND_LIMIT:
-        raise _wrong_rounds(t, durable)
+        _round(t), _natural(durable, "round")  # tell which
     return Push(t, Contribution(contribution_kind, vectors, last), durable)
 
 
@@ -158,9 +158,9 @@ def _decode_pull(fields: list[Any], frames: Frames, dim: int, max_vectors: int) 
     if bool(vectors) is not (reply_kind is _REPLY_VECTORS):
         raise RemoteError(f"a pull of kind {reply_kind.name} with {len(vectors)} vectors")
     if type(t) is not int or type(durable) is not int or not 0 < t <= _ROUND_LIMIT or not 0 <= durable <= _ROUND_LIMIT:
-        raise _wrong_rounds(t, durable)
+        _round(t), _natural(durable, "round")
     if type(following) is not int or not 0 <= following <= _ROUND_LIMIT:
-        raise _wrong_rounds(t, following)
+        _natural(following, "round")
     return Pull(t, Reply(reply_kind, vectors), durable, following)
 
 
@@ -271,15 +271,6 @@ def _round(value: object) -> int:
     if type(value) is not int or not 1 <= value <= _ROUND_LIMIT:
         raise RemoteError("a round that is not a whole number of at least 1")
     return value
-
-
-def _wrong_rounds(t: object, other: object) -> RemoteError:
-    """What is wrong with a round, or with another number of rounds beside it."""
-    try:
-        _round(t), _natural(other, "round")
-    except RemoteError as error:
-        return error
-    raise AssertionError("nothing is wrong")
 
 
 def _text(value: object) -> str:

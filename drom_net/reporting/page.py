@@ -25,11 +25,13 @@ from drom_net.plots.sharing import SHARING_LIMIT, draw_sharing
 from drom_net.plots.timeline import draw_timeline
 from drom_net.reporting import pictures
 from drom_net.reporting.facts import RunFacts, read_facts
+from drom_net.results import wording
 from drom_net.results.relatedness import cosines, group_sentence, groups_of
 from drom_net.results.report import Picture
 from drom_net.results.run_directory import REPORT
 from drom_net.results.summary import write_text
 from drom_net.results.verdict import task_verdict
+from drom_net.results.wording import size
 
 ROWS_SHOWN = 20
 """Of more sites the table shows the first and the last half of so many; all are in a part that unfolds."""
@@ -38,6 +40,7 @@ _EVENTS_SHOWN = 100
 _NAME_LIMIT = 60
 _STYLE = Path(__file__).parent / "static" / "page.css"
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+percent, number = partial(wording.percent, unknown="–"), partial(wording.number, unknown="–")
 _MARKS = {"helps": "▲", "hurts": "▼", "cannot tell yet": "?"}
 
 
@@ -58,18 +61,22 @@ def write_report(run_dir: Path, path: Path | None = None, *, error: str = "", re
     require_matplotlib()
     path = path or run_dir / REPORT
     facts = dataclasses.replace(read_facts(run_dir, error=error), repeat=repeat)
-    write_text(path, page_of(facts))
     picture = pictures.overview(facts)
+    write_text(path, page_of(facts, picture))
     if picture is not None:
         draw_picture(picture, path.with_suffix(".png"))
     return path
 
 
-def page_of(facts: RunFacts) -> str:
-    """The page as HTML."""
+def page_of(facts: RunFacts, overview: Picture | None) -> str:
+    """The page as HTML.
+
+    Args:
+        overview: Its main figure, as `pictures.overview`.
+    """
     summary = facts.summary
     sections = [
-        ("answer", "Answer", _answer(facts)),
+        ("answer", "Answer", _answer(facts, overview)),
         ("sites", "Sites", _sites(facts)),
         ("curves", "Error over time", _curves(facts)),
         ("relatedness", "Which sites are alike", _relatedness(facts)),
@@ -122,23 +129,7 @@ def sentence_of(text: str, names: Sequence[str]) -> str:
     return told[:1].upper() + told[1:]
 
 
-def percent(value: float | None) -> str:
-    return "–" if value is None else f"{100.0 * value:.2f} %"
-
-
-def number(value: float | None, digits: int = 3) -> str:
-    return "–" if value is None else f"{value:.{digits}f}"
-
-
-def size(num_bytes: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if num_bytes < 1000:
-            return f"{num_bytes:.0f} {unit}" if unit == "B" else f"{num_bytes:.1f} {unit}"
-        num_bytes /= 1000
-    return f"{num_bytes:.1f} TB"
-
-
-def _answer(facts: RunFacts) -> str:
+def _answer(facts: RunFacts, overview: Picture | None) -> str:
     summary, names = facts.summary, facts.names
     lines = []
     if facts.error:
@@ -169,10 +160,9 @@ def _answer(facts: RunFacts) -> str:
         lines.append(
             f'<p class="note">The learner {learner} keeps no evidence of whether sharing helps; adadrom does.</p>'
         )
-    picture = pictures.overview(facts)
-    if picture is not None:
+    if overview is not None:
         lines.append(
-            _figure(partial(draw_picture, picture), "overview", _overview_in_words(facts), "The run at a glance")
+            _figure(partial(draw_picture, overview), "overview", _overview_in_words(facts), "The run at a glance")
         )
     return "".join(lines) or "<p>There is nothing to tell: no site had any examples.</p>"
 

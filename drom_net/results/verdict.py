@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from drom_net.learning.metrics import Totals, total
+from drom_net.results.wording import percent
 
 _TASKS_TOLD = 3
 _RARE = 0.2
@@ -84,11 +85,7 @@ def why_not(examples: int, positives: int, *, dim: int | None, flipped: bool, lo
 
 
 def _rates(counts: Totals) -> str:
-    return f"{_percent(counts.error_rate)} errors against {_percent(counts.majority_error_rate)}"
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.2f} %"
+    return f"{percent(counts.error_rate)} errors against {percent(counts.majority_error_rate)}"
 
 
 def sharing_verdict(

@@ -501,8 +501,10 @@ def test_equal_sites_double_the_totals() -> None:
     for one, two in zip(result[1][0], result[2][0], strict=True):
         assert (2 * one).tobytes() == two.tobytes()
     assert (result[1][1].kappa, result[2][1].kappa) == (1.0, math.sqrt(2.0))
-    np.testing.assert_allclose(np.abs(result[1][1].table[COMMON]), np.abs(result[2][1].table[COMMON]), atol=1e-7)
-    np.testing.assert_allclose(np.abs(result[2][1].table[COMMON]), np.abs(result[3][1].table[COMMON]), atol=1e-7)
+    directions = {m: np.abs(state.table[COMMON]) for m, (_, state) in result.items()}
+    for m in (1, 2):
+        np.testing.assert_allclose(directions[m][0], directions[m + 1][0], rtol=0.0, atol=1e-9)
+        assert directions[m][1:].max() < 1e-6  # of alike models there is one; the others are what integers round
 
 
 def test_the_prior_is_that_of_the_others() -> None:

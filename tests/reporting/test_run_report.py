@@ -22,6 +22,7 @@ from drom_net.reporting import facts as facts_module
 from drom_net.reporting import page as page_module
 from drom_net.reporting.facts import RunFacts, read_facts
 from drom_net.reporting.page import page_of, sentence_of, write_report
+from drom_net.reporting.pictures import overview
 from drom_net.results.relatedness import cosines, group_sentence, groups_of
 from drom_net.results.verdict import task_verdict
 
@@ -77,6 +78,10 @@ POLICY = {
     "http-equiv": "Content-Security-Policy",
     "content": "default-src 'none'; style-src 'unsafe-inline'; img-src data:",
 }
+
+
+def whole_page(facts: RunFacts) -> str:
+    return page_of(facts, overview(facts))
 
 
 def require_whole(text: str) -> Page:
@@ -206,7 +211,7 @@ def test_a_run_without_records_says_what_is_left_out() -> None:
 
 def test_a_run_without_any_example_has_a_page() -> None:
     summary = {"name": "x", "algorithm": "drom", "driver": "reference", "status": "finished", "rounds": 0, "tasks": []}
-    page = require_whole(page_of(RunFacts(Path("x"), summary | {"verdict": []})))
+    page = require_whole(whole_page(RunFacts(Path("x"), summary | {"verdict": []})))
     assert "had reported anything" in page.sections["sites"]
 
 
@@ -221,7 +226,7 @@ def test_a_thousand_sites_are_a_page_that_can_be_read() -> None:
         tasks.append({"name": f"site-{number:03}", "sharing": its} | rates)
     summary = {"name": "x", "algorithm": "adadrom", "driver": "processes", "status": "finished", "rounds": 9}
     facts = RunFacts(Path("x"), summary | {"verdict": ["sharing helps"], "tasks": tasks})
-    text = page_of(facts)
+    text = whole_page(facts)
     page = require_whole(text)
     assert page.names[:10] == [f"site-{number:03}" for number in range(999, 989, -1)]
     assert page.names[19] == "site-000"
@@ -305,7 +310,7 @@ def event(number: int) -> dict[str, str]:
 def test_of_many_events_the_last_are_shown_with_their_times() -> None:
     summary = {"name": "x", "algorithm": "drom", "driver": "processes", "status": "finished", "rounds": 0, "tasks": []}
     events: list[Any] = [*map(event, range(1200)), {"text": "damaged", "time": 3}]
-    page = require_whole(page_of(RunFacts(Path("x"), summary | {"verdict": []}, events=events)))
+    page = require_whole(whole_page(RunFacts(Path("x"), summary | {"verdict": []}, events=events)))
     said = page.sections["faults"]
     assert "The last 100 of 1,201 events" in said and "event 1100" not in said
     assert "2026-11-30 00:18:21event 1101" in said and "–damaged" in said
@@ -331,7 +336,7 @@ def test_a_run_that_went_well_is_told_also_where_its_report_cannot_be_drawn(
 
     monkeypatch.setattr(page_module, "draw_picture", fail)
     Path("c.yaml").write_text("data: {dataset: synthetic, tasks: 1, examples: 30, dim: 5}\n")
-    monkeypatch.setattr(page_module, "page_of", lambda facts: "")
+    monkeypatch.setattr(page_module, "page_of", lambda facts, overview: "")
     assert main(["run", "c.yaml", "--driver", "reference", "--out", "out", "--report"]) == 0
     told = capsys.readouterr()
     assert "warning: there is no report: no such font" in told.err

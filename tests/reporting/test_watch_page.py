@@ -22,6 +22,7 @@ from selenium.webdriver.common.keys import Keys  # noqa: E402
 
 from drom_net.reporting.facts import RunFacts  # noqa: E402
 from drom_net.reporting.page import page_of  # noqa: E402
+from drom_net.reporting.pictures import overview  # noqa: E402
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 pytestmark = [
@@ -135,7 +136,8 @@ def test_the_report_fits_a_small_window_and_is_dark_where_wanted(browser: Any, t
     tasks = [task | {"name": name} for name in ("north", "x" * 200, "שלום")]
     summary = {"name": "x", "algorithm": "drom", "driver": "processes", "status": "finished", "rounds": 9}
     path = tmp_path / "report.html"
-    path.write_text(page_of(RunFacts(tmp_path, summary | {"verdict": ["v"], "tasks": tasks})), encoding="utf-8")
+    facts = RunFacts(tmp_path, summary | {"verdict": ["v"], "tasks": tasks})
+    path.write_text(page_of(facts, overview(facts)), encoding="utf-8")
     browser.set_window_size(480, 900)
     browser.get(path.as_uri())
     assert browser.execute_script("return document.documentElement.scrollWidth <= window.innerWidth")
