@@ -37,7 +37,11 @@ class Family:
         return self._told[-1]
 
     def start(
-        self, *arguments: str, environment: dict[str, str] | None = None, before: Sequence[str] = ()
+        self,
+        *arguments: str,
+        environment: dict[str, str] | None = None,
+        before: Sequence[str] = (),
+        stderr: int = subprocess.PIPE,
     ) -> subprocess.Popen[str]:
         """`drom-net` with these arguments, in the test's folder; `before` is a command that runs it."""
         name, value = self._mark.split("=")
@@ -46,7 +50,7 @@ class Family:
             cwd=self.folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=stderr,
             text=True,
             env=os.environ | {name: value} | (environment or {}),
         )

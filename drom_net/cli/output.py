@@ -20,6 +20,7 @@ from rich.table import Table
 from drom_net.cli.telling import is_structured, shown, tell
 from drom_net.cluster.progress import Progress
 from drom_net.comparison.runner import RunsProgress
+from drom_net.core.lines import takes_a_line
 from drom_net.learning.metrics import Totals, total
 from drom_net.results.wording import number, percent, size
 
@@ -111,7 +112,7 @@ class JsonProgress(QuietProgress):
             "f1": sums.f1,
             "sigma_1": sigma,
         }
-        tell(json.dumps(line | {"rounds_per_s": round(rate, 3), "left_s": left_s and round(left_s, 3)}))
+        tell(json.dumps(line | {"rounds_per_s": round(rate, 3), "left_s": left_s and round(left_s, 3)}), droppable=True)
 
     def say(self, text: str) -> None:
         tell(json.dumps({"message": text}))
@@ -125,7 +126,7 @@ class LogProgress(QuietProgress):
             counts = totals()
             rate, left_s = self._pace(t)
             sums = total(counts)
-            told = {
+            told: dict[str, Any] = {
                 "round": t,
                 "rounds": self._rounds or None,
                 "error_rate": sums.error_rate,
@@ -141,7 +142,7 @@ class PlainProgress(QuietProgress):
 
     def update(self, t: int, totals: Callable[[], Sequence[Totals]], sigma: float | None) -> None:
         if self._due(_PLAIN_EVERY_S):
-            tell(progress_line(t, self._rounds, totals(), sigma, *self._pace(t)))
+            tell(progress_line(t, self._rounds, totals(), sigma, *self._pace(t)), droppable=True)
 
 
 class LiveProgress(QuietProgress):
@@ -149,17 +150,21 @@ class LiveProgress(QuietProgress):
 
     def __init__(self) -> None:
         self._live = Live(console=console(err=True), transient=True, auto_refresh=False)
+        self._unsaid: deque[str] = deque()
+        """What waits until somebody reads (`core.lines`)."""
 
     def __enter__(self) -> LiveProgress:
         self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._say_unsaid()
         self._live.stop()
 
     def update(self, t: int, totals: Callable[[], Sequence[Totals]], sigma: float | None) -> None:
-        if not self._due(_LIVE_EVERY_S):
+        if not self._due(_LIVE_EVERY_S) or not takes_a_line(sys.stderr):
             return
+        self._say_unsaid()
         counts = totals()
         table = Table()
         for column in ("task", "examples", "error rate", "majority", "F1"):
@@ -174,8 +179,14 @@ class LiveProgress(QuietProgress):
             self._live.update(Group(line, table), refresh=True)
 
     def say(self, text: str) -> None:
-        with contextlib.suppress(OSError, ValueError):
-            self._live.console.print(shown(text), markup=False)
+        self._unsaid.append(text)
+        if takes_a_line(sys.stderr):
+            self._say_unsaid()
+
+    def _say_unsaid(self) -> None:
+        while self._unsaid:
+            with contextlib.suppress(OSError, ValueError):
+                self._live.console.print(shown(self._unsaid.popleft()), markup=False)
 
 
 def progress_line(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from drom_net.core.lines import STDERR
 
 if TYPE_CHECKING:
     from drom_net.node.reports import JsonLog
@@ -35,17 +36,17 @@ def is_structured() -> bool:
     return _log is not None
 
 
-def tell(text: str, event: str = "said", *, level: str = "warning", **fields: Any) -> None:
-    """A line on standard error; where nobody reads it any more, that must not end a run.
+def tell(text: str, event: str = "said", *, level: str = "warning", droppable: bool = False, **fields: Any) -> None:
+    """A line on standard error; where nobody reads it, that must neither end a run nor hold it up.
 
     Args:
         event: What it is called in a structured log; level and fields likewise.
+        droppable: The next one says as much, as with progress.
     """
     if _log is not None:
         _log.write(level, event, text, fields)
         return
-    with contextlib.suppress(OSError, ValueError):
-        click.echo(shown(text), err=True)
+    STDERR.write(shown(text), droppable=droppable)
 
 
 def shown(text: str) -> str:

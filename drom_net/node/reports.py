@@ -14,15 +14,14 @@ A line for the launcher is one JSON object on standard output, one of:
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
-import sys
 import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
+from drom_net.core.lines import STDERR, STDOUT
 from drom_net.learning.metrics import Totals
 from drom_net.node.spec import NodeSpec
 
@@ -35,7 +34,7 @@ Counts = dict[str, float]
 
 
 class Reporter(Protocol):
-    """Where a node tells how it goes. None of its methods fails, whoever has stopped listening.
+    """Where a node tells how it goes. None of its methods fails or waits, whoever has stopped listening.
 
     What is told is a sentence; a structured log also has the name of the event, its level and its fields. What is
     noted was to be expected; what is said a person should know.
@@ -65,13 +64,16 @@ class TextReporter:
         self._name = name
 
     def progress(self, **figures: Any) -> None:
-        self.say(progress_text(figures))
+        STDERR.write(self._line(progress_text(figures)), droppable=True)
 
     def note(self, text: str, event: str = "noted", **fields: Any) -> None:
         self.say(text)
 
     def say(self, text: str, event: str = "said", *, level: str = "warning", **fields: Any) -> None:
-        _print(f"{self._name}: {text}", sys.stderr)
+        STDERR.write(self._line(text))
+
+    def _line(self, text: str) -> str:
+        return printable(f"{self._name}: {text}")
 
     def fail(self, text: str, event: str = "failed", **fields: Any) -> None:
         self.say(f"error: {text}")
@@ -122,7 +124,7 @@ class JsonLog:
     @staticmethod
     def pass_on(line: dict[str, Any]) -> None:
         """Write a line that another log has made."""
-        _print(json.dumps(line), sys.stderr)
+        STDERR.write(json.dumps(line), droppable=line["event"] == "progress")
 
 
 class JsonReporter:
@@ -150,7 +152,7 @@ class JsonReporter:
             self._log.incarnation = number
 
     def progress(self, **figures: Any) -> None:
-        self._write(figures)
+        self._write(figures, droppable=True)
 
     def note(self, text: str, event: str = "noted", **fields: Any) -> None:
         self._tell("note", "info", text, event, fields)
@@ -160,14 +162,14 @@ class JsonReporter:
 
     def fail(self, text: str, event: str = "failed", **fields: Any) -> None:
         if self._log is None:
-            _print(f"error: {text}", sys.stderr)
+            STDERR.write(printable(f"error: {text}"))
         else:
             self._tell("", "error", text, event, fields)
         self._write({"error": printable(text)})
 
     def counts(self, counts: Counts) -> None:
         """Tell the launcher, who serves them."""
-        self._write({"counts": counts})
+        self._write({"counts": counts}, droppable=True)
 
     def _tell(self, kind: str, level: str, text: str, event: str, fields: dict[str, Any]) -> None:
         if self._log is None:
@@ -176,8 +178,8 @@ class JsonReporter:
         else:
             self._write({"log": self._log.write(level, event, text, fields)})
 
-    def _write(self, line: dict[str, Any]) -> None:
-        _print(json.dumps(line), sys.stdout)
+    def _write(self, line: dict[str, Any], *, droppable: bool = False) -> None:
+        STDOUT.write(json.dumps(line), droppable=droppable)
 
 
 def reporter_of(spec: NodeSpec) -> Reporter:
@@ -223,9 +225,3 @@ def _plain(value: Any) -> Any:
 def _rfc_3339(seconds: float) -> str:
     """A time in seconds since 1970, in UTC."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _print(line: str, file: Any) -> None:
-    # A closed pipe or a full disk under a log must not end a node.
-    with contextlib.suppress(OSError, ValueError):
-        print(printable(line), file=file, flush=True)

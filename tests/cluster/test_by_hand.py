@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import re
 import shutil
 import signal
@@ -46,6 +48,29 @@ def test_workers_first_then_the_reducer_give_the_digest_of_the_loop(where: str, 
         assert json.loads((tmp_path / "merged" / "summary.json").read_text())["digest"] == expected
         assert (tmp_path / "merged" / "records.csv").read_text() == (tmp_path / "loop" / "records.csv").read_text()
         assert len((tmp_path / "merged" / "timeline.csv").read_text().splitlines()) == 1 + 4 * (200 + 2)
+
+
+def test_a_node_whose_output_nobody_reads_holds_up_nobody(tmp_path: Path) -> None:
+    """A terminal behind Ctrl-S, a pager at rest: what it has to say comes later."""
+    meet = f"ipc://{tmp_path}/meet"
+    reads, writes = os.pipe()
+    fcntl.fcntl(writes, fcntl.F_SETPIPE_SZ, 8192)
+    os.write(writes, b"\n" * 8192)
+    with family(tmp_path) as processes, os.fdopen(reads) as pipe:
+        silent = [processes.start("worker", STAR, "--task", "0", "--endpoint", meet, "--out", "hand", stderr=writes)]
+        silent.append(processes.start("run", STAR, "--json", "--out", "run", stderr=writes))
+        os.close(writes)
+        others = [
+            processes.start("worker", STAR, "--task", str(task), "--endpoint", meet, "--out", "hand")
+            for task in (1, 2, 3)
+        ]
+        code, _, err = processes.run("reducer", STAR, "--bind", meet, "--out", "hand")
+        assert code == 0, err
+        assert [other.wait(timeout=DEADLINE_S) for other in others] == [0, 0, 0]
+        assert json.loads(str(silent[1].stdout and silent[1].stdout.read()))["rounds"] == 200
+        said = pipe.read()
+        assert [process.wait(timeout=DEADLINE_S) for process in silent] == [0, 0]
+        assert f"looking for the reducer at {meet}" in said
 
 
 def test_merge_adds_what_sharing_gained_which_no_reducer_knows(tmp_path: Path) -> None:
