@@ -15,13 +15,13 @@ from drom_net.comparison.findings import difference_in_words
 from drom_net.comparison.pages import markdown_table, percent_of, percents
 from drom_net.comparison.runner import Runner
 from drom_net.comparison.spaces import line_of
-from drom_net.comparison.stats import Spread, paired_difference, spread_of
+from drom_net.comparison.stats import paired_difference, spread_of
 from drom_net.comparison.subjects import PAPER_TAU, Subject, make_subject, named_config, written_parameters
 from drom_net.comparison.tuning import Chosen, Effort, Result, Trial, tune
 from drom_net.config.model import AlgorithmChoice
 from drom_net.graph.settings import TopologySettings
 from drom_net.results.report import Cell, Panel, Picture, Reference, Report, Series, Table
-from reproduction.figures import QUICK_EFFORT, QUICK_ROUNDS, Options, banded
+from reproduction.figures import QUICK_EFFORT, QUICK_ROUNDS, Options
 
 DATA: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "spam-pu": ("spam-pu", {}),
@@ -36,10 +36,9 @@ DATA: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 """Name -> (data set, what of its settings is not the default), as in configs/NAME.yaml."""
 SHARED = ("spam-ecml2006", "spam-enron", "amazon", "mhci-dipeptides", "mhci-one-hot", "wisdm")
 """Where the tasks have something in common; elsewhere sharing can at best do no harm."""
-FLIPS = (0.0, 0.05, 0.10, 0.15, 0.20, 0.25)
 NOISY = 0.15
-TUNED_AT = (0.0, NOISY)
-"""Baselines are tuned on clean labels, and here for all shares of flipped ones."""
+FLIPS = (0.0, NOISY)
+"""The shares of flipped labels; baselines are tuned at each."""
 SHARING_EFFORT = Effort(settings=16)
 QUICK_DATA = ("spam-pu", "amazon")
 
@@ -57,8 +56,6 @@ class Entry:
     """Parameters by field name."""
     tuned: bool = False
     """Else it runs with its defaults and what is fixed."""
-    noisy: bool = True
-    """Whether it runs at every flipped share; else at `TUNED_AT` alone."""
     as_of: str | None = None
     """The label of the entry that has its scores bit for bit: those are shown, and it is not run."""
 
@@ -78,9 +75,9 @@ LOCALS = ("local, eta0 10", "local, eta0 20")
 """The two steps of Local that nobody tuned. Goals are set against the better one, by data set and flipped share."""
 ENTRIES = (
     Entry(OURS, "adadrom"),
-    Entry(EVERY, "adadrom", fixed={"tau": 1}, noisy=False),
-    Entry(GROWING, "adadrom", fixed={"tau": 0}, noisy=False),
-    Entry(ROBUST, "adadrom", fixed={"robust": True}, noisy=False),
+    Entry(EVERY, "adadrom", fixed={"tau": 1}),
+    Entry(GROWING, "adadrom", fixed={"tau": 0}),
+    Entry(ROBUST, "adadrom", fixed={"robust": True}),
     # On a full graph peers compute what a star computes (tests/algorithms/test_adadrom.py).
     Entry(FULL, "adadrom", "full", {"tau": PAPER_TAU}, as_of=OURS),
     Entry(RING, "adadrom", "ring", {"tau": PAPER_TAU}),
@@ -90,7 +87,10 @@ BASELINES = (
     *(Entry(label, "local", fixed={"eta0": eta0}) for label, eta0 in zip(LOCALS, (10.0, 20.0), strict=True)),
     *(
         Entry(name, name, tuned=True)
-        for name in ("local", "pooled", "drom", "osmtl-f", "osmtl-e", "osmtl-t", "prox-gd", "d-ofw", "d-admm")
+        for name in (
+            *("local", "local-constant", "arow", "pooled", "fed-avg", "drom", "osmtl-f", "osmtl-e", "osmtl-t"),
+            *("mt-omd", "mt-co2ol", "prox-gd", "d-ofw", "d-admm"),
+        )
     ),
     *(
         Entry(f"drom-d, {graph}, tau {PAPER_TAU}", "drom-d", graph, {"tau": PAPER_TAU}, tuned=True)
@@ -111,7 +111,6 @@ class Measured:
 
     subject: Subject
     entries: tuple[Entry, ...]
-    flips: tuple[float, ...]
     results: Mapping[tuple[str, float], Result]
     """By (label of the entry, flipped share)."""
 
@@ -145,36 +144,25 @@ def sharing_subject(name: str) -> Subject:
     return make_subject(dataclasses.replace(config, name=name, data=data))
 
 
-def measure(
-    subject: Subject, entries: Sequence[Entry], effort: Effort, flips: Sequence[float], runner: Runner
-) -> Measured:
+def measure(subject: Subject, entries: Sequence[Entry], effort: Effort, runner: Runner) -> Measured:
     """Tune what is tuned, and run every entry at every flipped share."""
-    tuned = [(entry, flip) for entry in entries if entry.tuned for flip in TUNED_AT]
+    tuned = [(entry, flip) for entry in entries if entry.tuned for flip in FLIPS]
     found = tune([(entry.on(subject.with_flip(flip)), entry.learner) for entry, flip in tuned], effort, runner)
     chosen = {(entry.label, flip): one for (entry, flip), one in zip(tuned, found, strict=True)}
-    ran = [entry for entry in entries if entry.as_of is None]
-    wanted = [(entry, flip) for entry in ran for flip in flips if entry.noisy or flip in TUNED_AT]
+    wanted = [(entry, flip) for entry in entries if entry.as_of is None for flip in FLIPS]
     cells = []
     for entry, flip in wanted:
-        here = entry.on(subject.with_flip(flip))
-        if entry.tuned:
-            cells.append(dataclasses.replace(chosen[entry.label, tuned_at(flip)], subject=here))
-        else:
-            cells.append(Chosen(here, entry.learner, (), Trial(0, {}, None)))
+        untuned = Chosen(entry.on(subject.with_flip(flip)), entry.learner, (), Trial(0, {}, None))
+        cells.append(chosen.get((entry.label, flip), untuned))
     results = evaluate(cells, effort, runner)
     by_cell = {(entry.label, flip): result for (entry, flip), result in zip(wanted, results, strict=True)}
     shown = {
         (entry.label, flip): by_cell[entry.as_of, flip]
         for entry in entries
         if entry.as_of is not None
-        for flip in flips
+        for flip in FLIPS
     }
-    return Measured(subject, tuple(entries), tuple(flips), by_cell | shown)
-
-
-def tuned_at(flip: float) -> float:
-    """The flipped share for which settings were chosen that are used at this one."""
-    return NOISY if flip else 0.0
+    return Measured(subject, tuple(entries), by_cell | shown)
 
 
 # The goals ----------------------------------------------------------------------------------------
@@ -195,14 +183,14 @@ class Goal:
     low: float | None = None
     high: float | None = None
     wanted: tuple[str, float] | None = None
-    """("at most", "at least" or "below", the limit); None where nothing was set as a goal."""
+    """("at most" or "at least", the limit); None where nothing was set as a goal."""
 
     @property
     def reached(self) -> bool | None:
         if self.wanted is None or self.value is None:
             return None
         word, limit = self.wanted
-        return {"at most": self.value <= limit, "at least": self.value >= limit, "below": self.value < limit}[word]
+        return self.value <= limit if word == "at most" else self.value >= limit
 
 
 def best_of(errors: Errors, labels: Collection[str], flip: float) -> str | None:
@@ -222,25 +210,18 @@ def goals_of(
         keeping: Of those that keep examples at their site.
         rounds: T.
     """
-    shared = data in SHARED
     against = dict(zip(AGAINST, (LOCALS, keeping, baselines), strict=True))
-    wanted = {LOCAL: ("at most", 0.2), HINDSIGHT: ("below", 0.0) if shared else ("at most", 0.2)}
+    wanted = {(LOCAL, 0.0): ("at most", 0.0)} | {(HINDSIGHT, flip): ("at most", 0.2) for flip in FLIPS}
     result = [
-        _minus(data, _difference_name(kind, flip), errors, labels, flip, None if flip else wanted.get(kind))
-        for flip in TUNED_AT
+        _minus(data, _difference_name(kind, flip), errors, labels, flip, wanted.get((kind, flip)))
+        for flip in FLIPS
         for kind, labels in against.items()
     ]
-    paper = {"spam-pu": 4.2, "mhci-dipeptides": 31.2}
-    if data in paper:
-        found = spread_of(errors[OURS, 0.0])
-        result.append(
-            Goal(data, "error (%)", "", None if found is None else 100.0 * found.mean, wanted=("at most", paper[data]))
-        )
-    alone = {flip: best_of(errors, LOCALS, flip) for flip in TUNED_AT}
-    if shared:
+    alone = {flip: best_of(errors, LOCALS, flip) for flip in FLIPS}
+    if data in SHARED:
         for label in KEPT_FORMS:
             if (label, 0.0) in errors:
-                least = {GROWING: 85.0, RING: 70.0}.get(label)
+                least = {GROWING: 85.0, RING: 85.0}.get(label)
                 result.append(
                     Goal(
                         data,
@@ -256,7 +237,6 @@ def goals_of(
                 f"rise of the error at {100 * NOISY:g} % flipped, of Local's rise (%)",
                 alone[NOISY] or "",
                 _rise(errors, alone),
-                wanted=("at most", 50.0),
             )
         )
     syncs = BUILTIN["adadrom"].make(tau=0).sync.count(rounds)
@@ -295,7 +275,7 @@ def _kept(errors: Errors, label: str, alone: str | None) -> float | None:
 def _rise(errors: Errors, alone: Mapping[float, str | None]) -> float | None:
     """In percent; None where Local's does not rise."""
     rises = []
-    for labels in (dict.fromkeys(TUNED_AT, OURS), alone):
+    for labels in (dict.fromkeys(FLIPS, OURS), alone):
         clean, noisy = (spread_of(errors[label, flip]) if label else None for flip, label in labels.items())
         if clean is None or noisy is None:
             return None
@@ -306,16 +286,14 @@ def _rise(errors: Errors, alone: Mapping[float, str | None]) -> float | None:
 
 # The report ---------------------------------------------------------------------------------------
 
-BEST = "best baseline, in hindsight"
-
 
 def sharing(options: Options) -> Report:
     """Everything on every data set."""
-    effort, flips = (QUICK_EFFORT, TUNED_AT) if options.quick else (SHARING_EFFORT, FLIPS)
+    effort = QUICK_EFFORT if options.quick else SHARING_EFFORT
     measured = {}
     for name in QUICK_DATA if options.quick else DATA:
         subject = sharing_subject(name).with_rounds(QUICK_ROUNDS if options.quick else None)
-        measured[name] = measure(subject, (*ENTRIES, *BASELINES), effort, flips, options.runner)
+        measured[name] = measure(subject, (*ENTRIES, *BASELINES), effort, options.runner)
     return report_of(measured, effort)
 
 
@@ -330,8 +308,8 @@ def report_of(measured: Mapping[str, Measured], effort: Effort) -> Report:
     hours = sum(float(seconds or 0.0) for row in costs for seconds in (row[3], row[5])) / 3600.0
     text = [
         "AdaDROM runs with its defaults, and so does Local where its step is named. All others: "
-        f"{effort.in_words}. They are tuned on clean labels, and once more at {100 * NOISY:g} % flipped ones for all "
-        "shares above 0, by the labels that a learner sees. Errors count the clean labels, in percent: mean (standard "
+        f"{effort.in_words}. They are tuned on clean labels, and once more at {100 * NOISY:g} % flipped ones, "
+        "by the labels that a learner sees. Errors count the clean labels, in percent: mean (standard "
         "deviation) over orders. Differences are paired by order, in percentage points, with their 95 % interval "
         "(Student's t): it tells of other orders of these examples, not of other data. Learners with a * move raw "
         "examples to other sites. Local has no graph: it is the same on each. "
@@ -339,13 +317,11 @@ def report_of(measured: Mapping[str, Measured], effort: Effort) -> Report:
         "",
         f"All runs together took {hours:.2f} hours of a core.",
     ]
-    for flip in TUNED_AT:
+    for flip in FLIPS:
         title = f"{100 * flip:g} % of the labels flipped" if flip else "Clean labels"
         text += ["", f"## {title}", "", *_error_lines(measured, flip)]
         text += ["", f"`{OURS}` minus each:", "", *_difference_lines(measured, flip)]
-    text += ["", "## By flipped share", "", *_share_lines(measured)]
     text += ["", "## Goals", "", *_goal_lines(goals)]
-    text += ["", "`below 0` is for the data sets whose tasks have something in common: " + ", ".join(SHARED) + "."]
     text += ["", "## What it took", "", *_cost_lines(costs)]
     seconds = ("data", "learner", "tuning_runs", "tuning_seconds", "evaluation_runs", "evaluation_seconds")
     return Report(
@@ -358,7 +334,7 @@ def report_of(measured: Mapping[str, Measured], effort: Effort) -> Report:
             "tried": _tried_table(measured),
             "seconds": Table(seconds, costs, on_page=False),
         },
-        {"sharing": _noise_picture(measured), "differences": _differences_picture(goals)},
+        {"differences": _differences_picture(goals)},
     )
 
 
@@ -394,35 +370,6 @@ def _by_learner(measured: Mapping[str, Measured], cell: Callable[[Measured, str]
         head = f"{entry.label} *" if some.results[entry.label, 0.0].shares_examples else entry.label
         rows.append([head, *(cell(found, entry.label) for found in measured.values())])
     return markdown_table(["learner", *measured], rows)
-
-
-def _curves(found: Measured) -> dict[str, list[tuple[float, str, Spread]]]:
-    """What is shown by flipped share, as (share, label, error): ours, Local and the best baseline at each share."""
-    known = [entry.label for entry in found.entries]
-    shown = {label: [label] for label in (OURS, RING) if label in known}
-    errors = found.errors
-    result: dict[str, list[tuple[float, str, Spread]]] = {}
-    for name, labels in (shown | {"Local": list(LOCALS), BEST: found.baselines}).items():
-        result[name] = []
-        for flip in found.flips:
-            best = best_of(errors, labels, flip)
-            spread = spread_of(errors[best, flip]) if best is not None else None
-            if best is not None and spread is not None:
-                result[name].append((flip, best, spread))
-    return result
-
-
-def _share_lines(measured: Mapping[str, Measured]) -> list[str]:
-    some = next(iter(measured.values()))
-    rows = []
-    for name, found in measured.items():
-        for label, curve in _curves(found).items():
-            cells = {
-                flip: f"{percent_of(spread.mean)} ({best})" if label == BEST else percent_of(spread.mean)
-                for flip, best, spread in curve
-            }
-            rows.append([name, label, *(cells.get(flip, "-") for flip in found.flips)])
-    return markdown_table(["data", "learner", *(f"{100 * flip:g} %" for flip in some.flips)], rows, left=2)
 
 
 def _goal_lines(goals: Sequence[Goal]) -> list[str]:
@@ -477,9 +424,7 @@ def _errors_table(measured: Mapping[str, Measured]) -> Table:
     for name, found in measured.items():
         errors = found.errors
         for entry in found.entries:
-            for flip in found.flips:
-                if (entry.label, flip) not in found.results:
-                    continue
+            for flip in FLIPS:
                 result = found.results[entry.label, flip]
                 row: list[Cell] = [name, entry.label, entry.graph or "star", 100.0 * flip]
                 row += ["yes" if result.shares_examples else "no", len(result.outcomes), result.num_diverged]
@@ -508,7 +453,7 @@ def _tried_table(measured: Mapping[str, Measured]) -> Table:
     rows: list[list[Cell]] = []
     for name, found in measured.items():
         for entry in found.entries:
-            for flip in TUNED_AT:
+            for flip in FLIPS:
                 result = found.results[entry.label, flip]
                 for trial in result.trials:
                     row: list[Cell] = [name, entry.label, 100.0 * flip, trial.number, *percents([trial.value], 1)]
@@ -525,7 +470,7 @@ def _costs(measured: Mapping[str, Measured], effort: Effort) -> list[list[Cell]]
             if entry.as_of is not None:
                 continue
             results = {flip: result for (label, flip), result in found.results.items() if label == entry.label}
-            trials = [trial for flip in TUNED_AT for trial in results[flip].trials]
+            trials = [trial for flip in FLIPS for trial in results[flip].trials]
             outcomes = [outcome for result in results.values() for outcome in result.outcomes]
             row: list[Cell] = [name, entry.label, effort.tuning_orders * len(trials)]
             row += [round(sum(trial.seconds for trial in trials), 1), len(outcomes)]
@@ -533,23 +478,11 @@ def _costs(measured: Mapping[str, Measured], effort: Effort) -> list[list[Cell]]
     return rows
 
 
-def _noise_picture(measured: Mapping[str, Measured]) -> Picture:
-    panels = []
-    for name, found in measured.items():
-        series = []
-        for label, curve in _curves(found).items():
-            means = [100.0 * spread.mean for _, _, spread in curve]
-            deviations = [100.0 * (spread.deviation or 0.0) for _, _, spread in curve]
-            series.append(banded(label, [100.0 * flip for flip, _, _ in curve], means, deviations))
-        panels.append(Panel(name, "flipped labels (%)", "error on clean labels (%)", series))
-    return Picture(panels, columns=2)
-
-
 def _differences_picture(goals: Sequence[Goal]) -> Picture:
     """Ours minus others, a panel for clean and one for flipped labels."""
     names = list(dict.fromkeys(goal.data for goal in goals))
     panels = []
-    for flip in TUNED_AT:
+    for flip in FLIPS:
         series = []
         for place, kind in enumerate(AGAINST):
             of = [goal for goal in goals if goal.what == _difference_name(kind, flip)]

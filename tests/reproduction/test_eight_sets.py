@@ -24,6 +24,7 @@ from reproduction.sharing import (
     DATA,
     ENTRIES,
     EVERY,
+    FLIPS,
     FULL,
     GROWING,
     LOCALS,
@@ -56,20 +57,18 @@ def test_the_data_are_those_of_the_configurations_which_name_no_learner(name: st
     assert not ours.fixed
 
 
-def test_settings_are_chosen_on_clean_labels_and_once_for_all_shares_of_flipped_ones(subject: Subject) -> None:
+def test_settings_are_chosen_at_each_share_of_flipped_labels(subject: Subject) -> None:
     chosen = [entry for entry in BASELINES if entry.label in (LOCALS[1], "local", "drom-d, ring, tau 20")]
-    flips = (0.0, 0.05, 0.15)
     with Runner(Store(), num_processes=1, progress=Silent()) as runner:
-        found = measure(subject, chosen, EFFORT, flips, runner)
-        # Two are tuned, at 0 and 0.15; the other orders are of all three at three shares.
-        assert runner.num_run == 2 * 2 * 3 + 3 * 3 * 2
-        assert measure(subject, chosen, EFFORT, flips, runner).errors == found.errors
-        assert runner.num_run == 2 * 2 * 3 + 3 * 3 * 2
-    tuned = {flip: found.results["local", flip] for flip in flips}
-    assert tuned[0.05].chosen is tuned[0.15].chosen
+        found = measure(subject, chosen, EFFORT, runner)
+        # Two are tuned, at 0 and 0.15; the other orders are of all three.
+        assert runner.num_run == 2 * 2 * 3 + 3 * 2 * 2
+        assert measure(subject, chosen, EFFORT, runner).errors == found.errors
+        assert runner.num_run == 2 * 2 * 3 + 3 * 2 * 2
+    tuned = {flip: found.results["local", flip] for flip in FLIPS}
     assert [trial.value for trial in tuned[0.0].trials] != [trial.value for trial in tuned[0.15].trials]
     assert all(trial.seconds > 0.0 for trial in tuned[0.0].trials)
-    for flip in flips:
+    for flip in FLIPS:
         configs = [found.results[entry.label, flip].config(11) for entry in chosen]
         assert {config.data.flip for config in configs} == {flip}
         untuned, _, peers = configs
@@ -78,20 +77,12 @@ def test_settings_are_chosen_on_clean_labels_and_once_for_all_shares_of_flipped_
     assert found.rounds == 30
 
 
-def test_what_tells_of_clean_labels_alone_is_not_run_at_every_share(subject: Subject) -> None:
-    flips = (0.0, 0.05, 0.15)
-    entries = [entry for entry in ENTRIES if entry.label in (OURS, EVERY)]
-    with Runner(Store(), num_processes=1, progress=Silent()) as runner:
-        found = measure(subject, entries, EFFORT, flips, runner)
-    assert sorted(found.results) == [*((OURS, flip) for flip in flips), (EVERY, 0.0), (EVERY, 0.15)]
-
-
 def test_a_full_graph_has_the_scores_of_the_star_and_is_not_run(subject: Subject) -> None:
     entries = [entry for entry in ENTRIES if entry.label in (OURS, FULL)]
     full = entries[1]
     cell = Chosen(full.on(subject.with_flip(0.15)), full.learner, (), Trial(0, {}, None))
     with Runner(Store(), num_processes=1, progress=Silent()) as runner:
-        found = measure(subject, entries, EFFORT, (0.0, 0.15), runner)
+        found = measure(subject, entries, EFFORT, runner)
         assert runner.num_run == 2 * EFFORT.orders
         (ran,) = evaluate([cell], EFFORT, runner)
     for figure in ("error_rate", "f1", "auc"):
@@ -149,9 +140,7 @@ def test_gains_are_shares_of_what_an_exchange_in_every_round_has_over_the_better
 def test_the_rise_under_noise_is_a_share_of_locals() -> None:
     what = "rise of the error at 15 % flipped, of Local's rise (%)"
     # Local is the better one of two at each share: 6 and 11.
-    rise = goals("amazon", errors())[what]
-    assert (rise.value, rise.reached) == (pytest.approx(40.0), True)
-    assert goals("amazon", errors(adadrom=(4.0, 6.6)))[what].reached is False
+    assert goals("amazon", errors())[what].value == pytest.approx(40.0)
     assert what not in goals("jester", errors())  # nothing is shared there
 
 
@@ -164,12 +153,15 @@ def test_the_growing_schedule_is_counted_in_sync_rounds() -> None:
     assert (goal.value, goal.reached) == (pytest.approx((len(rounds) - 1) / math.log(1000)), True)
 
 
-def test_where_little_is_shared_ours_may_be_a_little_worse() -> None:
-    what = "minus the best baseline, on clean labels (points)"
-    assert goals("jester", errors(adadrom=(3.1, 6.0)))[what].reached is True
-    assert goals("wisdm", errors(adadrom=(3.1, 6.0)))[what].reached is False
-    paper = goals("spam-pu", errors())["error (%)"]
-    assert (paper.value, paper.wanted, paper.reached) == (pytest.approx(4.0), ("at most", 4.2), True)
+def test_ours_may_be_a_little_behind_the_best_in_hindsight_and_not_behind_local() -> None:
+    best = "minus the best baseline, {} (points)"
+    for flip, labels in ((0.0, "on clean labels"), (0.15, "at 15 % flipped")):
+        for behind, reached in ((0.1, True), (0.3, False)):
+            ours = (3.0 + behind, 6.0) if flip == 0.0 else (4.0, 5.0 + behind)
+            assert goals("jester", errors(adadrom=ours))[best.format(labels)].reached is reached
+    local = "minus Local, on clean labels (points)"
+    assert goals("wisdm", errors(adadrom=(5.9, 6.0)))[local].reached is True
+    assert goals("wisdm", errors(adadrom=(6.1, 6.0)))[local].reached is False
 
 
 def test_who_diverges_is_not_the_best() -> None:
@@ -200,5 +192,4 @@ def test_it_is_made_again_quickly(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     num_tuned = sum(entry.tuned for entry in BASELINES)
     assert sum(row["chosen"] == "yes" for row in tables["tried"]) == 2 * 2 * num_tuned
     assert len(tables["tried"]) == 2 * 2 * 2 * num_tuned
-    for name in ("sharing", "differences"):
-        assert (tmp_path / "sharing" / f"{name}.png").stat().st_size > 10_000
+    assert (tmp_path / "sharing" / "differences.png").stat().st_size > 10_000
