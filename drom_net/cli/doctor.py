@@ -17,8 +17,9 @@ from pathlib import Path
 import click
 
 from drom_net.cli.telling import print_json, shown
+from drom_net.cluster.cost import cost
 from drom_net.cluster.machine import lacks, this_machine
-from drom_net.cluster.plan import Roster, cost, node_names, peer_graph, source_endpoint
+from drom_net.cluster.plan import Roster, node_names, peer_graph, source_endpoint
 from drom_net.config.load import load_config
 from drom_net.config.model import ClusterConfig
 from drom_net.core.blas import blas_kernel

@@ -163,9 +163,9 @@ def serve_counts(spec: NodeSpec, reporter: Reporter) -> None:
     Raises:
         UsageError, ClusterError: As above.
     """
-    if spec.parent or not spec.metrics:
+    if spec.launch.parent or not spec.launch.metrics:
         return
-    page = MetricsPage(spec.metrics)  # its thread ends with the process
+    page = MetricsPage(spec.launch.metrics)  # its thread ends with the process
 
     def publish(counts: Counts) -> None:
         page.counts = {spec.node: counts}

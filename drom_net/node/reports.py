@@ -184,8 +184,8 @@ class JsonReporter:
 
 def reporter_of(spec: NodeSpec) -> Reporter:
     """What fits whoever has started the node."""
-    log = JsonLog(spec.node) if spec.log_format == "json" else None
-    if not spec.parent:
+    log = JsonLog(spec.node) if spec.launch.log_format == "json" else None
+    if not spec.launch.parent:
         return log or TextReporter(spec.name)
     reporter = JsonReporter(log)
     reporter.publish = reporter.counts
