@@ -264,8 +264,7 @@ def _source(config: ClusterConfig, roster: Roster, task: int) -> dict[str, Any]:
     source = config.source
     assert source is not None
     file = source.file and source.file.replace("{task}", roster.nodes[task])
-    found = line_format_of(file or "")
-    format = source.format or (found.name if found else "jsonl")
+    format = source.format or line_format_of(file or "") or "jsonl"
     own = {"bind": source_endpoint(config, roster.tasks, task), "file": file, "format": format}
     return dataclasses.asdict(source) | own | {"rows": live_rows(config.data).to_json()}
 

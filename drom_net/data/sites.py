@@ -107,9 +107,7 @@ def open_tables(
     return Opened(sites, columns)
 
 
-def _files(
-    settings: FileData, base: Path, names: tuple[str, ...] | None, faults: Faults
-) -> Sequence[tuple[str, str]]:
+def _files(settings: FileData, base: Path, names: tuple[str, ...] | None, faults: Faults) -> Sequence[tuple[str, str]]:
     """The files to read, each with its task; one file of all tasks has none."""
     if settings.task_column is not None:
         return [("", settings.files)]

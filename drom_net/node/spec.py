@@ -14,7 +14,7 @@ from drom_net.core.errors import DataError, Problem
 from drom_net.core.names import safe_names
 from drom_net.graph.neighborhood import Neighborhood
 from drom_net.protocol.node import REDUCER
-from drom_net.protocol.settings import Checkpoints, Policy, Timeouts
+from drom_net.protocol.settings import Checkpoints, Policy, Timeouts, policy_named
 from drom_net.results.summary import write_text
 
 
@@ -147,7 +147,8 @@ class NodeSpec:
         return Timeouts(**self.timeouts)
 
     def build_policy(self) -> Policy:
-        return Policy(**self.policy)
+        """Raises ConfigError: it is of another package, which is not installed here."""
+        return policy_named(self.policy.get("name"), f"the policy of {self.name}")(**self.policy)
 
     def build_checkpoints(self) -> Checkpoints:
         return Checkpoints(**self.checkpoints)
@@ -185,8 +186,10 @@ class NodeSpec:
     @classmethod
     def read(cls, path: Path) -> NodeSpec:
         document = json.loads(path.read_text())
-        fields = {name: tuple(value) if isinstance(value, list) else value for name, value in document.items()}
-        parts = {
+        fields: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in document.items()
+        }
+        parts: dict[str, Any] = {
             part: kind(**{name: fields.pop(name) for name in kind.__slots__ if name in fields})
             for part, kind in _PARTS.items()
         }
