@@ -262,8 +262,8 @@ def notes_on_names(sites: Sequence[Site], task_column: str | None) -> list[str]:
     notes = []
     for group in alike.values():
         if len(group) > 1:
-            told = " and ".join(f"{quoted(site.name)} ({site.num_rows:,} rows)" for site in group)
-            notes.append(f"sites {told} are called nearly alike: if they are one, write their name in one way")
+            alike_sites = " and ".join(f"{quoted(site.name)} ({site.num_rows:,} rows)" for site in group)
+            notes.append(f"sites {alike_sites} are called nearly alike: if they are one, write their name in one way")
     if task_column is not None and sites:
         spellings: dict[str, list[str]] = {}
         for text in as_texts(sites[0].table.cells[task_column]).values:

@@ -97,8 +97,8 @@ def _drive(role: Role, telemetry: Telemetry) -> Ending:
                 node.stop()
             flush(node, transport, host)  # a reducer tells the workers
             if isinstance(error, ClusterError) and transport.trouble:
-                said = str(error).removesuffix("; is it running, and is the address right?")
-                error = ClusterError(f"{said}; {transport.trouble}")
+                text = str(error).removesuffix("; is it running, and is the address right?")
+                error = ClusterError(f"{text}; {transport.trouble}")
     spent = host.spent()
     telemetry.save()
     return Ending(finished, error, spent, telemetry.refused)

@@ -94,12 +94,12 @@ class JsonLog:
         self._node = node
 
     def progress(self, **figures: Any) -> None:
-        told = {key: value for key, value in figures.items() if key != "totals"}
+        fields = {key: value for key, value in figures.items() if key != "totals"}
         if "totals" in figures:
             totals = Totals(*figures["totals"])
-            told |= {"examples": totals.examples, "errors": totals.errors, "error_rate": totals.error_rate}
-            told |= {"majority_error_rate": totals.majority_error_rate, "log_loss": totals.log_loss}
-        self.note(progress_text(figures), "progress", **told)
+            fields |= {"examples": totals.examples, "errors": totals.errors, "error_rate": totals.error_rate}
+            fields |= {"majority_error_rate": totals.majority_error_rate, "log_loss": totals.log_loss}
+        self.note(progress_text(figures), "progress", **fields)
 
     def note(self, text: str, event: str = "noted", **fields: Any) -> None:
         self.write("info", event, text, fields)

@@ -198,7 +198,7 @@ class Reducer(StarMembership):
         }
 
     def _must_hold(self) -> bool:
-        return self.durability.is_too_far(self.closed_rounds) or self.durability.holds
+        return self.durability.is_too_far(self.closed_rounds) or self.durability.must_hold
 
     def _restore(self, snapshot: Snapshot) -> None:
         self._round.number = self._sync.next(snapshot["round"] + 1)
@@ -300,7 +300,7 @@ class Reducer(StarMembership):
                 pull = Pull(current.number, reply, self.durability.durable, following)
                 self._outbox.append(Envelope(member.address, pull))
         self._open_round(following)
-        self._holds = self._must_hold()
+        self.holding = self._must_hold()
         if self._catch_up.until:
             self._ask_those_ahead()
 
