@@ -39,9 +39,6 @@ from drom_net.results.wording import size
 from drom_net.transport.keys import read_keyring
 from drom_net.transport.local_sockets import require_no_file_at
 
-_ROWS_SHOWN = 40
-"""Of processes; --json has all."""
-
 
 def load_and_prepare(file: Path, overrides: tuple[str, ...]) -> Prepared:
     """Read the configuration and all its data, and check both.

@@ -236,6 +236,7 @@ class Peer(PeerMembership):
         return self._centre.take_records()
 
     def take_snapshot(self) -> Snapshot | None:
+        """Between rounds: not while it waits for the contributions of an open sync round."""
         if not self.durability.due or self.state is PeerState.WAITING or self.durability.busy:
             return None
         self.durability.taken(self.round, at_end=self._ended)
@@ -444,6 +445,7 @@ class Peer(PeerMembership):
         self._pass_over([task for task in tasks if task in self.barrier.missing])
 
     def _close_round_if_complete(self) -> None:
+        """If nobody is awaited any more, or without somebody if the policy says so (`Policy.closes`)."""
         if self.state is not PeerState.WAITING:
             return
         t = self.barrier.wanted

@@ -182,6 +182,7 @@ class Reducer(StarMembership):
         return {"records": self.closed_rounds}
 
     def take_snapshot(self) -> Snapshot | None:
+        """At any time that one is due: an open round is gathered again from its members."""
         if not self.durability.due or self.durability.busy:
             return None
         t = self.closed_rounds
@@ -268,7 +269,11 @@ class Reducer(StarMembership):
             self._close_if_complete()
 
     def _close_if_complete(self) -> bool:
-        """Whether the open round was."""
+        """Close the open round if nobody is awaited any more, or without somebody by the policy (`Policy.closes`).
+
+        Returns:
+            Whether it was closed.
+        """
         current = self._round
         if not current.has_begun:
             return False

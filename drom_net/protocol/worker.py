@@ -271,6 +271,7 @@ class Worker(Learns, NodeBase):
         return dict.fromkeys(self.row_types, self.round)
 
     def take_snapshot(self) -> Snapshot | None:
+        """The state at the end of a round, once the reducer has on disk what was pushed by then."""
         if self._round_end is None or self.durability.busy:
             return None
         t = self._round_end["round"]
