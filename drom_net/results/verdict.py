@@ -9,7 +9,7 @@ from typing import Any
 from drom_net.learning.metrics import Totals, total
 from drom_net.results.wording import percent
 
-_TASKS_NAMED = 3
+_TASKS_TOLD = 3
 _RARE = 0.2
 """A label is rare below this share."""
 _EXAMPLES_PER_FEATURE = 10
@@ -37,23 +37,23 @@ def verdict(
     """
     sums = total(counts)
     useful = is_better(sums)
-    sentences = []
+    said = []
     flipped = any(task.seen_errors != task.errors for task in counts)
     if sums.examples and not useful:
         look_at = "log loss" if auc is None else f"AUC ({auc:.3f}) and log loss ({sums.log_loss:.3f})"
         positives = sums.true_positives + sums.false_negatives
         reason = why_not(sums.examples, positives, dim=dim, flipped=flipped, look_at=look_at)
-        sentences.append(f"no better than always giving each site's commoner label: {_rates(sums)}; {reason}")
+        said.append(f"no better than always giving each site's commoner label: {_rates(sums)}; {reason}")
     useless = {name: task for name, task in zip(names, counts, strict=True) if task.examples and not is_better(task)}
     if useless and len(names) > 1 and (useful or len(useless) < len(names)):
-        named = [f"{name} ({_rates(task)})" for name, task in list(useless.items())[:_TASKS_NAMED]]
-        if len(useless) > len(named):
-            named.append(f"{len(useless) - len(named)} more")
-        sentences.append(f"tasks no better than their commoner label: {', '.join(named)}")
+        told = [f"{name} ({_rates(task)})" for name, task in list(useless.items())[:_TASKS_TOLD]]
+        if len(useless) > len(told):
+            told.append(f"{len(useless) - len(told)} more")
+        said.append(f"tasks no better than their commoner label: {', '.join(told)}")
     if sharing is not None:
         better = [is_better(task) for task in counts]
-        sentences += sharing_verdict(names, sharing_of_tasks, sharing, flipped=flipped, useful=useful, better=better)
-    return sentences
+        said += sharing_verdict(names, sharing_of_tasks, sharing, flipped=flipped, useful=useful, better=better)
+    return said
 
 
 def is_better(counts: Totals) -> bool:
@@ -118,9 +118,9 @@ def sharing_verdict(
     if found == "cannot tell yet":
         more = overall["examples_missing"]
         when = "" if more is None else f", {_about(more)}"
-        sentences = [f"sharing: cannot tell yet whether it helps{when}: {rates}, {_gain(overall)}"]
+        said = [f"sharing: cannot tell yet whether it helps{when}: {rates}, {_gain(overall)}"]
     else:
-        sentences = [f"sharing {found}: {rates}, {_gain(overall)}"]
+        said = [f"sharing {found}: {rates}, {_gain(overall)}"]
     of: dict[str, list[tuple[float, str]]] = {"helps": [], "hurts": [], "cannot tell yet": []}
     for name, its, is_good in zip(names, tasks, better, strict=True):
         if its["effect"] in (None, "cannot tell yet"):
@@ -130,13 +130,13 @@ def sharing_verdict(
         elif its["effect"] == "hurts" or is_good:
             of[its["effect"]].append((-abs(its["gain_nats"]), f"{name} {_gain(its)}"))
     for effect, whom in of.items():
-        named = [text for _, text in sorted(whom, key=lambda pair: pair[0])]
-        if len(named) > _TASKS_NAMED:
-            named[_TASKS_NAMED:] = [f"{len(named) - _TASKS_NAMED} more"]
-        if named:
+        told = [text for _, text in sorted(whom, key=lambda pair: pair[0])]
+        if len(told) > _TASKS_TOLD:
+            told[_TASKS_TOLD:] = [f"{len(told) - _TASKS_TOLD} more"]
+        if told:
             start = "cannot tell yet of" if effect == "cannot tell yet" else f"sharing {effect}"
-            sentences.append(f"{start} {len(whom)} of {len(names)} tasks: {', '.join(named)}")
-    return sentences
+            said.append(f"{start} {len(whom)} of {len(names)} tasks: {', '.join(told)}")
+    return said
 
 
 def task_verdict(its: Figures) -> str:

@@ -68,27 +68,27 @@ def wrong_figures(run_dir: Path, summary: dict[str, Any]) -> list[str]:
     wrong = []
     if "sharing" in summary and {"MIXTURE", "EVIDENCE"} <= model.keys():  # else the digest is another one, too
         overall, of_tasks = sharing_sections(model["MIXTURE"], model["EVIDENCE"])
-        for stated, figures in [*zip(summary["tasks"], of_tasks, strict=True), (summary | {"name": "all"}, overall)]:
-            its = stated.get("sharing", {})
+        for said, figures in [*zip(summary["tasks"], of_tasks, strict=True), (summary | {"name": "all"}, overall)]:
+            its = said.get("sharing", {})
             if any(its.get(key) != value for key, value in figures.items()):
-                wrong.append(f"{stated['name']}: sharing is not what the models say")
+                wrong.append(f"{said['name']}: sharing is not what the models say")
     has_unlabelled = any((task_rows["active"] == PREDICTED).any() for task_rows in rows)
     auc_overall, auc_of_tasks = aucs(rows, [totals.examples for totals in counts])
-    for name, stated, totals, its_auc in [
+    for name, said, totals, its_auc in [
         *zip(names, summary["tasks"], counts, auc_of_tasks, strict=True),
         ("all", summary, total(counts), auc_overall),
     ]:
-        for key in _CHECKED + tuple(key for key in _CHECKED_LATER if key in stated):
-            if key == "auc" and stated[key] is None and has_unlabelled:
+        for key in _CHECKED + tuple(key for key in _CHECKED_LATER if key in said):
+            if key == "auc" and said[key] is None and has_unlabelled:
                 continue  # a run of before, when such rows took it away
             found = its_auc if key == "auc" else getattr(totals, key)
-            if not _is_same(stated.get(key), found):
-                wrong.append(f"{name}: {key} {stated.get(key)}, records say {found}")
+            if not _is_same(said.get(key), found):
+                wrong.append(f"{name}: {key} {said.get(key)}, records say {found}")
     return wrong[:10]
 
 
-def _is_same(stated: Any, found: float | None) -> bool:
+def _is_same(said: Any, found: float | None) -> bool:
     """Bit for bit, but for logarithms of another machine and sums of them."""
-    if isinstance(stated, float) and isinstance(found, float):
-        return math.isclose(stated, found, rel_tol=1e-9)
-    return bool(stated == found)
+    if isinstance(said, float) and isinstance(found, float):
+        return math.isclose(said, found, rel_tol=1e-9)
+    return bool(said == found)
