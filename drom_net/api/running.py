@@ -103,13 +103,9 @@ def fit(
     with in_python(), one_thread():
         format, names = read_in_memory(data)
         rows = {"task_column": site, "label": label, "positive": _texts(positive), "order": order}
-        sections = {
-            "algorithm": {"name": learner, **(parameters or {})},
-            "topology": None if topology is None else dict(topology),
-            "data": _data_section(format, names, rows, options),
-            "seed": seed,
-            "rounds": rounds,
-        }
+        sections: dict[str, object] = {"algorithm": {"name": learner, **(parameters or {})}, "seed": seed}
+        sections |= {"data": _data_section(format, names, rows, options), "rounds": rounds}
+        sections["topology"] = None if topology is None else dict(topology)
         return _fitted(format, sections, is_alone=names is None and site is None)
 
 
