@@ -94,7 +94,7 @@ def run_product(
     folder: Path, num_tasks: int, dim: int, tau: int, exchange: str, count: int, keys: bool = False
 ) -> float:
     """drom_net's peers. Returns wall seconds from when the last one has met a neighbor, by its own clock."""
-    from drom_net.node.spec import NodeSpec
+    from drom_net.node.spec import NeighborsSpec, NodeSpec, StreamSpec
     from drom_net.transport.keys import create_keys
 
     names = tuple(f"task-{task:02}" for task in range(num_tasks))
@@ -107,13 +107,18 @@ def run_product(
         specs = [
             NodeSpec(
                 role="peer", name=name, task=task, endpoint=endpoints[task], out=f"{out}/{name}",
-                examples=f"{folder}/examples/{task}", cycle=(members_of(task, num_tasks),),
-                taus={str(one): tau for one in members_of(task, num_tasks)},
-                neighbor_endpoints={str(one): endpoints[one] for one in members_of(task, num_tasks)}, **common,
+                stream=StreamSpec(f"{folder}/examples/{task}"),
+                neighbors=NeighborsSpec(
+                    {str(one): endpoints[one] for one in members_of(task, num_tasks)},
+                    taus={str(one): tau for one in members_of(task, num_tasks)},
+                    cycle=(members_of(task, num_tasks),),
+                ),
+                **common,
             )
             for task, name in enumerate(names)
         ]  # fmt: skip
-        wait(start_nodes(specs, connects_to=lambda spec: [endpoints[one] for one in spec.cycle[0] if one < spec.task]))
+        before = {task: [one for one in members_of(task, num_tasks) if one < task] for task in range(num_tasks)}
+        wait(start_nodes(specs, connects_to=lambda spec: [endpoints[one] for one in before[spec.task]]))
         return min(map(result_seconds, specs))
 
 

@@ -164,9 +164,12 @@ def common_fields(
     names: tuple[str, ...], algorithm: str, parameters: dict[str, object], *, rounds: int | None, dim: int
 ) -> dict[str, Any]:
     """What the specs of all nodes of a run say."""
+    from drom_net.node.spec import LaunchSpec
+
     return {
         "tasks": names, "algorithm": algorithm, "parameters": parameters, "seed": SEED, "rounds": rounds, "dim": dim,
-        "run_id": "benchmark", "config_digest": "", "feature_digest": "", "timeouts": {}, "parent": os.getpid(),
+        "run_id": "benchmark", "config_digest": "", "feature_digest": "", "timeouts": {},
+        "launch": LaunchSpec(parent=os.getpid()),
     }  # fmt: skip
 
 

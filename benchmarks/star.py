@@ -92,7 +92,7 @@ def run_product(
     Args:
         settings: Of the specs: timeouts, checkpoints.
     """
-    from drom_net.node.spec import NodeSpec
+    from drom_net.node.spec import NodeSpec, StreamSpec
     from drom_net.transport.keys import create_keys
 
     names = tuple(f"task-{task:02}" for task in range(num_tasks))
@@ -105,7 +105,12 @@ def run_product(
         reducer = NodeSpec(role="reducer", name="reducer", task=-1, out=f"{out}/reducer", **common)
         workers = [
             NodeSpec(
-                role="worker", name=name, task=task, out=f"{out}/{name}", examples=f"{folder}/examples/{task}", **common
+                role="worker",
+                name=name,
+                task=task,
+                out=f"{out}/{name}",
+                stream=StreamSpec(f"{folder}/examples/{task}"),
+                **common,
             )
             for task, name in enumerate(names)
         ]
@@ -317,14 +322,14 @@ def start_and_memory() -> dict[str, object]:
 
 def worker_memory() -> float:
     """Private_Clean + Private_Dirty of a worker in the middle of a run, in MB."""
-    from drom_net.node.spec import NodeSpec
+    from drom_net.node.spec import NodeSpec, StreamSpec
 
     with tempfile.TemporaryDirectory(prefix="drom-star-") as name:
         folder = make_examples(Path(name), 1, 1458, 200_000)
         common = common_fields(("one",), "drom", {}, rounds=None, dim=1458) | {"endpoint": f"ipc://{name}/meet"}
         reducer = NodeSpec(role="reducer", name="reducer", task=-1, out=f"{name}/reducer", **common)
         worker = NodeSpec(
-            role="worker", name="one", task=0, out=f"{name}/one", examples=f"{folder}/examples/0", **common
+            role="worker", name="one", task=0, out=f"{name}/one", stream=StreamSpec(f"{folder}/examples/0"), **common
         )
         processes = start_nodes([reducer, worker], stdout=subprocess.PIPE)
         lines = processes[1].stdout

@@ -64,9 +64,9 @@ def check_learner(learner: Learner | str, *, processes: bool = False, **paramete
                 digests[driver] = _run(prepared, driver, Path(folder) / f"{place}-{alignment}-{driver}")
                 if driver == "reference":
                     _check_snapshots(prepared, record)
-            told = ", ".join(f"{driver} {digest[:12]}" for driver, digest in digests.items())
+            shown = ", ".join(f"{driver} {digest[:12]}" for driver, digest in digests.items())
             assert len(set(digests.values())) == 1, (
-                f"{name} ({place}, {alignment}): not the same bits by every driver: {told}; a step must depend on its "
+                f"{name} ({place}, {alignment}): not the same bits by every driver: {shown}; a step must depend on its "
                 "arguments alone, and write to no example, contribution or reply"
             )
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from drom_net.comparison.compare import compare
+from drom_net.comparison.jobs import comparison_data, named_config
 from drom_net.comparison.pages import write_report
-from drom_net.comparison.subjects import make_subject, named_config
 from drom_net.comparison.tuning import Effort, check_learners
 from drom_net.core.errors import UsageError, did_you_mean
 from drom_net.data.public import check_public
@@ -22,12 +22,12 @@ from reproduction.figures import (
     Options,
     figure_3,
     figure_4,
-    paper_subjects,
+    paper_datasets,
 )
 from reproduction.regret import regret
 from reproduction.run_time import REPEATS, table_4
 from reproduction.scenes import data_of
-from reproduction.search import low_rank_subjects, search
+from reproduction.search import low_rank_datasets, search
 from reproduction.sensitivity import table_3
 from reproduction.sharing import DATA as SHARING_DATA
 from reproduction.sharing import sharing
@@ -44,17 +44,17 @@ SEARCH_EFFORT, LOW_RANK_EFFORT = Effort(settings=40), Effort(settings=200)
 
 def _table_1(options: Options) -> Report:
     say = options.runner.progress.say
-    return table_1(quick=options.quick, say=say, shares=empty_shares(paper_subjects(options)))
+    return table_1(quick=options.quick, say=say, shares=empty_shares(paper_datasets(options)))
 
 
 def _table_3(options: Options) -> Report:
     effort = QUICK_EFFORT if options.quick else SENSITIVITY_EFFORT
-    return table_3(paper_subjects(options), effort, options.runner)
+    return table_3(paper_datasets(options), effort, options.runner)
 
 
 def _table_4(options: Options) -> Report:
     say, repeats = options.runner.progress.say, 1 if options.quick else REPEATS
-    return table_4(paper_subjects(options), say=say, repeats=repeats, as_processes=not options.quick)
+    return table_4(paper_datasets(options), say=say, repeats=repeats, as_processes=not options.quick)
 
 
 def _regret(options: Options) -> Report:
@@ -62,18 +62,18 @@ def _regret(options: Options) -> Report:
 
 
 def _search(options: Options) -> Report:
-    real, low_rank = paper_subjects(options), low_rank_subjects(quick=options.quick)
+    real, low_rank = paper_datasets(options), low_rank_datasets(quick=options.quick)
     efforts = (QUICK_EFFORT, QUICK_EFFORT) if options.quick else (SEARCH_EFFORT, LOW_RANK_EFFORT)
-    cells = [(subject, effort) for part, effort in zip((real, low_rank), efforts, strict=True) for subject in part]
+    cells = [(dataset, effort) for part, effort in zip((real, low_rank), efforts, strict=True) for dataset in part]
     return search(cells, options.runner)
 
 
 def _comparison(options: Options) -> Report:
-    subjects = [make_subject(named_config(name)) for name in COMPARED]
+    datasets = [comparison_data(named_config(name)) for name in COMPARED]
     if options.quick:
-        subjects = [subject.with_rounds(QUICK_ROUNDS) for subject in subjects]
+        datasets = [dataset.with_rounds(QUICK_ROUNDS) for dataset in datasets]
     effort = QUICK_EFFORT if options.quick else EFFORT
-    return compare(subjects, check_learners((), subjects), effort, options.runner).report
+    return compare(datasets, check_learners((), datasets), effort, options.runner).report
 
 
 REPRODUCTIONS: dict[str, tuple[str, Callable[[Options], Report]]] = {

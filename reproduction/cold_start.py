@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from drom_net.cluster.prepare import Prepared
 from drom_net.comparison.figures import Outcome
+from drom_net.comparison.jobs import ComparisonData
 from drom_net.comparison.pages import percents
 from drom_net.comparison.stats import spread_of
-from drom_net.comparison.subjects import Subject
 from drom_net.data.stream import TaskStream
 from drom_net.results.report import Cell, Panel, Picture, Report, Series, Table
 from reproduction.figures import Options
@@ -21,6 +21,7 @@ from reproduction.scenes import (
     Scene,
     SceneJob,
     Tally,
+    dataset_of,
     finished,
     half_of,
     in_turn,
@@ -29,7 +30,6 @@ from reproduction.scenes import (
     seeds_of,
     splice,
     steps_after,
-    subject_of,
 )
 
 LATE = {"spam-ecml2006": 3, "wisdm": 4, ONE_HOT: 2}
@@ -67,26 +67,26 @@ class _Case:
 def cold_start(options: Options) -> Report:
     """Every learner with each of some tasks late, and with nobody late."""
     seeds = seeds_of(quick=options.quick)
-    subjects = [subject_of(name, quick=options.quick, alignment="spread") for name in LATE]
+    datasets = [dataset_of(name, quick=options.quick, alignment="spread") for name in LATE]
     plan = [
-        (subject, learner, [_jobs(subject, learner, seed, seeds, options) for seed in seeds])
-        for subject in subjects
+        (dataset, learner, [_jobs(dataset, learner, seed, seeds, options) for seed in seeds])
+        for dataset in datasets
         for learner in SHOWN
     ]
     outcomes = iter(options.runner.run([job for *_, orders in plan for order in orders for job in order]))
     cases = []
-    for subject, learner, orders in plan:
+    for dataset, learner, orders in plan:
         made = [[next(outcomes) for _ in order] for order in orders]
-        cases.append(_Case(subject.name, learner, [order[1:] for order in made], [order[:1] for order in made]))
+        cases.append(_Case(dataset.name, learner, [order[1:] for order in made], [order[:1] for order in made]))
     return _report(cases, len(seeds))
 
 
-def _jobs(subject: Subject, learner: str, seed: int, seeds: range, options: Options) -> list[SceneJob]:
+def _jobs(dataset: ComparisonData, learner: str, seed: int, seeds: range, options: Options) -> list[SceneJob]:
     """The runs of one order: nobody late, then each task that is."""
-    number = 1 if options.quick else LATE[subject.name]
-    late = in_turn(seed - seeds[0], number, len(subject.tasks))
+    number = 1 if options.quick else LATE[dataset.name]
+    late = in_turn(seed - seeds[0], number, len(dataset.tasks))
     scenes = [Scene(tuple(late)), *(Late((task,)) for task in late)]
-    return [scene_job(subject, learner, seed, scene) for scene in scenes]
+    return [scene_job(dataset, learner, seed, scene) for scene in scenes]
 
 
 def _report(cases: Sequence[_Case], num_orders: int) -> Report:

@@ -13,7 +13,7 @@ from drom_net.algorithms import BUILTIN
 from drom_net.algorithms.base import Contribution, Example, ReplyKind
 from drom_net.algorithms.drom import PAPER
 from drom_net.cluster.run import run_loop
-from drom_net.comparison.subjects import Job, Subject, configure
+from drom_net.comparison.jobs import ComparisonData, Job, configure
 from drom_net.core.seeding import stream
 from drom_net.learning.metrics import total
 from drom_net.protocol.codec import encode
@@ -121,15 +121,15 @@ EMPTY: dict[str, tuple[str, dict[str, object]]] = {
 """Whose empty messages are counted."""
 
 
-def empty_shares(subjects: Sequence[Subject]) -> Table:
+def empty_shares(datasets: Sequence[ComparisonData]) -> Table:
     """How many pushes were without a vector (outliers), and how many pulls (sigma_1 <= 1), over the whole stream."""
     rows: list[list[Cell]] = []
-    for subject in subjects:
+    for dataset in datasets:
         for label, (name, changes) in EMPTY.items():
-            job = Job(subject, configure(subject, name, changes, seed=0), label)
+            job = Job(dataset, configure(dataset, name, changes, seed=0), label)
             sums = total(task.totals for task in run_loop(job.prepare()).tasks)
             empty = [1.0 - count / sums.examples for count in (sums.pushes, sums.corrections)]
-            rows.append([subject.name, label, sums.examples, *empty, sums.error_rate])
+            rows.append([dataset.name, label, sums.examples, *empty, sums.error_rate])
     return Table(("data", "learner", "messages", "empty_pushes", "empty_pulls", "error_rate"), rows)
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from drom_net.cluster.prepare import Prepared, prepare
 from drom_net.comparison.figures import Outcome
+from drom_net.comparison.jobs import ComparisonData, load_data
 from drom_net.comparison.pages import percents
 from drom_net.comparison.stats import spread_of
-from drom_net.comparison.subjects import Subject, load_data
 from drom_net.data.settings import StreamSettings, Wisdm
 from drom_net.data.stream import TaskStream
 from drom_net.results.report import Cell, Panel, Picture, Report, Series, Table
@@ -20,6 +20,7 @@ from reproduction.scenes import (
     Scene,
     SceneJob,
     Tally,
+    dataset_of,
     finished,
     half_of,
     in_turn,
@@ -28,7 +29,6 @@ from reproduction.scenes import (
     seeds_of,
     splice,
     steps_after,
-    subject_of,
 )
 
 
@@ -117,35 +117,35 @@ examples, so that its steps do not shrink in idle rounds."""
 def drift(options: Options) -> Report:
     """Every learner through every change."""
     seeds = seeds_of(quick=options.quick)
-    subjects = [(change, subject_of(change.name, quick=options.quick, alignment="spread")) for change in CHANGES]
+    datasets = [(change, dataset_of(change.name, quick=options.quick, alignment="spread")) for change in CHANGES]
     plan = [
-        (change, subject, who, learner, [_jobs(change, subject, who, learner, seed, seeds, options) for seed in seeds])
-        for change, subject in subjects
+        (change, dataset, who, learner, [_jobs(change, dataset, who, learner, seed, seeds, options) for seed in seeds])
+        for change, dataset in datasets
         for who in (EVERYBODY, ALONE)
         for learner in SHOWN
     ]
     jobs = [job for *_, orders in plan for pair in orders for of in pair for job in of]
     outcomes = iter(options.runner.run(jobs))
     cases = []
-    for change, subject, who, learner, orders in plan:
+    for change, dataset, who, learner, orders in plan:
         made = [[[next(outcomes) for _ in of] for of in pair] for pair in orders]
-        num_changed = len(subject.tasks) if who == EVERYBODY else 1
+        num_changed = len(dataset.tasks) if who == EVERYBODY else 1
         cases.append(_Case(change, who, learner, num_changed, [pair[0] for pair in made], [pair[1] for pair in made]))
     return _report(cases, len(seeds))
 
 
 def _jobs(
-    change: Change, subject: Subject, who: str, learner: str, seed: int, seeds: range, options: Options
+    change: Change, dataset: ComparisonData, who: str, learner: str, seed: int, seeds: range, options: Options
 ) -> tuple[list[SceneJob], list[SceneJob]]:
     """The runs of one order with the change, and with the new concept from the start."""
-    num_tasks = len(subject.tasks)
+    num_tasks = len(dataset.tasks)
     groups = [tuple(range(num_tasks))]
     if who == ALONE:
         number = 1 if options.quick else change.alone
         groups = [(task,) for task in in_turn(seed - seeds[0], number, num_tasks)]
     with_change, from_start = (
         [
-            scene_job(subject, learner, seed, Drift(group, new=change.new, from_start=from_start, alone=who == ALONE))
+            scene_job(dataset, learner, seed, Drift(group, new=change.new, from_start=from_start, alone=who == ALONE))
             for group in groups
         ]
         for from_start in (False, True)

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from drom_net.comparison.compare import tune_and_evaluate
 from drom_net.comparison.findings import headline
+from drom_net.comparison.jobs import ComparisonData, comparison_data, named_config
 from drom_net.comparison.pages import markdown_table
 from drom_net.comparison.runner import Runner
 from drom_net.comparison.spaces import line_names
 from drom_net.comparison.stats import spread_of
-from drom_net.comparison.subjects import Subject, make_subject, named_config
 from drom_net.comparison.tuning import Effort, Result
 from drom_net.results.report import Cell, Panel, Picture, Reference, Report, Series, Table
 from reproduction.sensitivity import PAPER
@@ -57,9 +57,9 @@ _NO_NUMBERS = "The paper prints no numbers with this figure"
 def figure_3(options: Options) -> Report:
     """Error and F1 against rounds."""
     effort = QUICK_EFFORT if options.quick else EFFORT
-    subjects = paper_subjects(options)
+    datasets = paper_datasets(options)
     results = tune_and_evaluate(
-        [(subject, name) for subject in subjects for name in line_names()], effort, options.runner
+        [(dataset, name) for dataset in datasets for name in line_names()], effort, options.runner
     )
     text = [
         "Error rate and F1 (micro, over all examples so far) against rounds. "
@@ -67,12 +67,12 @@ def figure_3(options: Options) -> Report:
         "",
         f"{_NO_NUMBERS}; the dashed line is its Table 3, DROM with tau 1 and zeta 0, after the last round. "
         f"{_EACHMOVIE}, and the value in its panels is that of EachMovie. {_MARKED}",
-        *_tables(subjects, results, [data.title for data in DATA]),
+        *_tables(datasets, results, [data.title for data in DATA]),
     ]
     rows: list[list[Cell]] = []
     panels: dict[str, list[Panel]] = {"error_rate": [], "f1": []}
-    for data, subject in zip(DATA, subjects, strict=True):
-        ours = [result for result in results if result.subject is subject]
+    for data, dataset in zip(DATA, datasets, strict=True):
+        ours = [result for result in results if result.dataset is dataset]
         for figure, paper in (("error_rate", data.error), ("f1", data.f1)):
             curves = [_curve(result, figure) for result in ours]
             panels[figure].append(_rounds_panel(data, figure, paper, curves))
@@ -94,15 +94,15 @@ def figure_4(options: Options) -> Report:
     """Accuracy against the share of flipped labels."""
     effort = QUICK_EFFORT if options.quick else NOISE_EFFORT
     levels = QUICK_NOISE if options.quick else NOISE
-    subjects = paper_subjects(options)
-    noisy = [[subject.with_flip(flip) for flip in levels] for subject in subjects]
-    cells = [(subject, name) for group in noisy for subject in group for name in line_names()]
+    datasets = paper_datasets(options)
+    noisy = [[dataset.with_flip(flip) for flip in levels] for dataset in datasets]
+    cells = [(dataset, name) for group in noisy for dataset in group for name in line_names()]
     results = iter(tune_and_evaluate(cells, effort, options.runner))
     rows: list[list[Cell]] = []
     panels = []
     at_most: list[list[Result]] = []
     for data, group in zip(DATA, noisy, strict=True):
-        found = {subject.config.data.flip: [next(results) for _ in line_names()] for subject in group}
+        found = {dataset.config.data.flip: [next(results) for _ in line_names()] for dataset in group}
         at_most.append(found[levels[-1]])
         for flip, of_level in found.items():
             rows += [_noise_row(data.name, flip, result) for result in of_level]
@@ -122,7 +122,7 @@ def figure_4(options: Options) -> Report:
         "",
         f"{_NO_NUMBERS}, so no value of its own is drawn in. {_EACHMOVIE}. {_MARKED}",
         *_tables(
-            [of_level[0].subject for of_level in at_most],
+            [of_level[0].dataset for of_level in at_most],
             [result for of_level in at_most for result in of_level],
             [f"{data.title}, {100 * levels[-1]:g} % flipped" for data in DATA],
         ),
@@ -139,16 +139,16 @@ def figure_4(options: Options) -> Report:
     )
 
 
-def paper_subjects(options: Options) -> list[Subject]:
+def paper_datasets(options: Options) -> list[ComparisonData]:
     """The data of the figures and tables; the first rounds of it where all is to be quick."""
     limit = QUICK_ROUNDS if options.quick else None
-    return [make_subject(named_config(data.name)).with_rounds(limit) for data in DATA]
+    return [comparison_data(named_config(data.name)).with_rounds(limit) for data in DATA]
 
 
-def _tables(subjects: Sequence[Subject], results: Sequence[Result], titles: Sequence[str]) -> list[str]:
+def _tables(datasets: Sequence[ComparisonData], results: Sequence[Result], titles: Sequence[str]) -> list[str]:
     lines = []
-    for subject, title in zip(subjects, titles, strict=True):
-        columns, rows = headline([result for result in results if result.subject is subject])
+    for dataset, title in zip(datasets, titles, strict=True):
+        columns, rows = headline([result for result in results if result.dataset is dataset])
         lines += [
             "",
             f"## {title}",

@@ -2,7 +2,7 @@
 
 Solved is, over W of shape (m, d) with a row w_i a task and z_j = <w_i, y_j x_j> the margin of example j of task i,
 
-    P(W) = sum_j f(z_j) + c |W|_*    subject to |W|_* <= r
+    P(W) = sum_j f(z_j) + c |W|_*    dataset to |W|_* <= r
 
 by accelerated proximal gradient steps with backtracking and restarts; the hinge is smoothed meanwhile, less and less.
 Both losses are f(z) = max over 0 <= alpha <= 1 of h(alpha) - alpha z (h = alpha for the hinge, the entropy for the

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from drom_net.algorithms.base import Algorithm
 from drom_net.cluster.prepare import Prepared
 from drom_net.comparison.figures import Outcome
+from drom_net.comparison.jobs import ComparisonData
 from drom_net.comparison.pages import markdown_table, percent_of, percents
 from drom_net.comparison.stats import Difference, paired_difference, spread_of
-from drom_net.comparison.subjects import Subject
 from drom_net.data.stream import TaskStream
 from drom_net.results.report import Cell, Panel, Picture, Reference, Report, Series, Table
 from reproduction.figures import Options
@@ -20,12 +20,12 @@ from reproduction.scenes import (
     Scene,
     SceneJob,
     Tally,
+    dataset_of,
     finished,
     points_of,
     poisoned,
     scene_job,
     seeds_of,
-    subject_of,
 )
 
 ROUNDS: Mapping[str, int | None] = {
@@ -96,29 +96,29 @@ def poisoning(options: Options) -> Report:
     """Every learner under every attack; another task is the bad one in each order."""
     seeds = seeds_of(quick=options.quick)
     names = list(ROUNDS)[:QUICK_SETS] if options.quick else list(ROUNDS)
-    subjects = [subject_of(name, quick=options.quick).with_rounds(ROUNDS[name]) for name in names]
+    datasets = [dataset_of(name, quick=options.quick).with_rounds(ROUNDS[name]) for name in names]
     plan = [
-        (subject, learner, attack, [_job(subject, learner, attack, seed, seeds) for seed in seeds])
-        for subject in subjects
+        (dataset, learner, attack, [_job(dataset, learner, attack, seed, seeds) for seed in seeds])
+        for dataset in datasets
         for learner in SHOWN
         for attack in (NOBODY, *(() if learner.startswith("local") else ATTACKS))
     ]
     outcomes = iter(options.runner.run([job for *_, jobs in plan for job in jobs]))
     cases: dict[tuple[str, str], _Case] = {}
-    for subject, learner, attack, jobs in plan:
+    for dataset, learner, attack, jobs in plan:
         errors = [_error(next(outcomes)) for _ in jobs]
         if attack == NOBODY:
-            cases[subject.name, learner] = _Case(subject.name, learner, errors, {})
+            cases[dataset.name, learner] = _Case(dataset.name, learner, errors, {})
         else:
-            cases[subject.name, learner].attacked[attack] = errors
+            cases[dataset.name, learner].attacked[attack] = errors
     return _report(list(cases.values()), len(seeds))
 
 
-def _job(subject: Subject, learner: str, attack: str, seed: int, seeds: range) -> SceneJob:
-    num_tasks = len(subject.tasks)
+def _job(dataset: ComparisonData, learner: str, attack: str, seed: int, seeds: range) -> SceneJob:
+    num_tasks = len(dataset.tasks)
     bad = (seed - seeds[0]) % num_tasks
     others = tuple(task for task in range(num_tasks) if task != bad)
-    return scene_job(subject, learner, seed, Bad(others, bad, attack))
+    return scene_job(dataset, learner, seed, Bad(others, bad, attack))
 
 
 def _error(outcome: Outcome) -> float | None:

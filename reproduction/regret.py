@@ -55,7 +55,7 @@ DRAWN_POINTS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Contender:
+class Candidate:
     """A learner with its parameters."""
 
     label: str
@@ -137,7 +137,7 @@ class Benchmark:
     loss: str
     radius: float
     orders: int
-    contenders: Callable[[str, float], list[Contender]]
+    candidates: Callable[[str, float], list[Candidate]]
 
     @property
     def name(self) -> str:
@@ -150,7 +150,7 @@ class Benchmark:
 
 
 def trajectory(
-    contender: Contender,
+    candidate: Candidate,
     streams: Sequence[TaskStream],
     *,
     loss: str,
@@ -177,19 +177,19 @@ def trajectory(
         np.add(total, W, out=total)
         norms.append(nuclear_norm(W))
         reach_w = max(reach_w, _longest(W))
-        if contender.dual:
+        if candidate.dual:
             reach_a = max(reach_a, _longest(np.stack([model["a"] for model in models])))
         sigma = max(sigma, last_sigma or 0.0)
         return True
 
-    make = BUILTIN[contender.algorithm].build
-    algorithm = make(contender.parameters)
-    if contender.graph is None:
+    make = BUILTIN[candidate.algorithm].build
+    algorithm = make(candidate.parameters)
+    if candidate.graph is None:
         star = run_reference(algorithm, streams, seed=0, rounds=rounds, after_round=follow)
         all_records = star.task_records
     else:
         names = [str(task) for task in range(len(streams))]
-        graph = make_graph(TopologySettings(graph=contender.graph), len(streams), names, Path())
+        graph = make_graph(TopologySettings(graph=candidate.graph), len(streams), names, Path())
         hoods = neighborhoods(GraphSchedule((graph,)), [algorithm.sync] * len(streams))
         algorithms = [algorithm] * len(streams)
         peers = run_reference_peers(algorithms, streams, hoods, seed=0, rounds=rounds, after_round=follow)
@@ -305,19 +305,19 @@ CONVEX: dict[str, object] = {"p": 1.0, "xi": math.inf, "kappa": 1.0, "eta0": 1.0
 """gamma = 1 always, so that all that is learned is convex; the steps are the theorems'."""
 
 
-def theory_contenders(loss: str, radius: float) -> list[Contender]:
+def theory_candidates(loss: str, radius: float) -> list[Candidate]:
     """DROM and DROM-D with the theorems' steps, for lambda = rho = 1 and for rho / lambda = radius."""
     literal = {**CONVEX, "loss": loss, "lam": 1.0, "rho": 1.0}
     wide = {**CONVEX, "loss": loss, "lam": 0.1, "rho": 0.1 * radius}
     light = {**CONVEX, "loss": loss, "lam": 0.01, "rho": 0.01 * radius}
     one, tenth, hundredth = "λ=ρ=1", f"λ=0.1 ρ={0.1 * radius:g}", f"λ=0.01 ρ={0.01 * radius:g}"
 
-    def star(label: str, values: Mapping[str, Any]) -> Contender:
-        return Contender(f"drom {label}", "drom", DromParameters(**values), theory=True)
+    def star(label: str, values: Mapping[str, Any]) -> Candidate:
+        return Candidate(f"drom {label}", "drom", DromParameters(**values), theory=True)
 
-    def peers(label: str, values: Mapping[str, Any], tau: int, graph: str) -> Contender:
+    def peers(label: str, values: Mapping[str, Any], tau: int, graph: str) -> Candidate:
         parameters = DromDParameters(**values, tau=tau)
-        return Contender(f"drom-d {graph} τ={tau} {label}", "drom-d", parameters, graph, theory=True)
+        return Candidate(f"drom-d {graph} τ={tau} {label}", "drom-d", parameters, graph, theory=True)
 
     return [
         star("paper p=0.5 ξ=1 λ=ρ=1", {**BUILTIN["drom"].presets["paper"], "solver": "gram"}),
@@ -331,7 +331,7 @@ def theory_contenders(loss: str, radius: float) -> list[Contender]:
     ]
 
 
-def tuned_contenders(loss: str, radius: float) -> list[Contender]:
+def tuned_candidates(loss: str, radius: float) -> list[Candidate]:
     """Every algorithm with its default parameters, on this loss; its step is tuned.
 
     Those without a step are left out: they mix several models, and have no W_t that could be set beside the best W, or
@@ -345,21 +345,21 @@ def tuned_contenders(loss: str, radius: float) -> list[Contender]:
             continue
         parameters = BUILTIN[name].parameters(**{key: value for key, value in shared.items() if key in fields})
         if not BUILTIN[name].has_peers(topology=False):
-            found.append(Contender(name, name, parameters))
+            found.append(Candidate(name, name, parameters))
             continue
         for graph, tau in (("full", 1), ("full", 20), ("ring", 1)):
             at: Any = dataclasses.replace(parameters, tau=tau)
-            found.append(Contender(f"{name} {graph} τ={tau}", name, at, graph))
+            found.append(Candidate(f"{name} {graph} τ={tau}", name, at, graph))
     return found
 
 
-def with_tuned_step(contender: Contender, streams: Sequence[TaskStream], loss: str, rounds: int) -> Contender:
+def with_tuned_step(candidate: Candidate, streams: Sequence[TaskStream], loss: str, rounds: int) -> Candidate:
     """The same with the step of the least loss over so many rounds of an order that is not evaluated."""
-    if contender.theory:
-        return contender
-    name, values = TUNED_OTHERWISE.get(contender.algorithm, TUNED)
+    if candidate.theory:
+        return candidate
+    name, values = TUNED_OTHERWISE.get(candidate.algorithm, TUNED)
     tried = [
-        dataclasses.replace(contender, parameters=dataclasses.replace(contender.parameters, **{name: value}))
+        dataclasses.replace(candidate, parameters=dataclasses.replace(candidate.parameters, **{name: value}))
         for value in values
     ]
     return min(tried, key=lambda one: float(trajectory(one, streams, loss=loss, rounds=rounds).losses.sum()))
@@ -373,10 +373,10 @@ REAL_RADIUS = 200.0
 def _synthetic(examples: int, orders: int) -> Benchmark:
     settings = Synthetic(tasks=12, examples=examples, dim=20, rank=2, noise=0.1, flip=0.1)
 
-    def contenders(loss: str, radius: float) -> list[Contender]:
-        return tuned_contenders(loss, radius) + theory_contenders(loss, radius)
+    def candidates(loss: str, radius: float) -> list[Candidate]:
+        return tuned_candidates(loss, radius) + theory_candidates(loss, radius)
 
-    return Benchmark(load_dataset(settings, base=Path()), settings, "hinge", SYNTHETIC_RADIUS, orders, contenders)
+    return Benchmark(load_dataset(settings, base=Path()), settings, "hinge", SYNTHETIC_RADIUS, orders, candidates)
 
 
 def _real(*, quick: bool, say: Callable[[str], None]) -> Benchmark:
@@ -385,19 +385,19 @@ def _real(*, quick: bool, say: Callable[[str], None]) -> Benchmark:
         spam = DATA_SECTIONS["spam-pu"]()
         try:
             dataset = load_dataset(spam, base=Path())
-            return Benchmark(dataset, spam, "logistic", REAL_RADIUS, 1, tuned_contenders)
+            return Benchmark(dataset, spam, "logistic", REAL_RADIUS, 1, tuned_candidates)
         except DataError as error:
             say(f"regret: digits-sites in place of spam-pu, which could not be read: {error}")
     digits = DigitsSites()
     dataset = load_dataset(digits, base=Path())
-    return Benchmark(dataset, digits, "logistic", REAL_RADIUS, 1 if quick else 3, tuned_contenders)
+    return Benchmark(dataset, digits, "logistic", REAL_RADIUS, 1 if quick else 3, tuned_candidates)
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
     """One learner on one benchmark: each bracket is the mean over orders."""
 
-    contender: Contender
+    candidate: Candidate
     checkpoints: list[int]
     losses: list[float]
     minima: list[Bracket]
@@ -422,8 +422,8 @@ def measure(benchmark: Benchmark, *, say: Callable[[str], None]) -> list[Measure
     checkpoints = powers_of_two(rounds)
     tuning = benchmark.streams(TUNING_ORDER)
     found = []
-    for contender in benchmark.contenders(benchmark.loss, benchmark.radius):
-        tuned = with_tuned_step(contender, tuning, benchmark.loss, max(1, rounds // 4))
+    for candidate in benchmark.candidates(benchmark.loss, benchmark.radius):
+        tuned = with_tuned_step(candidate, tuning, benchmark.loss, max(1, rounds // 4))
         runs = [trajectory(tuned, streams, loss=benchmark.loss, checkpoints=checkpoints) for streams in orders]
         found.append(_measured(tuned, benchmark, runs, minima, checkpoints))
         say(f"regret: {benchmark.name}, {tuned.label}: {found[-1].plain[-1].middle:.0f} after {checkpoints[-1]} rounds")
@@ -431,7 +431,7 @@ def measure(benchmark: Benchmark, *, say: Callable[[str], None]) -> list[Measure
 
 
 def _measured(
-    contender: Contender, benchmark: Benchmark, runs: list[Trajectory], minima: list[Minima], checkpoints: list[int]
+    candidate: Candidate, benchmark: Benchmark, runs: list[Trajectory], minima: list[Minima], checkpoints: list[int]
 ) -> Measured:
     def each(of: Callable[[Trajectory, Minima, int], Bracket]) -> list[list[Bracket]]:
         return [[of(run, best, T) for T in checkpoints] for run, best in zip(runs, minima, strict=True)]
@@ -446,14 +446,14 @@ def _measured(
     objective: list[list[Bracket]] = []
     mean: list[list[Bracket]] = []
     theorem: Sequence[Cell] = ()
-    if lam := contender.lam:
-        ball = contender.ball or benchmark.radius
+    if lam := candidate.lam:
+        ball = candidate.ball or benchmark.radius
         objective = each(lambda run, best, T: objective_regret(run, best, T, ball, lam))
         mean = each(lambda run, best, T: mean_regret(run, best, T, ball, lam))
-    if contender.ball is not None:
-        theorem = _theorem_row(contender, benchmark.name, runs[0], minima[0], checkpoints[-1])
+    if candidate.ball is not None:
+        theorem = _theorem_row(candidate, benchmark.name, runs[0], minima[0], checkpoints[-1])
     return Measured(
-        contender,
+        candidate,
         checkpoints,
         [float(np.mean([run.losses[:T].sum() for run in runs])) for T in checkpoints],
         over_orders(each(lambda _, best, T: Bracket((at := best.at(T, benchmark.radius)).lower, at.value))),
@@ -480,16 +480,16 @@ THEOREM_COLUMNS = (
 )
 
 
-def _theorem_row(contender: Contender, name: str, run: Trajectory, minima: Minima, T: int) -> Sequence[Cell]:
-    q, ball = contender.parameters, contender.ball
+def _theorem_row(candidate: Candidate, name: str, run: Trajectory, minima: Minima, T: int) -> Sequence[Cell]:
+    q, ball = candidate.parameters, candidate.ball
     assert ball is not None
     best = minima.at(T, ball)
     D = diameter(run, best.W)
     bound = theorem_bound(
-        m=len(best.W), T=T, D=D, kappa=run.kappa, beta=minima.beta, lam=q.lam, rho=q.rho, tau=contender.tau, eta0=q.eta0
+        m=len(best.W), T=T, D=D, kappa=run.kappa, beta=minima.beta, lam=q.lam, rho=q.rho, tau=candidate.tau, eta0=q.eta0
     )
     return (
-        *(name, contender.label, q.lam, q.rho, q.eta0, contender.tau, q.p, T),
+        *(name, candidate.label, q.lam, q.rho, q.eta0, candidate.tau, q.p, T),
         *(ball, float(np.mean(run.norms[1:T] <= ball)), float(run.norms[:T].max()), run.sigma),
         *(D, run.kappa, minima.beta, bound, minima.of_zero(T)),
         *plain_regret(run, minima, T, ball),
@@ -507,7 +507,7 @@ SMALLEST_X = 0.5
 class Smallest:
     """One task of one feature, always x = 1/2 and y = +1; lambda = rho = 1 and the printed steps."""
 
-    contender: Contender
+    candidate: Candidate
     checkpoints: list[int]
     plain: list[Bracket]
     objective: list[Bracket]
@@ -529,19 +529,19 @@ def smallest_cases(rounds: int) -> list[Smallest]:
     capped = {**values, "p": 0.9, "xi": 1.0}
     checkpoints = powers_of_two(rounds)
     found = []
-    for contender in (
-        Contender("drom", "drom", DromParameters(**values)),
-        Contender("drom p=0.9 ξ=1", "drom", DromParameters(**capped)),
-        Contender("drom-d τ=1", "drom-d", DromDParameters(**values), "full"),
+    for candidate in (
+        Candidate("drom", "drom", DromParameters(**values)),
+        Candidate("drom p=0.9 ξ=1", "drom", DromParameters(**capped)),
+        Candidate("drom-d τ=1", "drom-d", DromDParameters(**values), "full"),
     ):
-        run = trajectory(contender, streams, loss="hinge", checkpoints=checkpoints)
+        run = trajectory(candidate, streams, loss="hinge", checkpoints=checkpoints)
         D = diameter(run, minima.at(checkpoints[-1], 1.0).W)
         bounds = [
             theorem_bound(m=1, T=T, D=D, kappa=run.kappa, beta=minima.beta, lam=1.0, rho=1.0) for T in checkpoints
         ]
         found.append(
             Smallest(
-                contender,
+                candidate,
                 checkpoints,
                 [plain_regret(run, minima, T, 1.0) for T in checkpoints],
                 [objective_regret(run, minima, T, 1.0, 1.0) for T in checkpoints],
@@ -607,7 +607,7 @@ def _regret_table(benchmarks: Sequence[Benchmark], measured: Sequence[Sequence[M
     rows: list[Row] = []
     for benchmark, part in zip(benchmarks, measured, strict=True):
         for one in part:
-            head = (benchmark.name, benchmark.loss, benchmark.radius, benchmark.orders, one.contender.label, _step(one))
+            head = (benchmark.name, benchmark.loss, benchmark.radius, benchmark.orders, one.candidate.label, _step(one))
             for k, T in enumerate(one.checkpoints):
                 own: Row = (*one.objective[k], *one.mean[k]) if one.objective else (None,) * 4
                 rows.append((*head, T, one.losses[k], *one.minima[k], *one.plain[k], *own))
@@ -616,8 +616,8 @@ def _regret_table(benchmarks: Sequence[Benchmark], measured: Sequence[Sequence[M
 
 def _step(one: Measured) -> str:
     """Such as eta0=3."""
-    name = one.contender.step_name
-    return f"{name}={getattr(one.contender.parameters, name):g}"
+    name = one.candidate.step_name
+    return f"{name}={getattr(one.candidate.parameters, name):g}"
 
 
 def _slope_table(benchmarks: Sequence[Benchmark], measured: Sequence[Sequence[Measured]]) -> Table:
@@ -632,10 +632,10 @@ def _slope_table(benchmarks: Sequence[Benchmark], measured: Sequence[Sequence[Me
             fitted = one.checkpoints[-FITTED_POINTS:]
             by_order = [slope.value for slope in one.slopes if slope is not None]
             spread = float(np.std(by_order, ddof=1)) if len(by_order) == len(one.slopes) > 1 else None
-            steps = "theorem" if one.contender.theory else "tuning"
+            steps = "theorem" if one.candidate.theory else "tuning"
             rows.append(
                 (
-                    *(benchmark.name, one.contender.label, _step(one), steps, CLAIMED.get(one.contender.algorithm)),
+                    *(benchmark.name, one.candidate.label, _step(one), steps, CLAIMED.get(one.candidate.algorithm)),
                     *(fitted[0], fitted[-1]),
                     *_cells(_fit(one.checkpoints, one.plain)),
                     spread,
@@ -665,7 +665,7 @@ def _smallest_table(cases: Sequence[Smallest]) -> Table:
     )
     rows: list[Row] = [
         (
-            *(case.contender.label, T, *case.plain[k], *case.objective[k], *case.mean[k], case.bounds[k]),
+            *(case.candidate.label, T, *case.plain[k], *case.objective[k], *case.mean[k], case.bounds[k]),
             *(case.within, case.largest, case.D, case.kappa, SMALLEST_X),
         )
         for case in cases
@@ -694,10 +694,10 @@ def _regret_picture(
 ) -> Picture:
     panels = []
     for benchmark, part in zip(benchmarks, measured, strict=True):
-        shown = [one for one in part if one.contender.theory == theory]
+        shown = [one for one in part if one.candidate.theory == theory]
         if not shown:
             continue
-        series = [_series(one.contender.label, one.checkpoints, one.plain) for one in shown]
+        series = [_series(one.candidate.label, one.checkpoints, one.plain) for one in shown]
         first = max(one.plain[0].middle for one in shown)
         series += _guides(shown[0].checkpoints, first) if first > 0.0 else []
         where = f"{benchmark.name}, {title}"
@@ -709,15 +709,15 @@ def _norm_picture(benchmark: Benchmark, part: Sequence[Measured]) -> Picture:
     """A panel for each rho/lambda."""
     groups: dict[float, list[Measured]] = {}
     for one in part:
-        if one.contender.ball is not None:
-            groups.setdefault(one.contender.ball, []).append(one)
+        if one.candidate.ball is not None:
+            groups.setdefault(one.candidate.ball, []).append(one)
     panels = []
     for ball, group in sorted(groups.items()):
         series = []
         for one in group:
             last = len(one.norms)
             picked = np.unique(np.geomspace(2, last, DRAWN_POINTS).astype(int))  # W_1 = 0 is on no logarithmic axis
-            series.append(Series(one.contender.label, picked.astype(float).tolist(), one.norms[picked - 1].tolist()))
+            series.append(Series(one.candidate.label, picked.astype(float).tolist(), one.norms[picked - 1].tolist()))
         reference = Reference("ρ/λ", ball)
         title = f"{benchmark.name}, ρ/λ = {ball:.3g}"
         panels.append(Panel(title, "round", "nuclear norm of W_t", series, (reference,), log_x=True, log_y=True))
@@ -730,7 +730,7 @@ def _smallest_picture(cases: Sequence[Smallest]) -> Picture:
         kinds = {"plain": case.plain, "objective": case.objective, "mean": case.mean}
         series = [_series(name, case.checkpoints, brackets) for name, brackets in kinds.items()]
         series.append(Series("bound of the theorem", [float(T) for T in case.checkpoints], case.bounds))
-        panels.append(Panel(case.contender.label, "T (rounds)", "regret", series, log_x=True, log_y=True))
+        panels.append(Panel(case.candidate.label, "T (rounds)", "regret", series, log_x=True, log_y=True))
     return Picture(panels, columns=3)
 
 
@@ -810,7 +810,7 @@ def _text(benchmarks: Sequence[Benchmark], measured: Sequence[Sequence[Measured]
     ]
     for case in small:
         lines.append(
-            f"- {case.contender.label}: |W_t|_* ≤ ρ/λ in {_percent(case.within)} of the rounds (largest "
+            f"- {case.candidate.label}: |W_t|_* ≤ ρ/λ in {_percent(case.within)} of the rounds (largest "
             f"{case.largest:.3f}), D = {case.D:.2f}, κ = {case.kappa:.2f}. At T = {case.checkpoints[-1]}: plain "
             f"{case.plain[-1].low:.0f}, objective {case.objective[-1].low:.0f}, mean {case.mean[-1].low:.0f}; bound "
             f"{case.bounds[-1]:.0f}. Above the bound are: plain {_crossing(case.plain, case)}, objective "
@@ -850,7 +850,7 @@ def _crossing(regrets: Sequence[Bracket], case: Smallest) -> str:
 def _slope_line(one: Measured) -> str:
     slope, last = _fit(one.checkpoints, one.plain), _last_doubling(one.plain)
     return (
-        f"- {one.contender.label} ({_step(one)}): "
+        f"- {one.candidate.label} ({_step(one)}): "
         + ("no slope" if slope is None else f"{slope.value:.2f} ± {slope.standard_error:.2f}")
         + (", " if last is None else f", last {last:.2f}, ")
         + f"{one.plain[-1].middle:.0f}"

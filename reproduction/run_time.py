@@ -9,7 +9,7 @@ from pathlib import Path
 from drom_net.cluster.progress import Silent
 from drom_net.cluster.run import run as run_cluster
 from drom_net.comparison.figures import run_one
-from drom_net.comparison.subjects import Job, Subject, configure
+from drom_net.comparison.jobs import ComparisonData, Job, configure
 from drom_net.results.report import Cell, Panel, Picture, Report, Series, Table
 
 LEARNERS = ("local", "d-ofw", "d-admm", "drom", "prox-gd", "osmtl-e", "pooled")
@@ -27,33 +27,33 @@ _PROCESSES = (
 
 
 def table_4(
-    subjects: Sequence[Subject], *, say: Callable[[str], None], repeats: int = REPEATS, as_processes: bool = True
+    datasets: Sequence[ComparisonData], *, say: Callable[[str], None], repeats: int = REPEATS, as_processes: bool = True
 ) -> Report:
     """Time each algorithm with its default parameters, in turns; the least of all repeats counts."""
     rows: list[list[Cell]] = []
     panels = []
-    for subject in subjects:
+    for dataset in datasets:
         jobs = {
-            name: Job(subject, configure(subject, name, {}, seed=0), f"{name} on {subject.name}") for name in LEARNERS
+            name: Job(dataset, configure(dataset, name, {}, seed=0), f"{name} on {dataset.name}") for name in LEARNERS
         }
         ready = {name: job.prepare() for name, job in jobs.items()}
         seconds: dict[str, list[float]] = {name: [] for name in jobs}
         for repeat in range(repeats):
             for name in jobs:
-                say(f"table-4: {name} on {subject.name}, {repeat + 1} of {repeats}")
+                say(f"table-4: {name} on {dataset.name}, {repeat + 1} of {repeats}")
                 outcome = run_one(ready[name])
                 if outcome.status == "finished":
                     seconds[name].append(outcome.seconds)
         cluster: dict[str, float] = {}
         for name in jobs:
             if as_processes and not name.startswith(("osmtl", "pooled")):
-                say(f"table-4: {name} on {subject.name} as processes")
+                say(f"table-4: {name} on {dataset.name} as processes")
                 with tempfile.TemporaryDirectory(prefix="drom-net-") as folder:
                     summary, _ = run_cluster(
                         ready[name], driver="processes", out=Path(folder) / "run", progress=Silent()
                     )
                 cluster[name] = float(summary["seconds"])
-        base, paper = min(seconds["local"]), PAPER.get(subject.name, {})
+        base, paper = min(seconds["local"]), PAPER.get(dataset.name, {})
         for name in jobs:
             if not seconds[name]:
                 continue
@@ -62,25 +62,25 @@ def table_4(
             its = cluster.get(name)
             rows.append(
                 [
-                    *(subject.name, name, rounds, least, 1e6 * least / rounds, least / base),
+                    *(dataset.name, name, rounds, least, 1e6 * least / rounds, least / base),
                     *(its, its / cluster["local"] if its is not None else None),
                     *(paper.get(name), paper[name] / paper["local"] if name in paper else None),
                 ]
             )
-        shown = [row for row in rows if row[0] == subject.name]
+        shown = [row for row in rows if row[0] == dataset.name]
         series = [Series("loop, one process", list(range(len(shown))), [float(row[5] or 0.0) for row in shown])]
         if paper:
             known = [place for place, row in enumerate(shown) if row[9] is not None]
             series.append(
                 Series(
-                    "paper" if subject.name != "jester" else "paper, EachMovie",
+                    "paper" if dataset.name != "jester" else "paper, EachMovie",
                     known,
                     [float(shown[place][9] or 0.0) for place in known],
                 )
             )
         panels.append(
             Panel(
-                subject.name,
+                dataset.name,
                 "learner",
                 "time of a run (times Local's)",
                 series,

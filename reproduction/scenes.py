@@ -26,8 +26,8 @@ from drom_net.algorithms.features import MOST_OF_SUMMAND, Block, Features, Spars
 from drom_net.cluster.plan import algorithm_of
 from drom_net.cluster.prepare import Prepared
 from drom_net.comparison.figures import Outcome, run_one
+from drom_net.comparison.jobs import ComparisonData, Job, comparison_data, configure, named_config
 from drom_net.comparison.stats import Difference
-from drom_net.comparison.subjects import Job, Subject, configure, make_subject, named_config
 from drom_net.comparison.tuning import Effort
 from drom_net.data.settings import Mhci, StreamSettings
 from drom_net.data.stream import TaskStream
@@ -58,11 +58,11 @@ def data_of(name: str) -> StreamSettings:
     return Mhci(features="one-hot") if name == ONE_HOT else named_config(name).data
 
 
-def subject_of(name: str, *, quick: bool, alignment: str = "lockstep") -> Subject:
+def dataset_of(name: str, *, quick: bool, alignment: str = "lockstep") -> ComparisonData:
     """A data set to learn, by its name; a few rounds of it where all is to be quick."""
     data = dataclasses.replace(data_of(name), alignment=alignment)
     config = dataclasses.replace(named_config(data.dataset), name=name, data=data)
-    return make_subject(config).with_rounds(QUICK_ROUNDS if quick else None)
+    return comparison_data(config).with_rounds(QUICK_ROUNDS if quick else None)
 
 
 def seeds_of(*, quick: bool) -> range:
@@ -217,10 +217,10 @@ def half_of(prepared: Prepared) -> int:
     return prepared.rounds // 2
 
 
-def scene_job(subject: Subject, learner: str, seed: int, scene: Scene) -> SceneJob:
+def scene_job(dataset: ComparisonData, learner: str, seed: int, scene: Scene) -> SceneJob:
     """A run of one of `LEARNERS`."""
     name, values = LEARNERS[learner]
-    return SceneJob(subject, configure(subject, name, values, seed=seed), f"{learner} on {subject.name}", scene)
+    return SceneJob(dataset, configure(dataset, name, values, seed=seed), f"{learner} on {dataset.name}", scene)
 
 
 # What is counted ----------------------------------------------------------------------------------

@@ -15,11 +15,11 @@ from drom_net.algorithms.learner import Even
 from drom_net.cluster.prepare import Prepared
 from drom_net.comparison.compare import tune_and_evaluate
 from drom_net.comparison.figures import Outcome, run_one
+from drom_net.comparison.jobs import ComparisonData, Job, comparison_data, named_config
 from drom_net.comparison.pages import percents
 from drom_net.comparison.runner import Runner
 from drom_net.comparison.spaces import draw
 from drom_net.comparison.stats import paired_difference, spread_of
-from drom_net.comparison.subjects import Job, Subject, make_subject, named_config
 from drom_net.comparison.tuning import Effort, Values, job_of
 from drom_net.config.model import AlgorithmChoice
 from drom_net.core.fields import settings_of
@@ -74,15 +74,15 @@ def _changed(parameters: VariantParameters) -> dict[str, object]:
     return {name: getattr(parameters, name) for name in names}
 
 
-def low_rank_subjects(*, quick: bool) -> list[Subject]:
+def low_rank_datasets(*, quick: bool) -> list[ComparisonData]:
     """Streams with one vocabulary whose tasks share a subspace, of rank 1 and 2, some with a part of their own."""
     kinds = [(1, 0.0), (2, 0.0), (2, 0.1)] if not quick else [(2, 0.0)]
-    subjects = []
+    datasets = []
     for rank, noise in kinds:
         config = dataclasses.replace(named_config("synthetic"), data=Synthetic(rank=rank, noise=noise, data_seed=1))
-        subject = make_subject(config)
-        subjects.append(dataclasses.replace(subject, name=f"synthetic, rank {rank}, own part {100 * noise:g} %"))
-    return subjects
+        dataset = comparison_data(config)
+        datasets.append(dataclasses.replace(dataset, name=f"synthetic, rank {rank}, own part {100 * noise:g} %"))
+    return datasets
 
 
 def settings_of_variant(name: str, number: int, seed: int) -> dict[str, object]:
@@ -96,32 +96,32 @@ def settings_of_variant(name: str, number: int, seed: int) -> dict[str, object]:
     return drawn
 
 
-def search(subjects: Sequence[tuple[Subject, Effort]], runner: Runner) -> Report:
+def search(datasets: Sequence[tuple[ComparisonData, Effort]], runner: Runner) -> Report:
     """Tune every variant on every stream with the same effort; evaluate it against plain DROM and the yardsticks."""
     names = (*VARIANTS, *YARDSTICKS)
     results = [
         result
-        for subject, effort in subjects
+        for dataset, effort in datasets
         for result in tune_and_evaluate(
-            [(subject, name) for name in names], effort, runner, settings=_settings, job=_job
+            [(dataset, name) for name in names], effort, runner, settings=_settings, job=_job
         )
     ]
     tried: list[list[Cell]] = []
     rows: list[list[Cell]] = []
     for result in results:
-        subject, name = result.subject, result.name
+        dataset, name = result.dataset, result.name
         for trial in result.trials:
-            tried.append([subject.name, name, trial.number, trial.value, _written(name, trial.drawn)])
-        others = {one.name: one for one in results if one.subject is subject}
+            tried.append([dataset.name, name, trial.number, trial.value, _written(name, trial.drawn)])
+        others = {one.name: one for one in results if one.dataset is dataset}
         errors = result.figure("error_rate")
         found = spread_of(errors)
-        row: list[Cell] = [subject.name, name, len(result.trials)]
+        row: list[Cell] = [dataset.name, name, len(result.trials)]
         row += percents((found.mean, found.deviation) if found else None, 2)
         for other in ("local", "drom"):
             difference = paired_difference(errors, others[other].figure("error_rate")) if other != name else None
             row += percents((difference.mean, difference.low, difference.high) if difference else None, 3)
         rows.append([*row, _written(name, result.chosen.drawn)])
-    efforts = "; ".join(f"{subject.name}: {effort.in_words}" for subject, effort in subjects)
+    efforts = "; ".join(f"{dataset.name}: {effort.in_words}" for dataset, effort in datasets)
     return Report(
         "search",
         "Where the paper leaves things open",
@@ -140,7 +140,7 @@ Differences are paired, in percentage points, with their 95 % interval. What was
             ),
             "tried": Table(("data", "variant", "setting", "error_rate_tuning", "parameters"), tried, on_page=False),
         },
-        {"search": picture([subject for subject, _ in subjects], rows)},
+        {"search": picture([dataset for dataset, _ in datasets], rows)},
     )
 
 
@@ -149,15 +149,15 @@ def _settings(name: str, effort: Effort) -> list[Values]:
     return [of(name, number, effort.seed) for number in range(effort.settings)]
 
 
-def _job(subject: Subject, name: str, values: Values, seed: int) -> Job:
+def _job(dataset: ComparisonData, name: str, values: Values, seed: int) -> Job:
     if name in YARDSTICKS:
-        return job_of(subject, name, values, seed)
+        return job_of(dataset, name, values, seed)
     parameters: Any = values
     shared: Any = {field: value for field, value in values.items() if field in DromParameters.__dataclass_fields__}
     config = dataclasses.replace(
-        subject.config, algorithm=AlgorithmChoice("drom", DromParameters(**shared)), topology=None, seed=seed
+        dataset.config, algorithm=AlgorithmChoice("drom", DromParameters(**shared)), topology=None, seed=seed
     )
-    return VariantJob(subject, config, f"{name} on {subject.name}", VariantParameters(**parameters))
+    return VariantJob(dataset, config, f"{name} on {dataset.name}", VariantParameters(**parameters))
 
 
 def _written(name: str, values: Values) -> str:
@@ -172,13 +172,13 @@ def _number(cell: Cell) -> float:
     return cell
 
 
-def picture(subjects: Sequence[Subject], rows: Sequence[Sequence[Cell]]) -> Picture:
+def picture(datasets: Sequence[ComparisonData], rows: Sequence[Sequence[Cell]]) -> Picture:
     panels = []
-    for subject in subjects:
-        of = [row for row in rows if row[0] == subject.name and row[5] is not None]
+    for dataset in datasets:
+        of = [row for row in rows if row[0] == dataset.name and row[5] is not None]
         panels.append(
             Panel(
-                subject.name,
+                dataset.name,
                 "",
                 "error rate minus Local's (points)",
                 [

@@ -10,10 +10,10 @@ from drom_net.algorithms.drom_d import DromDParameters
 from drom_net.cluster.plan import peer_graph
 from drom_net.comparison.compare import tune_and_evaluate
 from drom_net.comparison.figures import Outcome
+from drom_net.comparison.jobs import ComparisonData, Job, configure
 from drom_net.comparison.pages import percents
 from drom_net.comparison.runner import Runner
 from drom_net.comparison.stats import paired_difference, spread_of
-from drom_net.comparison.subjects import Job, Subject, configure
 from drom_net.comparison.tuning import Effort
 from drom_net.config.model import AlgorithmChoice
 from drom_net.graph.settings import TopologySettings
@@ -70,7 +70,7 @@ def graph_for(num_tasks: int, zeta: float) -> TopologySettings:
 class _Cell:
     """One entry of the table, and what it takes to make it."""
 
-    subject: Subject
+    dataset: ComparisonData
     tau: int
     zeta: float
     reached: float
@@ -80,61 +80,61 @@ class _Cell:
     jobs: tuple[Job, ...]
 
 
-def _with_graph(subject: Subject, tau: int, topology: TopologySettings) -> Subject:
+def _with_graph(dataset: ComparisonData, tau: int, topology: TopologySettings) -> ComparisonData:
     algorithm = AlgorithmChoice("drom-d", DromDParameters(tau=tau))
-    config = dataclasses.replace(subject.config, algorithm=algorithm, topology=topology)
-    return dataclasses.replace(subject, config=config)
+    config = dataclasses.replace(dataset.config, algorithm=algorithm, topology=topology)
+    return dataclasses.replace(dataset, config=config)
 
 
-def table_3(subjects: Sequence[Subject], effort: Effort, runner: Runner) -> Report:
+def table_3(datasets: Sequence[ComparisonData], effort: Effort, runner: Runner) -> Report:
     """DROM-D tuned on the full graph for each tau, then run on every graph with the same parameters."""
     tuned = tune_and_evaluate(
-        [(_with_graph(subject, tau, graph_for(2, 0.0)), "drom-d") for subject in subjects for tau in TAUS],
+        [(_with_graph(dataset, tau, graph_for(2, 0.0)), "drom-d") for dataset in datasets for tau in TAUS],
         effort,
         runner,
     )
     chosen = {
-        (subject.name, tau): result.chosen.drawn
-        for (subject, tau), result in zip([(subject, tau) for subject in subjects for tau in TAUS], tuned, strict=True)
+        (dataset.name, tau): result.chosen.drawn
+        for (dataset, tau), result in zip([(dataset, tau) for dataset in datasets for tau in TAUS], tuned, strict=True)
     }
     cells = []
-    for subject in subjects:
+    for dataset in datasets:
         for tau in TAUS:
             for wanted in ZETAS:
-                here = _with_graph(subject, tau, graph_for(len(subject.tasks), wanted))
+                here = _with_graph(dataset, tau, graph_for(len(dataset.tasks), wanted))
                 peers = peer_graph(here.config, here.tasks)
                 assert peers is not None
                 graph = peers.union
                 reached = zeta(mixing_weights(graph, "metropolis") if graph.weights is None else graph.weights)
-                ways = {"this tau": chosen[subject.name, tau]}
+                ways = {"this tau": chosen[dataset.name, tau]}
                 if tau > 1:
-                    ways["tau 1"] = chosen[subject.name, 1]
+                    ways["tau 1"] = chosen[dataset.name, 1]
                 if wanted == 0.0:
-                    ways["no exchange"] = {**chosen[subject.name, tau], "lam": 0.0, "rho": 0.0}
-                    ways["delayed"] = {**chosen[subject.name, tau], "exchange": "delayed"}
+                    ways["no exchange"] = {**chosen[dataset.name, tau], "lam": 0.0, "rho": 0.0}
+                    ways["delayed"] = {**chosen[dataset.name, tau], "exchange": "delayed"}
                 for tuned_for, drawn in ways.items():
                     jobs = tuple(
                         Job(
                             here,
                             configure(here, "drom-d", drawn, seed=seed),
-                            f"tau {tau}, zeta {wanted} on {subject.name}",
+                            f"tau {tau}, zeta {wanted} on {dataset.name}",
                         )
                         for seed in effort.evaluation_seeds
                     )
-                    cells.append(_Cell(subject, tau, wanted, reached, tuned_for, jobs))
+                    cells.append(_Cell(dataset, tau, wanted, reached, tuned_for, jobs))
     outcomes = iter(runner.run([job for cell in cells for job in cell.jobs]))
     found = [(cell, [next(outcomes) for _ in cell.jobs]) for cell in cells]
     rows: list[list[Cell]] = []
     for cell, its in found:
-        paper = PAPER.get(cell.subject.name, {}).get((cell.tau, cell.zeta), (None, None))
+        paper = PAPER.get(cell.dataset.name, {}).get((cell.tau, cell.zeta), (None, None))
         base = next(
             other
             for one, other in found
-            if (one.subject, one.tau, one.zeta, one.tuned_for) == (cell.subject, 1, 0.0, "this tau")
+            if (one.dataset, one.tau, one.zeta, one.tuned_for) == (cell.dataset, 1, 0.0, "this tau")
         )
         rows.append(
             [
-                cell.subject.name,
+                cell.dataset.name,
                 cell.tau,
                 cell.zeta,
                 cell.reached,
@@ -158,7 +158,7 @@ def table_3(subjects: Sequence[Subject], effort: Effort, runner: Runner) -> Repo
                 rows,
             )
         },
-        {"table-3": picture(subjects, rows)},
+        {"table-3": picture(datasets, rows)},
     )
 
 
@@ -188,16 +188,16 @@ The paper finds that a larger tau or zeta is worse, that tau = 20 costs almost n
 tau = 1 is better on sparse ones."""
 
 
-def picture(subjects: Sequence[Subject], rows: Sequence[Sequence[Cell]]) -> Picture:
+def picture(datasets: Sequence[ComparisonData], rows: Sequence[Sequence[Cell]]) -> Picture:
     panels = []
-    for subject in subjects:
+    for dataset in datasets:
         series: list[Series] = []
         for tau in TAUS:
             for tuned_for in ("this tau", "tau 1"):
                 of = [
                     row
                     for row in rows
-                    if (row[0], row[1], row[4]) == (subject.name, tau, tuned_for) and row[5] is not None
+                    if (row[0], row[1], row[4]) == (dataset.name, tau, tuned_for) and row[5] is not None
                 ]
                 if not of:
                     continue
@@ -212,21 +212,21 @@ def picture(subjects: Sequence[Subject], rows: Sequence[Sequence[Cell]]) -> Pict
                         [mean + sd for mean, sd in zip(error, deviation, strict=True)],
                     )
                 )
-        paper = PAPER.get(subject.name, {})
+        paper = PAPER.get(dataset.name, {})
         series += [
             Series(
-                f"paper, tau {tau}{', EachMovie' if subject.name == 'jester' else ''}",
+                f"paper, tau {tau}{', EachMovie' if dataset.name == 'jester' else ''}",
                 list(range(len(ZETAS))),
                 [paper[tau, zeta][0] for zeta in ZETAS],
             )
             for tau in TAUS
             if paper
         ]
-        alone = [row for row in rows if (row[0], row[1], row[4]) == (subject.name, 1, "no exchange")]
+        alone = [row for row in rows if (row[0], row[1], row[4]) == (dataset.name, 1, "no exchange")]
         references = [Reference("no exchange, tau 1", float(row[5])) for row in alone if row[5] is not None]
         panels.append(
             Panel(
-                subject.name,
+                dataset.name,
                 "zeta of the graph",
                 "error rate (%)",
                 series,

@@ -12,11 +12,11 @@ from typing import Any
 from drom_net.algorithms import BUILTIN
 from drom_net.comparison.compare import evaluate
 from drom_net.comparison.findings import difference_in_words
+from drom_net.comparison.jobs import PAPER_TAU, ComparisonData, comparison_data, named_config, written_parameters
 from drom_net.comparison.pages import markdown_table, percent_of, percents
 from drom_net.comparison.runner import Runner
 from drom_net.comparison.spaces import line_of
 from drom_net.comparison.stats import paired_difference, spread_of
-from drom_net.comparison.subjects import PAPER_TAU, Subject, make_subject, named_config, written_parameters
 from drom_net.comparison.tuning import Chosen, Effort, Result, Trial, tune
 from drom_net.config.model import AlgorithmChoice
 from drom_net.graph.settings import TopologySettings
@@ -59,13 +59,13 @@ class Entry:
     as_of: str | None = None
     """The label of the entry that has its scores bit for bit: those are shown, and it is not run."""
 
-    def on(self, subject: Subject) -> Subject:
-        """The subject with this learner and graph in its configuration."""
+    def on(self, dataset: ComparisonData) -> ComparisonData:
+        """The dataset with this learner and graph in its configuration."""
         name = line_of(self.learner).algorithm
         algorithm = AlgorithmChoice(name, BUILTIN[name].parameters(**self.fixed))
         topology = TopologySettings(graph=self.graph) if self.graph else None
         return dataclasses.replace(
-            subject, config=dataclasses.replace(subject.config, algorithm=algorithm, topology=topology)
+            dataset, config=dataclasses.replace(dataset.config, algorithm=algorithm, topology=topology)
         )
 
 
@@ -109,7 +109,7 @@ Errors = Mapping[tuple[str, float], Sequence[float | None]]
 class Measured:
     """All learners on one data set."""
 
-    subject: Subject
+    dataset: ComparisonData
     entries: tuple[Entry, ...]
     results: Mapping[tuple[str, float], Result]
     """By (label of the entry, flipped share)."""
@@ -136,23 +136,23 @@ class Measured:
         return [label for label in self.baselines if not self.results[label, 0.0].shares_examples]
 
 
-def sharing_subject(name: str) -> Subject:
+def sharing_dataset(name: str) -> ComparisonData:
     """One of `DATA`, read."""
     dataset, changes = DATA[name]
     config = named_config(dataset)
     data = dataclasses.replace(config.data, **changes)
-    return make_subject(dataclasses.replace(config, name=name, data=data))
+    return comparison_data(dataclasses.replace(config, name=name, data=data))
 
 
-def measure(subject: Subject, entries: Sequence[Entry], effort: Effort, runner: Runner) -> Measured:
+def measure(dataset: ComparisonData, entries: Sequence[Entry], effort: Effort, runner: Runner) -> Measured:
     """Tune what is tuned, and run every entry at every flipped share."""
     tuned = [(entry, flip) for entry in entries if entry.tuned for flip in FLIPS]
-    found = tune([(entry.on(subject.with_flip(flip)), entry.learner) for entry, flip in tuned], effort, runner)
+    found = tune([(entry.on(dataset.with_flip(flip)), entry.learner) for entry, flip in tuned], effort, runner)
     chosen = {(entry.label, flip): one for (entry, flip), one in zip(tuned, found, strict=True)}
     wanted = [(entry, flip) for entry in entries if entry.as_of is None for flip in FLIPS]
     cells = []
     for entry, flip in wanted:
-        untuned = Chosen(entry.on(subject.with_flip(flip)), entry.learner, (), Trial(0, {}, None))
+        untuned = Chosen(entry.on(dataset.with_flip(flip)), entry.learner, (), Trial(0, {}, None))
         cells.append(chosen.get((entry.label, flip), untuned))
     results = evaluate(cells, effort, runner)
     by_cell = {(entry.label, flip): result for (entry, flip), result in zip(wanted, results, strict=True)}
@@ -162,7 +162,7 @@ def measure(subject: Subject, entries: Sequence[Entry], effort: Effort, runner: 
         if entry.as_of is not None
         for flip in FLIPS
     }
-    return Measured(subject, tuple(entries), by_cell | shown)
+    return Measured(dataset, tuple(entries), by_cell | shown)
 
 
 # The goals ----------------------------------------------------------------------------------------
@@ -292,8 +292,8 @@ def sharing(options: Options) -> Report:
     effort = QUICK_EFFORT if options.quick else SHARING_EFFORT
     measured = {}
     for name in QUICK_DATA if options.quick else DATA:
-        subject = sharing_subject(name).with_rounds(QUICK_ROUNDS if options.quick else None)
-        measured[name] = measure(subject, (*ENTRIES, *BASELINES), effort, options.runner)
+        dataset = sharing_dataset(name).with_rounds(QUICK_ROUNDS if options.quick else None)
+        measured[name] = measure(dataset, (*ENTRIES, *BASELINES), effort, options.runner)
     return report_of(measured, effort)
 
 

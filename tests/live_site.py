@@ -19,7 +19,7 @@ from drom_net.data.preprocessing import Preprocessing
 from drom_net.data.settings import SourceSettings
 from drom_net.node.live.live_input import LiveInput
 from drom_net.node.live.sources import open_source
-from drom_net.node.spec import NodeSpec
+from drom_net.node.spec import NodeSpec, StreamSpec
 from drom_net.protocol.node import Snapshot
 
 PLAIN = RowReader(Preprocessing(raw_dim=3))
@@ -71,8 +71,7 @@ def node_spec(folder: Path, rows: RowReader = PLAIN, **settings: Any) -> NodeSpe
         endpoint="",
         timeouts={},
         out=str(folder),
-        live=True,
-        source=source | settings | {"rows": rows.to_json()},
+        stream=StreamSpec(live=True, source=source | settings | {"rows": rows.to_json()}),
     )
 
 

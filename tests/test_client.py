@@ -59,7 +59,7 @@ def accepted(spec: NodeSpec) -> list[tuple[list[float], float]]:
 
 
 def test_predict_then_label(spec: NodeSpec) -> None:
-    with served(spec), Site(spec.source["bind"]) as site:
+    with served(spec), Site(spec.stream.source["bind"]) as site:
         predictions = site.predict(ROWS)
         assert [(prediction.score, prediction.label) for prediction in predictions] == [(1, 1), (-10, -1), (100, 1)]
         site.label(predictions[1:], [np.int64(1), "-1"])
@@ -87,12 +87,12 @@ def test_rows_may_be_given_in_any_way(tmp_path: Path, rows: list[object]) -> Non
     named = RowReader(Preprocessing(raw_dim=schema.width, numbers=3, schema=schema))
     spec = node_spec(tmp_path / "node", named, bind=f"ipc://{tmp_path}/live.sock")
     model = FixedModel(w=np.array([1.0, 10.0, 100.0, 0.0]))
-    with served(spec, model), Site(spec.source["bind"]) as site:
+    with served(spec, model), Site(spec.stream.source["bind"]) as site:
         assert [prediction.score for prediction in site.predict(rows)] == [1.0, -10.0, 100.0]  # type: ignore[arg-type]
 
 
 def test_a_row_that_the_node_has_forgotten_is_sent_again(spec: NodeSpec) -> None:
-    with Site(spec.source["bind"]) as site:
+    with Site(spec.stream.source["bind"]) as site:
         with served(spec):
             first = site.predict(ROWS[:1])
             site.predict(ROWS)
@@ -105,7 +105,7 @@ def test_a_row_that_the_node_has_forgotten_is_sent_again(spec: NodeSpec) -> None
 
 def test_a_call_outlasts_a_node_that_is_away(spec: NodeSpec) -> None:
     found: list[float] = []
-    with Site(spec.source["bind"]) as site:
+    with Site(spec.stream.source["bind"]) as site:
         asking = threading.Thread(target=lambda: found.append(site.predict(ROWS)[0].score))
         asking.start()
         with served(spec):
@@ -127,7 +127,7 @@ def test_an_answer_that_was_lost_is_asked_for_again_and_nothing_is_learned_twice
             return None
         return answer
 
-    with served(spec), Site(spec.source["bind"]) as site:
+    with served(spec), Site(spec.stream.source["bind"]) as site:
         predictions = site.predict(ROWS)
         monkeypatch.setattr(Site, "_receive", lose)
         site.label(predictions, [1, 1, 1])
@@ -144,7 +144,7 @@ def test_where_nobody_answers_the_call_may_be_made_again(
         if receive(self, until) is not None:
             clock.now += self.timeout_s
 
-    with served(spec), Site(spec.source["bind"]) as site:
+    with served(spec), Site(spec.stream.source["bind"]) as site:
         with monkeypatch.context() as deaf:
             deaf.setattr(Site, "_receive", too_late)
             with pytest.raises(NoAnswerError, match=r"live\.sock: nobody answers, for 30 s"):
@@ -165,7 +165,7 @@ def test_the_last_answer_of_a_node_that_ends_is_not_lost(
 
     def answer_and_end() -> None:
         with zmq.Context() as context, context.socket(zmq.ROUTER) as node:
-            node.bind(spec.source["bind"])
+            node.bind(spec.stream.source["bind"])
             sender, request = node.recv_multipart()
             answer = {"id": msgpack.unpackb(request)["id"], "is": "ok"}
             node.setsockopt(zmq.LINGER, -1)
@@ -182,7 +182,7 @@ def test_the_last_answer_of_a_node_that_ends_is_not_lost(
         return answer
 
     monkeypatch.setattr(Site, "_receive", after_its_end)
-    with Site(spec.source["bind"]) as site:
+    with Site(spec.stream.source["bind"]) as site:
         gone = site._socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
         gone.setsockopt(zmq.RCVTIMEO, 60_000)
         try:
@@ -203,7 +203,7 @@ def test_what_is_asked_while_nobody_is_there_does_not_pile_up(
         sent.append(send(self, data, until))
         return sent[-1]
 
-    with Site(spec.source["bind"]) as site:
+    with Site(spec.stream.source["bind"]) as site:
         with monkeypatch.context() as alone:
             alone.setattr(Site, "_send", impatient)
             for _ in range(5):
@@ -215,7 +215,7 @@ def test_what_is_asked_while_nobody_is_there_does_not_pile_up(
 
 
 def test_a_full_backlog_is_waited_out(spec: NodeSpec, clock: Clock) -> None:
-    with served(spec), Site(spec.source["bind"]) as site:
+    with served(spec), Site(spec.stream.source["bind"]) as site:
         site.learn(ROWS, [1, 1, 1])
         site.timeout_s = 0.2
         with pytest.raises(NoAnswerError, match=r"its backlog is full, for 0\.2 s"):
@@ -225,7 +225,7 @@ def test_a_full_backlog_is_waited_out(spec: NodeSpec, clock: Clock) -> None:
 
 
 def test_what_is_wrong_is_refused_at_once_and_the_next_call_is_a_new_one(spec: NodeSpec) -> None:
-    with served(spec), Site(spec.source["bind"]) as site:
+    with served(spec), Site(spec.stream.source["bind"]) as site:
         with pytest.raises(RefusedError, match=r"refused: label: expected -1 or \+1"):
             site.learn(ROWS, [1, 2, 3])
         with pytest.raises(RefusedError, match="n x 3 float64"):
@@ -240,7 +240,7 @@ def test_what_is_wrong_is_refused_at_once_and_the_next_call_is_a_new_one(spec: N
 
 def test_the_model_is_asked_as_it_is_now(spec: NodeSpec) -> None:
     model = FixedModel()
-    with served(spec, model), Site(spec.source["bind"]) as site:
+    with served(spec, model), Site(spec.stream.source["bind"]) as site:
         before = site.predict(ROWS[:1])[0].score
         model.w = np.array([-2.0, 0.0, 0.0])
         assert (before, site.predict(ROWS[:1])[0].score) == (1.0, -2.0)
@@ -264,5 +264,6 @@ def test_the_client_is_light() -> None:
 
 def test_what_no_node_would_read_is_refused_at_once(spec: NodeSpec) -> None:
     """It was once sent, and asked again until the time was over."""
-    with Site(spec.source["bind"]) as site, pytest.raises(RefusedError, match="at most 16,777,216: give it fewer rows"):
+    refused = pytest.raises(RefusedError, match="at most 16,777,216: give it fewer rows")
+    with Site(spec.stream.source["bind"]) as site, refused:
         site.predict(np.ones((800_000, 3)))

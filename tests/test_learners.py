@@ -12,14 +12,17 @@ from pathlib import Path
 import pytest
 from processes import family
 
-import drom_net.algorithms
-from drom_net.algorithms import BUILTIN, find_learner, learner_named
+import drom_net
+from drom_net.algorithms import BUILTIN, LEARNERS, find_learner, learner_named
 from drom_net.algorithms.local import LOCAL
 from drom_net.cli import main
 from drom_net.comparison.spaces import draw, line_of, searched_keys
 from drom_net.config.load import load_config
 from drom_net.config.model import foreign_sections, to_yaml
 from drom_net.core.errors import CheckpointError, ConfigError
+from drom_net.core.plugins import entry_points_of
+from drom_net.data.formats import FILE_FORMATS, LINE_FORMATS
+from drom_net.protocol.settings import POLICIES
 from drom_net.storage.snapshot_codec import decode_snapshot, encode_snapshot, snapshot_classes
 from drom_net.testing import check_learner
 
@@ -132,8 +135,9 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 
 def forget() -> None:
-    drom_net.algorithms._other.cache_clear()
-    drom_net.algorithms._entry_points.cache_clear()
+    for plugins in (LEARNERS, POLICIES, FILE_FORMATS, LINE_FORMATS):
+        plugins._found.clear()
+    entry_points_of.cache_clear()
 
 
 def written(folder: Path, algorithm: str, more: str = "") -> Path:

@@ -43,6 +43,7 @@ from drom_net.results.tables import read_records, require_records
 DRIVERS = ("processes", "reference", "simulation")
 _FIT = "fit"
 _HEAD = "The configuration of a fit in Python. Its rows were in memory, so it cannot be run or replayed from this file."
+_ALONE = "one site, which has nobody to share with; site= names the column of the site"
 _OF_FILES = {"files", "directory", "format", "dataset", "task_column", "delimiter", "decimal", "encoding", "zero_based"}
 Config = str | Path | Mapping[str, object]
 """A topology file, or a mapping with what it would say."""
@@ -76,8 +77,7 @@ def fit(
         label: The label's column.
         learner: As `algorithm.name` of a topology file.
         parameters: Its parameters, by the keys of that section.
-        positive: The label that is +1, or a list of its spellings. By default the one of two that means yes, else the
-            rarer.
+        positive: The label that is +1, or its spellings. By default the one of two that means yes, else the rarer one.
         order: Learn each site's rows by this time or number. By default as they come.
         seed: What every random draw is made from.
         rounds: At most so many.
@@ -100,24 +100,13 @@ def fit(
     >>> run.predict("south", np.array([[1.0, 0.0]])).tolist()
     [1]
     """
-    if site is not None and site == label:
-        raise ConfigError([Problem("label=", "another column than that of site=", quoted(label))])
     with in_python(), one_thread():
         format, names = read_in_memory(data)
         rows = {"task_column": site, "label": label, "positive": _texts(positive), "order": order}
-        sections: dict[str, object] = {
-            "algorithm": {"name": learner, **(parameters or {})},
-            "topology": None if topology is None else dict(topology),
-            "data": _data_section(format, names, rows, options),
-            "seed": seed,
-            "rounds": rounds,
-        }
-        config = config_of({key: value for key, value in sections.items() if value is not None}, name=_FIT)
-        assert isinstance(config.data, FileData)
-        prepared = prepare(config, load_files(config.data, base=config.base, format=format))
-        _warn(map(in_words, advice(prepared.dataset, prepared.streams)))
-        alone = ["one site, which has nobody to share with; site= names the column of the site"]
-        return _fitted(prepared, alone if names is None and site is None else [])
+        sections: dict[str, object] = {"algorithm": {"name": learner, **(parameters or {})}, "seed": seed}
+        sections |= {"data": _data_section(format, names, rows, options), "rounds": rounds}
+        sections["topology"] = None if topology is None else dict(topology)
+        return _fitted(format, sections, is_alone=names is None and site is None)
 
 
 def _data_section(
@@ -135,6 +124,8 @@ def _data_section(
     if names is not None and rows["task_column"] is not None:
         expected = "none, for the sites are the keys of the mapping"
         raise ConfigError([Problem("site=", expected, quoted(str(rows["task_column"])))])
+    if rows["task_column"] is not None and rows["task_column"] == rows["label"]:
+        raise ConfigError([Problem("label=", "another column than that of site=", quoted(str(rows["label"])))])
     if odd := sorted(_OF_FILES & options.keys()):
         hint = "site= names the column of the site" if odd[0] == "task_column" else ""
         raise ConfigError([Problem(f"{odd[0]}=", "none, for the rows are in memory", repr(options[odd[0]]), hint)])
@@ -153,7 +144,12 @@ def _texts(labels: object) -> object:
     return None if labels is None else label_text(labels)
 
 
-def _fitted(prepared: Prepared, notes: Sequence[str]) -> Run:
+def _fitted(format: FileFormat, sections: Mapping[str, object], *, is_alone: bool) -> Run:
+    """Learn the rows that `format` has in memory, for `fit`."""
+    config = config_of({key: value for key, value in sections.items() if value is not None}, name=_FIT)
+    assert isinstance(config.data, FileData)
+    prepared = prepare(config, load_files(config.data, base=config.base, format=format))
+    _warn(map(in_words, advice(prepared.dataset, prepared.streams)), stacklevel=4)
     with Interruption() as interruption:
         tasks, centrals = run_as_loop(prepared, Silent(), interruption)
     facts = data_facts(prepared.dataset)
@@ -170,7 +166,7 @@ def _fitted(prepared: Prepared, notes: Sequence[str]) -> Run:
         config=prepared.config,
         read=lambda: [task.rows for task in tasks],
         write=save,
-        notes=(*notes, *prepared.dataset.notes),
+        notes=(*([_ALONE] if is_alone else []), *prepared.dataset.notes),
     )
 
 
@@ -282,9 +278,10 @@ def _json(place: str, value: object) -> str:
     return json.dumps(value, default=plain)
 
 
-def _warn(lines: Iterable[str]) -> None:
+def _warn(lines: Iterable[str], *, stacklevel: int = 3) -> None:
+    """Warnings at the caller of a public function: of one that calls this itself, at the default."""
     for line in lines:
-        warnings.warn(line, UserWarning, stacklevel=3)
+        warnings.warn(line, UserWarning, stacklevel=stacklevel)
 
 
 def _require_for_processes(prepared: Prepared) -> None:

@@ -16,11 +16,11 @@ from drom_net.cli.telling import print_json
 from drom_net.cluster.prepare import require_stored
 from drom_net.comparison.compare import Comparison, compare
 from drom_net.comparison.findings import conclusion, headline, results_on, title_of
+from drom_net.comparison.jobs import ComparisonData, comparison_data, named_config
 from drom_net.comparison.pages import write_report
 from drom_net.comparison.runner import Runner
 from drom_net.comparison.spaces import outside_lines, searched_keys
 from drom_net.comparison.store import Store
-from drom_net.comparison.subjects import Subject, make_subject, named_config
 from drom_net.comparison.tuning import Effort, check_learners
 from drom_net.config.load import load_config
 from drom_net.core.errors import StoppedError, UsageError
@@ -76,12 +76,12 @@ def compare_command(
         key = override.partition("=")[0].strip()
         if key.startswith("algorithm.") and key.removeprefix("algorithm.") in searched_keys():
             raise UsageError(f"--set {key}: the comparison searches it for every learner itself")
-    subjects = [_subject(word, overrides) for word in what]
+    datasets = [_dataset(word, overrides) for word in what]
     others = outside_lines(_words(tools))
-    chosen = check_learners(_words(names), subjects)
+    chosen = check_learners(_words(names), datasets)
     chosen += tuple(name for name in others if name not in chosen)
     with open_runner(out, jobs=jobs, as_json=as_json) as runner:
-        comparison = compare(subjects, chosen, effort, runner, num_processes=num_processes)
+        comparison = compare(datasets, chosen, effort, runner, num_processes=num_processes)
     write_report(comparison.report, out, page="report.md")
     for run in comparison.unequal:
         click.echo(f"error: {run}: the processes did not give the digest of the loop", err=True)
@@ -89,14 +89,14 @@ def compare_command(
     if as_json:
         print_json(report_as_json(comparison.report) | {"out": str(out)})
         return exit_code
-    _print(comparison, subjects)
+    _print(comparison, datasets)
     click.echo(f"report {out / 'report.md'}")
     return exit_code
 
 
-def _print(comparison: Comparison, subjects: Sequence[Subject]) -> None:
-    for subject in subjects:
-        results = results_on(comparison.results, subject)
+def _print(comparison: Comparison, datasets: Sequence[ComparisonData]) -> None:
+    for dataset in datasets:
+        results = results_on(comparison.results, dataset)
         columns, rows = headline(results)
         print_table(columns, rows, title=title_of(results), spare=("F1", "remarks"))
         click.echo(f"\n{conclusion(results)}\n")
@@ -108,15 +108,15 @@ def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
-def _subject(word: str, overrides: tuple[str, ...]) -> Subject:
+def _dataset(word: str, overrides: tuple[str, ...]) -> ComparisonData:
     path = Path(word)
     if path.suffix in (".yaml", ".yml") or path.is_file():
         config = load_config(path, overrides)
         require_stored(config, "a comparison")
-        return make_subject(config)
+        return comparison_data(config)
     if overrides:
         raise UsageError(f"--set replaces values of a topology file, and {word} is a data set")
-    return make_subject(named_config(word))
+    return comparison_data(named_config(word))
 
 
 def report_as_json(report: Report) -> dict[str, Any]:

@@ -49,18 +49,18 @@ def list_datasets(home: Path | None, as_json: bool) -> None:
         print_json(entries)
         return
     rows = []
-    for told in entries:
-        entry = PUBLIC_SETS.get(str(told["dataset"]))
-        title = entry.title if entry else str(told["description"]).partition(":")[0].partition(",")[0].rstrip(".")
-        here = {None: "-", True: "yes", False: "no"}[told["here"]]  # type: ignore[index]
-        rows.append([told["dataset"], str(told["tasks"] or "-"), told["measure"], here, title, told["licence"]])
+    for facts in entries:
+        entry = PUBLIC_SETS.get(str(facts["dataset"]))
+        title = entry.title if entry else str(facts["description"]).partition(":")[0].partition(",")[0].rstrip(".")
+        here = {None: "-", True: "yes", False: "no"}[facts["here"]]  # type: ignore[index]
+        rows.append([facts["dataset"], str(facts["tasks"] or "-"), facts["measure"], here, title, facts["licence"]])
     print_table(["dataset", "tasks", "measure", "here", "what it is", "licence"], rows, left=6)  # type: ignore[arg-type]
 
 
 def get(names: tuple[str, ...], home: Path | None, accept_licence: bool, as_json: bool) -> None:
     """`drom-net data get`."""
     entries = [_public_set(name) for name in names]
-    told = []
+    rows = []
     for entry in entries:
         tell(f"{entry.name}: {entry.source}\n  licence: {entry.licence}")
         present = find(entry)
@@ -76,11 +76,11 @@ def get(names: tuple[str, ...], home: Path | None, accept_licence: bool, as_json
                 check_file(present[file.names[0]], file)
         found = find(entry)
         assert found is not None
-        told.append({"dataset": entry.name, "files": [str(path) for path in found.values()]})
+        rows.append({"dataset": entry.name, "files": [str(path) for path in found.values()]})
     if as_json:
-        print_json(told)
+        print_json(rows)
         return
-    for one in told:
+    for one in rows:
         click.echo(f"{one['dataset']}: here and checked: {', '.join(one['files'])}")
 
 
@@ -189,12 +189,12 @@ def table_2(paper: PaperRow, dataset: Dataset) -> list[dict[str, Any]]:
         "largest": max(sizes),
         "smallest": min(sizes),
     }
-    told = []
+    rows = []
     for number, value in here.items():
         wanted = getattr(paper, number)
         verdict = "met" if value == wanted else f"missed by {value - wanted:+,}"
-        told.append({"number": number, "paper": wanted, "here": value, "met": value == wanted, "verdict": verdict})
-    return told
+        rows.append({"number": number, "paper": wanted, "here": value, "met": value == wanted, "verdict": verdict})
+    return rows
 
 
 def stats(what: str, home: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:

@@ -17,8 +17,9 @@ from pathlib import Path
 import click
 
 from drom_net.cli.telling import print_json, shown
+from drom_net.cluster.cost import cost
 from drom_net.cluster.machine import lacks, this_machine
-from drom_net.cluster.plan import Roster, cost, node_names, peer_graph, source_endpoint
+from drom_net.cluster.plan import Roster, node_names, peer_graph, source_endpoint
 from drom_net.config.load import load_config
 from drom_net.config.model import ClusterConfig
 from drom_net.core.blas import blas_kernel
@@ -61,8 +62,8 @@ def doctor(file: Path | None, as_json: bool) -> int:
     findings = list(examine(file))
     wrong = sum(bool(finding.do) for finding in findings)
     if as_json:
-        told = [dataclasses.asdict(finding) | {"ok": not finding.do} for finding in findings]
-        print_json({"ok": not wrong, "findings": told})
+        facts = [dataclasses.asdict(finding) | {"ok": not finding.do} for finding in findings]
+        print_json({"ok": not wrong, "findings": facts})
         return 2 if wrong else 0
     width = max(len(finding.check) for finding in findings)
     for finding in findings:
@@ -229,6 +230,6 @@ def _other_hosts(run_dir: Path) -> Iterator[Finding]:
             yield Finding(str(path.parent), str(error), "bring the run directory again from where it was made")
             continue
         differ = [key for key in here if key != "platform" and there.get(key) != here[key]]
-        told = ", ".join(f"{key} {there.get(key)} there, {here[key]} here" for key in differ)
+        differences = ", ".join(f"{key} {there.get(key)} there, {here[key]} here" for key in differ)
         do = "install the same on all hosts: else the last bits may differ" if {*differ} & {*_SAME_BITS} else ""
-        yield Finding(str(path.parent), told or "the versions here", do)
+        yield Finding(str(path.parent), differences or "the versions here", do)

@@ -66,7 +66,7 @@ def reducer(
         raise no_dim(config)
     out = out or Path("runs") / config.name
     spec, *_ = _specs(config, Roster(names, dim, ""), out, endpoint=listens)
-    _become(dataclasses.replace(spec, log_format=log_format, metrics=metrics), config)
+    _become(spec, config, log_format=log_format, metrics=metrics)
 
 
 def worker(
@@ -95,7 +95,7 @@ def worker(
     out = out or Path("runs") / config.name
     spec = _specs(config, roster, out, endpoint=endpoint)[1 + index]
     spec = _prepare_examples(spec, config, dataset, roster, insecure=insecure)
-    _become(dataclasses.replace(spec, log_format=log_format, metrics=metrics), config)
+    _become(spec, config, log_format=log_format, metrics=metrics)
 
 
 def peer(
@@ -135,11 +135,10 @@ def peer(
         endpoints=endpoints,
         binds=[listens] * len(names),
         run_id=config_digest(config, names)[:16],  # without a launcher and a centre, the configuration is the run
-        parent=0,
         folder_of={node: str(node_folder(out, node)) for node in roster.nodes},
     )[index]
     spec = _prepare_examples(spec, config, dataset, roster, insecure=insecure)
-    _become(dataclasses.replace(spec, log_format=log_format, metrics=metrics), config)
+    _become(spec, config, log_format=log_format, metrics=metrics)
 
 
 @contextlib.contextmanager
@@ -156,16 +155,16 @@ def _holding_signals_back() -> Iterator[None]:
 def _prepare_examples(
     spec: NodeSpec, config: ClusterConfig, dataset: Dataset, roster: Roster, *, insecure: bool
 ) -> NodeSpec:
-    require_local_source(spec.source.get("bind"), config, spec.node, insecure=insecure)
+    require_local_source(spec.stream.source.get("bind"), config, spec.node, insecure=insecure)
     stream = None
-    if not spec.source:
+    if not spec.stream.source:
         stream = stream_of(spec.task, config, dataset, roster)
-        spec = dataclasses.replace(spec, data_digest=stream.digest())
+        spec = dataclasses.replace(spec, stream=dataclasses.replace(spec.stream, data_digest=stream.digest()))
     with _holding_signals_back():
         _claim(spec)
         if stream is not None:
-            remove_folder(Path(spec.examples))  # of an earlier start
-            stream.save(Path(spec.examples))
+            remove_folder(Path(spec.stream.examples))  # of an earlier start
+            stream.save(Path(spec.stream.examples))
         write_data_facts(Path(spec.out), dataset)
     return spec
 
@@ -211,7 +210,6 @@ def _specs(config: ClusterConfig, roster: Roster, out: Path, *, endpoint: str) -
         endpoint=endpoint,
         bind=endpoint,
         run_id="",
-        parent=0,
         folder_of={node: str(node_folder(out, node)) for node in (REDUCER, *roster.nodes)},
         about=about_run(config),
         summary=str(out / "summary.json"),
@@ -281,7 +279,7 @@ def _is_unfinished(folder: Path) -> bool:
         return False
 
 
-def _become(spec: NodeSpec, config: ClusterConfig) -> None:
+def _become(spec: NodeSpec, config: ClusterConfig, *, log_format: str, metrics: str) -> None:
     """Turn this process into the node: all that was needed to read FILE and data is let go of."""
     folder = Path(spec.out)
     with _holding_signals_back():
@@ -291,6 +289,7 @@ def _become(spec: NodeSpec, config: ClusterConfig) -> None:
             (folder / "config.yaml").write_text(to_yaml(config), encoding="utf-8")
         write_environment(folder / "environment.json", blas=blas_kernel())
         path = folder / "spec.json"
-        spec.write(path)
+        launch = dataclasses.replace(spec.launch, log_format=log_format, metrics=metrics)
+        dataclasses.replace(spec, launch=launch).write(path)
         command = node_command(path)
         os.execve(command[0], command, node_environment())

@@ -15,7 +15,7 @@ from drom_net.cli.telling import print_json, tell
 from drom_net.config.load import load_config
 from drom_net.core.errors import DataError, InputError, UsageError
 from drom_net.data.faults import listed, quoted
-from drom_net.data.formats import line_formats
+from drom_net.data.formats import line_format
 from drom_net.data.row_lines import decoded_lines, read_rows, sites_of_rows
 from drom_net.data.settings import FileData, RowSettings, StreamSettings
 from drom_net.results.model_file import load_model, row_reader_of
@@ -24,8 +24,7 @@ from drom_net.results.site_model import SiteModel
 
 def predict(run_dir: Path, task: str | None, site_column: str | None, row_format: str, as_json: bool) -> None:
     """`drom-net predict`."""
-    if row_format not in line_formats():
-        raise UsageError(f"--format: expected one of {', '.join(sorted(line_formats()))}, got {quoted(row_format)}")
+    line_format(row_format, "--format")  # raises what is wrong with it
     if task is not None and site_column is not None:
         raise UsageError("--task is for rows of one task, --site for rows of several: give one of them")
     model = load_model(run_dir)

@@ -16,9 +16,10 @@ from drom_net.cli.report import report_at_end
 from drom_net.cli.requirements import require_local_source, require_loopback, require_metrics, task_index
 from drom_net.cli.telling import log_as, print_json, tell
 from drom_net.cluster.check import PRIVATE, cost_of, listening, plan_facts, process_rows
+from drom_net.cluster.cost import ALMOST, Cost, hiding_table
 from drom_net.cluster.directories import require_resumable
 from drom_net.cluster.machine import lacks, raise_file_descriptors, require_room, this_machine
-from drom_net.cluster.plan import ALMOST, Cost, Roster, check_sharing, hiding_table, source_endpoint
+from drom_net.cluster.plan import Roster, check_sharing, source_endpoint
 from drom_net.cluster.prepare import Prepared, prepare, require_stored, stream_of
 from drom_net.cluster.requirements import require_keys
 from drom_net.cluster.run import run as run_prepared
@@ -37,9 +38,6 @@ from drom_net.results.tables import require_format
 from drom_net.results.wording import size
 from drom_net.transport.keys import read_keyring
 from drom_net.transport.local_sockets import require_no_file_at
-
-_ROWS_SHOWN = 40
-"""Of processes; --json has all."""
 
 
 def load_and_prepare(file: Path, overrides: tuple[str, ...]) -> Prepared:
@@ -289,7 +287,7 @@ def _hiding(prepared: Prepared, latency_s: float, round_s: float | None) -> list
 
 
 def hiding_lines(hiding: Sequence[dict[str, Any]], latency_s: float, round_s: float) -> list[str]:
-    """The rows of `plan.hiding_table` for people."""
+    """The rows of `cost.hiding_table` for people."""
     if not hiding:
         return []
     lines = [f"with a latency of {1000 * latency_s:.3g} ms, local rounds of {1000 * round_s:.3g} ms and no loss"]

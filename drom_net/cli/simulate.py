@@ -14,8 +14,9 @@ from drom_net.cli.output import count_of, print_table, showing_progress
 from drom_net.cli.report import report_at_end
 from drom_net.cli.run import hiding_lines, load_and_prepare
 from drom_net.cli.telling import print_json, shown, tell
+from drom_net.cluster.cost import hiding_table
 from drom_net.cluster.directories import begin_run_directory, end_run_directory
-from drom_net.cluster.plan import algorithm_of, hiding_table, lanes
+from drom_net.cluster.plan import algorithm_of, lanes
 from drom_net.cluster.prepare import Prepared, require_stored, with_parameters
 from drom_net.cluster.progress import Progress
 from drom_net.cluster.simulate import Conditions, Forecast, forecast, node_names

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from drom_net.cluster.plan import Cost, cost, source_of
+from drom_net.cluster.cost import Cost, cost
+from drom_net.cluster.plan import source_of
 from drom_net.cluster.prepare import Prepared
 from drom_net.config.model import ClusterConfig, config_digest, peer_endpoints, what_leaves
 from drom_net.data.advice import advice

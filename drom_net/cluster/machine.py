@@ -8,7 +8,7 @@ import resource
 from dataclasses import dataclass
 from pathlib import Path
 
-from drom_net.cluster.plan import Cost
+from drom_net.cluster.cost import Cost
 from drom_net.core.errors import UsageError
 
 _CGROUPS = ("memory.max", "memory/memory.limit_in_bytes")

@@ -15,6 +15,8 @@ from drom_net.node.results import write_result_of_lost
 from drom_net.node.spec import NodeSpec
 from drom_net.protocol.node import REDUCER
 from drom_net.results.outcomes import (
+    CentralOutcome,
+    TaskOutcome,
     read_central_outcome,
     read_data_facts,
     read_peer_central_outcome,
@@ -39,7 +41,32 @@ def merge_nodes(folders: Sequence[Path], out: Path, *, file_format: str) -> dict
     found = _find_nodes(folders)
     first = found.get(REDUCER) or next(iter(found.values()))
     spec = _read_spec(first)
-    nodes = spec.nodes
+    _require_one_cluster(found, spec, first, folders)
+    if spec.build_policy().proceeds:
+        for node in set(spec.nodes) & found.keys():
+            _end_if_lost(found[node])
+    tasks, centrals = _outcomes(found, spec, first, folders)
+    if out not in folders:
+        create_run_directory(out)
+    elif (out / "model.npz").exists():
+        raise UsageError(f"{out} has a model already, which is not overwritten; choose another --out, or remove it")
+    data_facts = _merged_facts([found[node] for node in spec.nodes])
+    for name in ("config.yaml", "environment.json"):
+        for folder in (first, first.parent.parent):  # of a node by hand, of a launched one
+            if (folder / name).is_file() and not (folder / name).is_symlink() and not (out / name).exists():
+                shutil.copyfile(folder / name, out / name)
+    for node in spec.nodes:  # the examples of a live run that are to be kept
+        journal, kept = found[node] / JOURNAL, node_folder(out, node) / JOURNAL
+        keeps_all = NodeSpec.read(found[node] / "spec.json").stream.source.get("keep") == "all"
+        if keeps_all and journal.is_dir() and journal != kept:
+            shutil.copytree(journal, kept)
+    return write_results(
+        out, tasks, centrals, data_facts=data_facts, about=spec.about, driver="processes", file_format=file_format
+    )
+
+
+def _require_one_cluster(found: dict[str, Path], spec: NodeSpec, first: Path, folders: Sequence[Path]) -> None:
+    """Raises UsageError where a node is missing, or is of another cluster than the first."""
     for node, folder in found.items():
         its = _read_spec(folder)
         # The learner as well: of another package it is imported, and no other site says which.
@@ -48,52 +75,41 @@ def merge_nodes(folders: Sequence[Path], out: Path, *, file_format: str) -> dict
             raise UsageError(
                 f"{folder} is not of the same cluster as {first}: its spec.json has other tasks or is another"
             )
-    missing = [name for name, node in zip(spec.tasks, nodes, strict=True) if node not in found]
+    missing = [name for name, node in zip(spec.tasks, spec.nodes, strict=True) if node not in found]
     if missing or (spec.role == "worker" and REDUCER not in found):
         raise UsageError(f"no folder of {', '.join(missing or ['the reducer'])} in {', '.join(map(str, folders))}")
-    if spec.build_policy().proceeds:
-        for node in set(nodes) & found.keys():
-            _end_if_lost(found[node])
+
+
+def _outcomes(
+    found: dict[str, Path], spec: NodeSpec, first: Path, folders: Sequence[Path]
+) -> tuple[list[TaskOutcome], list[CentralOutcome]]:
+    """What all nodes have left.
+
+    Raises:
+        UsageError: A folder is damaged, or of another run.
+    """
     try:
-        tasks = [read_task_outcome(found[node]) for node in nodes]
+        tasks = [read_task_outcome(found[node]) for node in spec.nodes]
         if spec.role == "peer":
-            centrals = [read_peer_central_outcome(found[node]) for node in nodes]
+            centrals = [read_peer_central_outcome(found[node]) for node in spec.nodes]
         else:
-            centrals = [read_central_outcome(found[REDUCER], len(nodes))]
+            centrals = [read_central_outcome(found[REDUCER], len(spec.nodes))]
     except (ValueError, TypeError, KeyError, IndexError, OverflowError, EOFError) as error:
         raise UsageError(f"a node's folder in {', '.join(map(str, folders))} is damaged: {error}") from None
-    for task, name, node in zip(tasks, spec.tasks, nodes, strict=True):
+    for task, name, node in zip(tasks, spec.tasks, spec.nodes, strict=True):
         if task.name != name:
             raise UsageError(f"{found[node] / 'result.json'}: expected the result of {name}, got that of {task.name}")
         if task.run_id != centrals[0].run_id:
             raise UsageError(f"{found[node]} belongs to run {task.run_id}, {first} to run {centrals[0].run_id}")
-    if out not in folders:
-        create_run_directory(out)
-    elif (out / "model.npz").exists():
-        raise UsageError(f"{out} has a model already, which is not overwritten; choose another --out, or remove it")
-    data_facts = _merged_facts([found[node] for node in nodes])
-    for name in ("config.yaml", "environment.json"):
-        for folder in (first, first.parent.parent):  # of a node by hand, of a launched one
-            if (folder / name).is_file() and not (folder / name).is_symlink() and not (out / name).exists():
-                shutil.copyfile(folder / name, out / name)
-    for node in nodes:  # the examples of a live run that are to be kept
-        journal, kept = found[node] / JOURNAL, node_folder(out, node) / JOURNAL
-        if (
-            NodeSpec.read(found[node] / "spec.json").source.get("keep") == "all"
-            and journal.is_dir()
-            and journal != kept
-        ):
-            shutil.copytree(journal, kept)
-    return write_results(
-        out, tasks, centrals, data_facts=data_facts, about=spec.about, driver="processes", file_format=file_format
-    )
+    return tasks, centrals
 
 
 def _end_if_lost(folder: Path) -> None:
     """Write the result of a node that was killed and did not come back, which the others went on without."""
     if (folder / "life.json").exists() and not (folder / "result.json").exists():
         spec = NodeSpec.read(folder / "spec.json")
-        write_result_of_lost(dataclasses.replace(spec, out=str(folder), examples=str(folder / "examples")))
+        stream = dataclasses.replace(spec.stream, examples=str(folder / "examples"))
+        write_result_of_lost(dataclasses.replace(spec, out=str(folder), stream=stream))
 
 
 def _merged_facts(folders: Sequence[Path]) -> dict[str, Any]:

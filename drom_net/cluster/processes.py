@@ -12,10 +12,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from drom_net.cluster.cost import START_S
 from drom_net.cluster.directories import require_resumable, the_only_launcher
 from drom_net.cluster.local import Hooks, Interruption, run_children
 from drom_net.cluster.machine import this_machine
-from drom_net.cluster.plan import START_S, about_run, node_specs, peer_specs
+from drom_net.cluster.plan import about_run, node_specs, peer_specs
 from drom_net.cluster.prepare import Prepared
 from drom_net.cluster.progress import Progress
 from drom_net.cluster.record import Record, both
@@ -25,7 +26,7 @@ from drom_net.core.errors import StoppedError, UsageError
 from drom_net.node.metrics_page import MetricsPage
 from drom_net.node.reports import JsonLog
 from drom_net.node.results import write_result_of_lost
-from drom_net.node.spec import NodeSpec
+from drom_net.node.spec import LaunchSpec, NodeSpec
 from drom_net.protocol.node import REDUCER
 from drom_net.results.outcomes import (
     CentralOutcome,
@@ -61,7 +62,8 @@ def run_as_processes(
     with ExitStack() as cleanup:
         cleanup.enter_context(the_only_launcher(out))
         run_id = (require_resumable(out) if resume else "") or secrets.token_hex(8)
-        specs = _as_launched(_specs(prepared, out, run_id, cleanup), prepared, log_format=log_format, metrics=metrics)
+        launch = LaunchSpec(parent=os.getpid(), log_format=log_format, metrics=metrics)
+        specs = _as_launched(_specs(prepared, out, run_id, launch, cleanup), prepared)
         for spec in specs:
             spec.require_same_data()
         log = JsonLog("launcher") if log_format == "json" else None
@@ -90,37 +92,35 @@ def run_as_processes(
     return tasks, [read_peer_central_outcome(node_folder(out, node)) for node in nodes]
 
 
-def _specs(prepared: Prepared, out: Path, run_id: str, cleanup: ExitStack) -> list[NodeSpec]:
+def _specs(prepared: Prepared, out: Path, run_id: str, launch: LaunchSpec, cleanup: ExitStack) -> list[NodeSpec]:
     """What each node is to do in its folder below `out`, wherever it runs."""
     config, roster = prepared.config, prepared.roster
     copies = tuple(f"{node_folder(out, node)}/examples" for node in roster.nodes if config.source is None)
     common: dict[str, Any] = {
         "run_id": run_id,
-        "parent": os.getpid(),
         "folder_of": {node: str(node_folder(out, node)) for node in (REDUCER, *roster.nodes)},
     }
     if prepared.graph is None:
         endpoint, bind, sockets = _endpoint(config, out, cleanup)
-        common |= {"endpoint": endpoint, "bind": bind, "about": about_run(config)}
-        return node_specs(config, roster, remove_if_orphaned=(*copies, *sockets), **common)
+        launch = dataclasses.replace(launch, remove_if_orphaned=(*copies, *sockets))
+        about = about_run(config)
+        return node_specs(config, roster, endpoint=endpoint, bind=bind, about=about, launch=launch, **common)
     endpoints, binds, sockets = _peer_endpoints(config, roster.tasks, out, cleanup)
-    common |= {"endpoints": endpoints, "binds": binds}
-    return peer_specs(config, roster, prepared.graph, remove_if_orphaned=(*copies, *sockets), **common)
+    launch = dataclasses.replace(launch, remove_if_orphaned=(*copies, *sockets))
+    return peer_specs(config, roster, prepared.graph, endpoints=endpoints, binds=binds, launch=launch, **common)
 
 
-def _as_launched(specs: Sequence[NodeSpec], prepared: Prepared, *, log_format: str, metrics: str) -> list[NodeSpec]:
+def _as_launched(specs: Sequence[NodeSpec], prepared: Prepared) -> list[NodeSpec]:
     """The same with what only their launcher knows: the rows, and how long all take to start."""
     # All of them start together here, and each has to wait for the last.
     start_s = START_S * len(specs) / this_machine().cores
     join_s = max(prepared.config.timeouts.join_s, 3.0 * start_s)
     launched = []
     for spec in specs:
-        own_rows = not spec.source and spec.task >= 0
-        digest = prepared.streams[spec.task].digest() if own_rows else spec.data_digest
-        timeouts = spec.timeouts | {"join_s": join_s}
-        launched.append(
-            dataclasses.replace(spec, timeouts=timeouts, data_digest=digest, log_format=log_format, metrics=metrics)
-        )
+        own_rows = not spec.stream.source and spec.task >= 0
+        digest = prepared.streams[spec.task].digest() if own_rows else spec.stream.data_digest
+        stream = dataclasses.replace(spec.stream, data_digest=digest)
+        launched.append(dataclasses.replace(spec, timeouts=spec.timeouts | {"join_s": join_s}, stream=stream))
     return launched
 
 
@@ -129,10 +129,10 @@ def _write_data(spec: NodeSpec, prepared: Prepared, cleanup: ExitStack) -> None:
     # Not before: were the launcher killed in between, no node would be there yet to remove the copy.
     if spec.role != "reducer":
         write_data_facts(Path(spec.out), prepared.dataset)
-    if spec.examples:
-        remove_folder(Path(spec.examples))  # of the run that is resumed
-        prepared.streams[spec.task].save(Path(spec.examples))
-        cleanup.callback(remove_folder, Path(spec.examples))
+    if spec.stream.examples:
+        remove_folder(Path(spec.stream.examples))  # of the run that is resumed
+        prepared.streams[spec.task].save(Path(spec.stream.examples))
+        cleanup.callback(remove_folder, Path(spec.stream.examples))
 
 
 def _endpoint(config: ClusterConfig, out: Path, cleanup: ExitStack) -> tuple[str, str, tuple[str, ...]]:

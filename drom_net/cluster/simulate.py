@@ -103,7 +103,7 @@ def build_simulator(prepared: Prepared, conditions: Conditions) -> Simulator:
     config, roster, streams = prepared.config, prepared.roster, prepared.streams
     names = roster.tasks
     run_id = "simulation"
-    common: dict[str, Any] = {"run_id": run_id, "parent": 0, "folder_of": dict.fromkeys((REDUCER, *roster.nodes), "")}
+    common: dict[str, Any] = {"run_id": run_id, "folder_of": dict.fromkeys((REDUCER, *roster.nodes), "")}
     factors = draw_factors(conditions.stragglers, len(names), conditions.seed)
     round_s = conditions.round_s or Distribution("constant", config.data.pace_s)
     paces = [_pace(round_s, factor, conditions.seed, task) for task, factor in enumerate(factors)]

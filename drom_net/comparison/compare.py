@@ -23,10 +23,10 @@ from drom_net.comparison.findings import (
     search_table,
     seconds_table,
 )
+from drom_net.comparison.jobs import ComparisonData, Job
 from drom_net.comparison.outside import versions
 from drom_net.comparison.runner import Runner
 from drom_net.comparison.spaces import is_outside, num_settings
-from drom_net.comparison.subjects import Job, Subject
 from drom_net.comparison.tuning import (
     Chosen,
     Effort,
@@ -46,19 +46,19 @@ from drom_net.results.report import Report
 
 
 def tune_and_evaluate(
-    cells: Sequence[tuple[Subject, str]],
+    cells: Sequence[tuple[ComparisonData, str]],
     effort: Effort,
     runner: Runner,
     *,
     settings: Callable[[str, Effort], list[Values]] = settings_of,
-    job: Callable[[Subject, str, Values, int], Job] = job_of,
+    job: Callable[[ComparisonData, str, Values, int], Job] = job_of,
 ) -> list[Result]:
-    """Tune each learner on each subject, and run the best setting in the evaluation orders.
+    """Tune each learner on each dataset, and run the best setting in the evaluation orders.
 
     Args:
-        cells: (subject, name of the learner) of each.
+        cells: (dataset, name of the learner) of each.
         settings: What is tried, by the learner's name.
-        job: Makes the run of a subject, learner, setting and order.
+        job: Makes the run of a dataset, learner, setting and order.
     """
     return evaluate(tune(cells, effort, runner, settings=settings, job=job), effort, runner, job=job)
 
@@ -68,18 +68,18 @@ def evaluate(
     effort: Effort,
     runner: Runner,
     *,
-    job: Callable[[Subject, str, Values, int], Job] = job_of,
+    job: Callable[[ComparisonData, str, Values, int], Job] = job_of,
 ) -> list[Result]:
     """Run each learner with its setting in the evaluation orders."""
-    seeds = [seeds_of(cell.subject, effort, effort.evaluation_seeds) for cell in cells]
+    seeds = [seeds_of(cell.dataset, effort, effort.evaluation_seeds) for cell in cells]
     jobs = [
-        job(cell.subject, cell.name, cell.chosen.drawn, seed)
+        job(cell.dataset, cell.name, cell.chosen.drawn, seed)
         for cell, its_seeds in zip(cells, seeds, strict=True)
         for seed in its_seeds
     ]
     outcomes = evaluation_runs(jobs, runner)
     return [
-        Result(cell.subject, cell.name, cell.trials, cell.chosen, its_seeds, take(outcomes, cell.subject, its_seeds))
+        Result(cell.dataset, cell.name, cell.trials, cell.chosen, its_seeds, take(outcomes, cell.dataset, its_seeds))
         for cell, its_seeds in zip(cells, seeds, strict=True)
     ]
 
@@ -100,9 +100,9 @@ class Comparison:
 
 
 def compare(
-    subjects: Sequence[Subject], names: Sequence[str], effort: Effort, runner: Runner, *, num_processes: int = 0
+    datasets: Sequence[ComparisonData], names: Sequence[str], effort: Effort, runner: Runner, *, num_processes: int = 0
 ) -> Comparison:
-    """Compare learners on each subject.
+    """Compare learners on each dataset.
 
     Args:
         names: The learners.
@@ -110,23 +110,23 @@ def compare(
             not send examples to other sites, or may; the digest must be that of the loop.
     """
     started = time.monotonic()
-    results = tune_and_evaluate([(subject, name) for subject in subjects for name in names], effort, runner)
+    results = tune_and_evaluate([(dataset, name) for dataset in datasets for name in names], effort, runner)
     equal = {
-        f"{result.name} on {result.subject.name}, seed {result.seeds[place]}": _as_processes(result, place, runner)
+        f"{result.name} on {result.dataset.name}, seed {result.seeds[place]}": _as_processes(result, place, runner)
         for result in results
-        if (not result.shares_examples or result.subject.config.allow_sharing_examples) and not is_outside(result.name)
+        if (not result.shares_examples or result.dataset.config.allow_sharing_examples) and not is_outside(result.name)
         for place in range(min(num_processes, len(result.seeds)))
         if result.outcomes[place].status == "finished"
     }
     results += controls(results, runner)
-    differences = [row for subject in subjects for row in find_differences(results_on(results, subject))]
+    differences = [row for dataset in datasets for row in find_differences(results_on(results, dataset))]
     unequal = tuple(run for run, same in equal.items() if not same)
     closing = _closing(results, equal, runner, seconds=time.monotonic() - started)
     plain = [name for name in names if num_settings(name, effort.settings) < effort.settings]
     untuned = f" ({', '.join(plain)}: nothing to tune, so one setting.)" if plain else ""
     text = [
         f"Settings are chosen by the labels that a learner sees; all other figures count the clean labels.{untuned}",
-        *(line for subject in subjects for line in ["", *about(results_on(results, subject), effort)]),
+        *(line for dataset in datasets for line in ["", *about(results_on(results, dataset), effort)]),
         "",
         "Intervals are of 95 % (Student's t over paired orders, or blocks). They tell of other orders of these "
         "examples, or of other stretches of these files, not of other data, and are not corrected for the number of "
@@ -152,7 +152,7 @@ def compare(
             "search": search_table(results),
             "seconds": seconds_table(results),
         },
-        pictures={"differences": picture(subjects, differences)} if differences else {},
+        pictures={"differences": picture(datasets, differences)} if differences else {},
     )
     return Comparison(tuple(results), report, closing, unequal)
 
@@ -165,7 +165,7 @@ def _closing(
     if equal:
         lines.append(f"as real processes: {sum(equal.values())} of {len(equal)} runs gave the digest of the loop")
         left_out = dict.fromkeys(
-            r.name for r in results if r.shares_examples and not r.subject.config.allow_sharing_examples
+            r.name for r in results if r.shares_examples and not r.dataset.config.allow_sharing_examples
         )
         if left_out:
             lines.append(f"without {', '.join(left_out)}, as allow_sharing_examples is false")
@@ -182,7 +182,7 @@ def _closing(
 def _as_processes(result: Result, place: int, runner: Runner) -> bool:
     """Whether real processes give the digest of the loop in the evaluation order of this place."""
     job = Job(
-        result.subject, result.config(result.seeds[place]), f"{result.name} on {result.subject.name} as processes"
+        result.dataset, result.config(result.seeds[place]), f"{result.name} on {result.dataset.name} as processes"
     )
     key = f"{job.key} processes"
     record = runner.store.get(key)

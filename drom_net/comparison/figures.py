@@ -199,8 +199,9 @@ def curve_of(rows: Sequence[npt.NDArray[np.void]]) -> dict[str, list[float | Non
 
 def _counts(scores: npt.NDArray[np.float64], labels: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     """(examples, true positives, false positives, false negatives) of each prediction; sign(0) is +1."""
-    said, true = scores >= 0.0, labels > 0.0
-    return np.stack([np.ones(len(said), dtype=bool), said & true, said & ~true, ~said & true], axis=1).astype(np.int64)
+    found, true = scores >= 0.0, labels > 0.0
+    columns = [np.ones(len(found), dtype=bool), found & true, found & ~true, ~found & true]
+    return np.stack(columns, axis=1).astype(np.int64)
 
 
 def _error_rate(counts: npt.NDArray[np.int64]) -> float | None:

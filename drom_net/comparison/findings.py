@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from drom_net.comparison.jobs import ComparisonData
 from drom_net.comparison.pages import markdown_table, percent_of
 from drom_net.comparison.stats import Difference, Spread, spread_of
-from drom_net.comparison.subjects import Subject
 from drom_net.comparison.tuning import (
     CONTROL,
     HIGHER_IS_BETTER,
@@ -26,33 +26,33 @@ FIGURES = ("error_rate", "majority", "error_rate_macro", "f1", "f1_macro", "auc"
 _HEADLINE = ("error_rate", "majority", "auc", "log_loss", "f1")
 
 
-def results_on(results: Sequence[Result], subject: Subject) -> list[Result]:
-    return [result for result in results if result.subject is subject]
+def results_on(results: Sequence[Result], dataset: ComparisonData) -> list[Result]:
+    return [result for result in results if result.dataset is dataset]
 
 
 def title_of(results: Sequence[Result]) -> str:
-    """What `headline` shows, of one subject."""
-    subject, over = results[0].subject, len(results[0].outcomes)
-    of_what = "blocks of rows in the order of the file" if subject.keeps_order else "orders"
-    return f"{subject.name}, in percent (log loss in nats): mean (standard deviation) over {over} {of_what}"
+    """What `headline` shows, of one dataset."""
+    dataset, over = results[0].dataset, len(results[0].outcomes)
+    of_what = "blocks of rows in the order of the file" if dataset.keeps_order else "orders"
+    return f"{dataset.name}, in percent (log loss in nats): mean (standard deviation) over {over} {of_what}"
 
 
 def headline(results: Sequence[Result]) -> tuple[list[str], list[list[str]]]:
-    """Columns and rows for people: a row a learner, of one subject."""
-    subject = results[0].subject
-    names = ["auc_macro" if name == "auc" and subject.measure == "auc" else name for name in _HEADLINE]
+    """Columns and rows for people: a row a learner, of one dataset."""
+    dataset = results[0].dataset
+    names = ["auc_macro" if name == "auc" and dataset.measure == "auc" else name for name in _HEADLINE]
     yardstick = next((result for result in results if result.name == YARDSTICK), None)
-    of_what = "" if subject.measure == "error" else f" ({IN_WORDS[subject.figure]})"
+    of_what = "" if dataset.measure == "error" else f" ({IN_WORDS[dataset.figure]})"
     columns = ["learner", *(IN_WORDS[name] for name in names)]
     columns += [*([f"minus {YARDSTICK}{of_what}"] if yardstick else []), "remarks"]
     rows = []
     for result in results:
         against = "-"
         if yardstick is not None and result is not yardstick:
-            against = difference_in_words(result.minus(yardstick, subject.figure), subject.figure)
+            against = difference_in_words(result.minus(yardstick, dataset.figure), dataset.figure)
         remarks = [MARK] if result.shares_examples else []
         if result.num_diverged:
-            where = "" if subject.keeps_order else f" in {result.num_diverged} of {len(result.outcomes)} orders"
+            where = "" if dataset.keeps_order else f" in {result.num_diverged} of {len(result.outcomes)} orders"
             remarks.append(f"diverged{where}")
         figures = [_spread_in_words(result.spread(name), name) for name in names]
         rows.append([result.name, *figures, *([against] if yardstick else []), ", ".join(remarks)])
@@ -60,12 +60,12 @@ def headline(results: Sequence[Result]) -> tuple[list[str], list[list[str]]]:
 
 
 def conclusion(results: Sequence[Result]) -> str:
-    """What came out on one subject, as a sentence.
+    """What came out on one dataset, as a sentence.
 
     No learner is the best that is no better than the majority, or level: whose difference to another is within its
     interval.
     """
-    subject = results[0].subject
+    dataset = results[0].dataset
     learners = [result for result in results if result.name != CONTROL]
     errors = {result.name: spread.mean for result in learners if (spread := result.spread("error_rate"))}
     majority = {result.name: spread.mean for result in learners if (spread := result.spread("majority"))}
@@ -75,56 +75,56 @@ def conclusion(results: Sequence[Result]) -> str:
     if not useful:
         least = min(errors, key=errors.__getitem__)
         reason = why_not(
-            subject.num_examples,
-            subject.positives,
-            dim=subject.dim,
-            flipped=subject.config.data.flip > 0.0,
+            dataset.num_examples,
+            dataset.positives,
+            dim=dataset.dim,
+            flipped=dataset.config.data.flip > 0.0,
             look_at="AUC and log loss",
         )
         return (
             "no learner is better than always giving each site's commoner label: at least "
             f"{percent_of(errors[least])} % errors against {percent_of(majority[least])} %; {reason}"
         )
-    highest = subject.figure in HIGHER_IS_BETTER
-    values = {result.name: spread.mean for result in useful if (spread := result.spread(subject.figure))}
+    highest = dataset.figure in HIGHER_IS_BETTER
+    values = {result.name: spread.mean for result in useful if (spread := result.spread(dataset.figure))}
     best = (max if highest else min)(values, key=values.__getitem__, default=useful[0].name)
-    shown = _value_in_words(values[best], subject.figure) if values else "-"
-    if subject.measure == "error":
+    shown = _value_in_words(values[best], dataset.figure) if values else "-"
+    if dataset.measure == "error":
         shown += f" % against {percent_of(majority[best])} % of always giving each site's commoner label"
     first = next(result for result in useful if result.name == best)
     level = [result.name for result in useful if result is not first and _are_level(result, first)]
-    what = f"{'highest' if highest else 'lowest'} {IN_WORDS[subject.figure]}"
+    what = f"{'highest' if highest else 'lowest'} {IN_WORDS[dataset.figure]}"
     tie = f"level, with no difference beyond its error: {', '.join([best, *level])}; " if level else ""
     return f"{tie}{what}: {best}, {shown}"
 
 
 def _are_level(result: Result, other: Result) -> bool:
     """Whether one cannot tell which is better: 0 lies in the interval of their difference, or there is none."""
-    found = result.minus(other, result.subject.figure)
+    found = result.minus(other, result.dataset.figure)
     if found is None or found.low is None or found.high is None:
         return found is not None and found.mean == 0.0
     return found.low <= 0.0 <= found.high
 
 
 def about(results: Sequence[Result], effort: Effort) -> list[str]:
-    subject = results[0].subject
+    dataset = results[0].dataset
     columns, rows = headline(results)
-    flipped = f", {100 * subject.config.data.flip:g} % of the labels flipped" if subject.config.data.flip else ""
-    limit = f", the first {subject.config.rounds} rounds" if subject.config.rounds else ""
+    flipped = f", {100 * dataset.config.data.flip:g} % of the labels flipped" if dataset.config.data.flip else ""
+    limit = f", the first {dataset.config.rounds} rounds" if dataset.config.rounds else ""
     parameters = [[result.name, "`" + json.dumps(result.parameters()) + "`"] for result in results]
     graphs = [
         f"{result.name}: graph {topology.graph}."
         for result in results
         if (topology := result.config(0).topology) is not None
     ]
-    unit = "nats" if subject.measure == "log_loss" else "percentage points"
-    how, over = (effort.in_words_in_order, "blocks") if subject.keeps_order else (effort.in_words, "orders")
+    unit = "nats" if dataset.measure == "log_loss" else "percentage points"
+    how, over = (effort.in_words_in_order, "blocks") if dataset.keeps_order else (effort.in_words, "orders")
     return [
-        f"## {subject.name}",
+        f"## {dataset.name}",
         "",
-        f"{len(subject.tasks)} tasks, {subject.num_examples} examples, d = {subject.dim}{limit}{flipped}. "
+        f"{len(dataset.tasks)} tasks, {dataset.num_examples} examples, d = {dataset.dim}{limit}{flipped}. "
         f"{how}. In percent, log loss in nats: mean (standard deviation) over {over}; majority is always giving each "
-        f"site's commoner label so far; differences of the {IN_WORDS[subject.figure]} in {unit}, with their interval.",
+        f"site's commoner label so far; differences of the {IN_WORDS[dataset.figure]} in {unit}, with their interval.",
         "",
         *markdown_table(columns, rows),
         "",
@@ -161,8 +161,8 @@ def figures_table(results: Sequence[Result]) -> Table:
     columns += [f"{name}_{part}" for name in names for part in ("mean", "sd")] + ["parameters"]
     rows: list[list[Cell]] = []
     for result in results:
-        row: list[Cell] = [result.subject.name, result.name, "yes" if result.shares_examples else "no"]
-        over = "blocks" if result.subject.keeps_order else "orders"
+        row: list[Cell] = [result.dataset.name, result.name, "yes" if result.shares_examples else "no"]
+        over = "blocks" if result.dataset.keeps_order else "orders"
         row += [over, len(result.outcomes), result.num_diverged]
         for name in names:
             found = result.spread(name)
@@ -175,7 +175,7 @@ def differences_table(differences: Sequence[DifferenceRow]) -> Table:
     rows: list[list[Cell]] = []
     for ours, theirs, name, found in differences:
         values: list[Cell] = [found.mean, found.low, found.high] if found else [None, None, None]
-        rows.append([ours.subject.name, ours.name, theirs.name, name, len(ours.outcomes), *values])
+        rows.append([ours.dataset.name, ours.name, theirs.name, name, len(ours.outcomes), *values])
     columns = ["data", "learner", "minus", "figure", "orders", "difference", "low_95", "high_95"]
     return Table(columns, rows, on_page=False)
 
@@ -186,8 +186,8 @@ def search_table(results: Sequence[Result]) -> Table:
         for trial in result.trials:
             parameters = json.dumps(result.parameters(trial))
             chosen = "yes" if trial is result.chosen else ""
-            measure = f"{result.subject.figure}_seen"
-            rows.append([result.subject.name, result.name, trial.number, measure, trial.value, chosen, parameters])
+            measure = f"{result.dataset.figure}_seen"
+            rows.append([result.dataset.name, result.name, trial.number, measure, trial.value, chosen, parameters])
     columns = ["data", "learner", "setting", "measure", "mean_over_tuning_orders", "chosen", "parameters"]
     return Table(columns, rows, on_page=False)
 
@@ -197,22 +197,22 @@ def seconds_table(results: Sequence[Result]) -> Table:
     rows: list[list[Cell]] = []
     for result in results:
         found = spread_of([outcome.seconds for outcome in result.outcomes])
-        rows.append([result.subject.name, result.name, *([found.mean, found.deviation] if found else [None, None])])
+        rows.append([result.dataset.name, result.name, *([found.mean, found.deviation] if found else [None, None])])
     return Table(["data", "learner", "seconds_per_run_mean", "seconds_per_run_sd"], rows, on_page=False)
 
 
-def picture(subjects: Sequence[Subject], differences: Sequence[DifferenceRow]) -> Picture:
-    """A panel a subject: each learner minus the yardstick, or where that was not run ours minus each other."""
+def picture(datasets: Sequence[ComparisonData], differences: Sequence[DifferenceRow]) -> Picture:
+    """A panel a dataset: each learner minus the yardstick, or where that was not run ours minus each other."""
     panels = []
-    for subject in subjects:
-        rows = [row for row in differences if row[0].subject is subject and row[2] == subject.figure]
+    for dataset in datasets:
+        rows = [row for row in differences if row[0].dataset is dataset and row[2] == dataset.figure]
         against = [row for row in rows if row[1].name == YARDSTICK]
         shown = [
             (ours.name if against else theirs.name, found)
             for ours, theirs, _, found in against or rows
             if found is not None
         ]
-        scale = _scale(subject.figure)
+        scale = _scale(dataset.figure)
         series = Series(
             "difference, 95 % interval",
             x=list(range(len(shown))),
@@ -223,9 +223,9 @@ def picture(subjects: Sequence[Subject], differences: Sequence[DifferenceRow]) -
         pair = f"learner - {YARDSTICK}" if against else f"{OURS} - learner"
         panels.append(
             Panel(
-                title=subject.name,
+                title=dataset.name,
                 x_label="learner",
-                y_label=f"{IN_WORDS[subject.figure]}, {pair} ({'nats' if scale == 1.0 else 'points'})",
+                y_label=f"{IN_WORDS[dataset.figure]}, {pair} ({'nats' if scale == 1.0 else 'points'})",
                 series=[series],
                 references=[Reference("no difference", 0.0)],
                 points=True,

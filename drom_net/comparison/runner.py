@@ -19,8 +19,8 @@ import numpy as np
 
 from drom_net.cluster.local import Interruption
 from drom_net.comparison.figures import Outcome
+from drom_net.comparison.jobs import Job
 from drom_net.comparison.store import Store
-from drom_net.comparison.subjects import Job
 from drom_net.config.model import (
     to_mapping,
 )

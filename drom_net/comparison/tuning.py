@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from drom_net.comparison.figures import NUM_BLOCKS, Outcome
+from drom_net.comparison.jobs import HEAD, ComparisonData, Job, configure, written_parameters
 from drom_net.comparison.runner import Runner
 from drom_net.comparison.spaces import draw, line_names, line_of, lines_of, num_settings
 from drom_net.comparison.stats import Difference, Spread, paired_difference, spread_of
-from drom_net.comparison.subjects import HEAD, Job, Subject, configure, written_parameters
 from drom_net.config.model import ClusterConfig
 from drom_net.core.errors import UsageError
 
@@ -95,9 +95,9 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A learner on a subject with the setting that is evaluated."""
+    """A learner on a dataset with the setting that is evaluated."""
 
-    subject: Subject
+    dataset: ComparisonData
     name: str
     """Of the learner."""
     trials: tuple[Trial, ...]
@@ -105,22 +105,22 @@ class Chosen:
     chosen: Trial
 
 
-def check_learners(names: Sequence[str], subjects: Sequence[Subject]) -> tuple[str, ...]:
-    """The learners that are meant: without names all, peers only where a subject is made for them.
+def check_learners(names: Sequence[str], datasets: Sequence[ComparisonData]) -> tuple[str, ...]:
+    """The learners that are meant: without names all, peers only where a dataset is made for them.
 
     Raises:
-        UsageError: There is no such learner, one is named twice, or two subjects have one name.
+        UsageError: There is no such learner, one is named twice, or two datasets have one name.
     """
     for name in names:
         line_of(name)
-    for given, what in ((list(names), "learner"), ([subject.name for subject in subjects], "data set")):
+    for given, what in ((list(names), "learner"), ([dataset.name for dataset in datasets], "data set")):
         twice = [name for name in given if given.count(name) > 1]
         if twice:
             raise UsageError(f"expected every {what} once, got {twice[0]} {given.count(twice[0])} times")
     if names:
         return tuple(names)
-    choices = [subject.config.algorithm for subject in subjects]
-    with_peers = any(subject.config.topology is not None for subject in subjects)
+    choices = [dataset.config.algorithm for dataset in datasets]
+    with_peers = any(dataset.config.topology is not None for dataset in datasets)
     own = [name for choice in choices for name in lines_of(choice.name, choice.learner)]
     known = dict.fromkeys((*line_names(), *own))
     return tuple(name for name in known if with_peers or "star" in line_of(name).learner.on)
@@ -135,70 +135,70 @@ def settings_of(name: str, effort: Effort) -> list[Values]:
     return [draw(name, number, effort.seed) for number in range(num_settings(name, effort.settings))]
 
 
-def job_of(subject: Subject, name: str, values: Values, seed: int) -> Job:
+def job_of(dataset: ComparisonData, name: str, values: Values, seed: int) -> Job:
     """A learner's run with such parameters in this order."""
-    return Job(subject, configure(subject, name, values, seed=seed), f"{name} on {subject.name}")
+    return Job(dataset, configure(dataset, name, values, seed=seed), f"{name} on {dataset.name}")
 
 
 def tune(
-    cells: Sequence[tuple[Subject, str]],
+    cells: Sequence[tuple[ComparisonData, str]],
     effort: Effort,
     runner: Runner,
     *,
     settings: Callable[[str, Effort], list[Values]] = settings_of,
-    job: Callable[[Subject, str, Values, int], Job] = job_of,
+    job: Callable[[ComparisonData, str, Values, int], Job] = job_of,
 ) -> list[Chosen]:
-    """Find the setting of each learner on each subject that is best in the tuning orders; arguments as above."""
+    """Find the setting of each learner on each dataset that is best in the tuning orders; arguments as above."""
     drawn = {name: settings(name, effort) for _, name in cells}
     jobs = [
-        part_of(job(subject, name, values, seed), "head")
-        for subject, name in cells
+        part_of(job(dataset, name, values, seed), "head")
+        for dataset, name in cells
         for values in drawn[name]
-        for seed in seeds_of(subject, effort, effort.tuning_seeds)
+        for seed in seeds_of(dataset, effort, effort.tuning_seeds)
     ]
     outcomes = iter(runner.run(jobs))
     result = []
-    for subject, name in cells:
-        measure = f"{subject.figure}_seen"
+    for dataset, name in cells:
+        measure = f"{dataset.figure}_seen"
         trials = []
         for number, values in enumerate(drawn[name]):
-            ran = [next(outcomes) for _ in seeds_of(subject, effort, effort.tuning_seeds)]
+            ran = [next(outcomes) for _ in seeds_of(dataset, effort, effort.tuning_seeds)]
             found = spread_of([outcome.figures.get(measure) for outcome in ran])
             seconds = sum(outcome.seconds for outcome in ran)
             trials.append(Trial(number, values, found.mean if found else None, seconds))
-        result.append(Chosen(subject, name, tuple(trials), _best(trials, subject, name)))
+        result.append(Chosen(dataset, name, tuple(trials), _best(trials, dataset, name)))
     return result
 
 
 def controls(results: Sequence[Result], runner: Runner) -> list[Result]:
-    """Ours on each subject once more, with its chosen setting but without coupling."""
+    """Ours on each dataset once more, with its chosen setting but without coupling."""
     ours = [result for result in results if result.name == OURS]
     chosen = [Trial(result.chosen.number, {**result.chosen.drawn, "lam": 0.0, "rho": 0.0}, None) for result in ours]
     jobs = [
-        job_of(result.subject, OURS, trial.drawn, seed)
+        job_of(result.dataset, OURS, trial.drawn, seed)
         for result, trial in zip(ours, chosen, strict=True)
         for seed in result.seeds
     ]
     outcomes = evaluation_runs(jobs, runner)
     return [
-        Result(result.subject, CONTROL, (), trial, result.seeds, take(outcomes, result.subject, result.seeds))
+        Result(result.dataset, CONTROL, (), trial, result.seeds, take(outcomes, result.dataset, result.seeds))
         for result, trial in zip(ours, chosen, strict=True)
     ]
 
 
-def seeds_of(subject: Subject, effort: Effort, seeds: range) -> range:
-    """The seeds of a subject's runs: where rows keep their order there is one order."""
-    return range(effort.seed, effort.seed + 1) if subject.keeps_order else seeds
+def seeds_of(dataset: ComparisonData, effort: Effort, seeds: range) -> range:
+    """The seeds of a dataset's runs: where rows keep their order there is one order."""
+    return range(effort.seed, effort.seed + 1) if dataset.keeps_order else seeds
 
 
 def part_of(job: Job, part: str) -> Job:
-    return dataclasses.replace(job, part=part) if job.subject.keeps_order else job
+    return dataclasses.replace(job, part=part) if job.dataset.keeps_order else job
 
 
-def take(outcomes: Iterator[Outcome], subject: Subject, seeds: range) -> tuple[Outcome, ...]:
+def take(outcomes: Iterator[Outcome], dataset: ComparisonData, seeds: range) -> tuple[Outcome, ...]:
     """The outcomes of the next runs; where rows keep their order those of the blocks of the next one."""
     taken = tuple(next(outcomes) for _ in seeds)
-    if not subject.keeps_order:
+    if not dataset.keeps_order:
         return taken
     (whole,) = taken
     if whole.status == "diverged":
@@ -206,23 +206,23 @@ def take(outcomes: Iterator[Outcome], subject: Subject, seeds: range) -> tuple[O
     return tuple(dataclasses.replace(whole, figures=figures) for figures in whole.blocks)
 
 
-def _best(trials: Sequence[Trial], subject: Subject, name: str) -> Trial:
+def _best(trials: Sequence[Trial], dataset: ComparisonData, name: str) -> Trial:
     """Of equal ones the first."""
     known = [(trial.value, trial) for trial in trials if trial.value is not None]
     if not known:
         raise UsageError(
-            f"{name} on {subject.name}: no setting gave a figure ({IN_WORDS[subject.figure]}) in every tuning order; "
+            f"{name} on {dataset.name}: no setting gave a figure ({IN_WORDS[dataset.figure]}) in every tuning order; "
             "either all left the finite numbers, or all tasks have one class only"
         )
-    sign = -1.0 if subject.figure in HIGHER_IS_BETTER else 1.0
+    sign = -1.0 if dataset.figure in HIGHER_IS_BETTER else 1.0
     return min(known, key=lambda pair: sign * pair[0])[1]
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One learner on one subject."""
+    """One learner on one dataset."""
 
-    subject: Subject
+    dataset: ComparisonData
     name: str
     """Of the learner; `CONTROL` is ours without its coupling."""
     trials: tuple[Trial, ...]
@@ -247,7 +247,7 @@ class Result:
 
     def config(self, seed: int) -> ClusterConfig:
         """The run with the chosen setting in this order."""
-        return configure(self.subject, self.learner, self.chosen.drawn, seed=seed)
+        return configure(self.dataset, self.learner, self.chosen.drawn, seed=seed)
 
     def figure(self, name: str) -> list[float | None]:
         """A figure by order, or by block; None where it diverged, or there is none."""
@@ -256,19 +256,19 @@ class Result:
     def spread(self, name: str) -> Spread | None:
         """Mean and deviation of a figure; a block may have none (one class only), but no order may."""
         values = self.figure(name)
-        return spread_of([value for value in values if value is not None] if self.subject.keeps_order else values)
+        return spread_of([value for value in values if value is not None] if self.dataset.keeps_order else values)
 
     def minus(self, other: Result, name: str) -> Difference | None:
         """The paired difference of a figure, over orders or blocks."""
         pairs = list(zip(self.figure(name), other.figure(name), strict=True))
-        if self.subject.keeps_order:
+        if self.dataset.keeps_order:
             pairs = [pair for pair in pairs if None not in pair]
         return paired_difference([ours for ours, _ in pairs], [theirs for _, theirs in pairs])
 
     def parameters(self, trial: Trial | None = None) -> dict[str, object]:
         """What was fixed, then what was searched, by the keys of a topology file; by default of the chosen setting."""
         trial = trial or self.chosen
-        config = configure(self.subject, self.learner, trial.drawn, seed=0)
+        config = configure(self.dataset, self.learner, trial.drawn, seed=0)
         fields = [*line_of(self.learner).search.fixed, *trial.drawn]
         if config.topology is not None:
             fields.append("tau")

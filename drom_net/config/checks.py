@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable
+from functools import partial
 
 from drom_net.algorithms import BUILTIN, learner_named
 from drom_net.config.model import (
@@ -12,8 +14,8 @@ from drom_net.config.model import (
 )
 from drom_net.config.section import Section
 from drom_net.config.yamlfile import Item, Problems, quoted
-from drom_net.core.errors import did_you_mean
-from drom_net.data.formats import NumberFormat, file_formats, format_of
+from drom_net.core.errors import ConfigError, did_you_mean
+from drom_net.data.formats import Format, NumberFormat, file_format, format_of
 
 
 def _check_file_names(section: Section) -> None:
@@ -43,7 +45,10 @@ def _folds(section: Section) -> bool:
     files = section.values.get("files")
     if files is None:
         return True
-    formats = (file_formats().get(section.values.get("format") or ""), format_of(files))
+    formats = [format_of(files)]
+    if section.given("format"):
+        with contextlib.suppress(ConfigError):  # complained of by itself
+            formats.append(file_format(section["format"]))
     return any(isinstance(format, NumberFormat) and format.numbers_features for format in formats)
 
 
@@ -139,8 +144,24 @@ def _check_live(section: Section) -> None:
         section.complain("tasks", expected="at least one name", got="none")
 
 
+def complain_of_name(section: Section, key: str, error: ConfigError) -> None:
+    """A name for which `Plugins` has nothing."""
+    (problem,) = error.problems
+    got = "" if problem.got == quoted(str(section.items[key].value)) else problem.got
+    section.complain(key, expected=problem.expected, got=got, hint=problem.hint)
+
+
+def check_format(section: Section, format_named: Callable[[str], Format]) -> None:
+    """Whether there is a format of that name."""
+    if section.given("format"):
+        try:
+            format_named(section["format"])
+        except ConfigError as error:
+            complain_of_name(section, "format", error)
+
+
 CHECKS: dict[str, tuple[Callable[[Section], None], ...]] = {
-    "files": (_check_file_names, _check_columns),
+    "files": (partial(check_format, format_named=file_format), _check_file_names, _check_columns),
     "live": (_check_live, _check_columns),
 }
 """The checks across the keys of the section data, by its kind; those of learners are in their records."""

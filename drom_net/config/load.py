@@ -11,7 +11,16 @@ from functools import partial
 from pathlib import Path
 
 from drom_net.algorithms import BUILTIN, learner_named
-from drom_net.config.checks import CHECKS, check_bind, check_number_of_peers, check_sections, check_timeouts, odd_braces
+from drom_net.config.checks import (
+    CHECKS,
+    check_bind,
+    check_format,
+    check_number_of_peers,
+    check_sections,
+    check_timeouts,
+    complain_of_name,
+    odd_braces,
+)
 from drom_net.config.model import (
     ALGORITHM_NAME,
     DATASET,
@@ -33,7 +42,7 @@ from drom_net.core.errors import ConfigError, Problem, did_you_mean
 from drom_net.core.fields import (
     settings_of,
 )
-from drom_net.data.formats import TableFormat, format_of, line_format_of, line_formats
+from drom_net.data.formats import TableFormat, format_of, line_format, line_format_of, line_formats
 from drom_net.data.live_rows import with_names
 from drom_net.data.public.places import DATA_FOLDER_VARIABLE
 from drom_net.data.settings import (
@@ -44,7 +53,7 @@ from drom_net.data.settings import (
     StreamSettings,
 )
 from drom_net.graph.settings import TopologySettings, check_settings
-from drom_net.protocol.settings import Checkpoints, Policy, Timeouts
+from drom_net.protocol.settings import WAIT, Checkpoints, Policy, Timeouts, policy_named
 
 
 def _homes() -> Iterator[tuple[str, str, Collection[str]]]:
@@ -72,7 +81,7 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> ClusterConfig:
         overrides: ``key=value`` each, such as ``algorithm.eta0=5``; they replace what the file says.
     """
     problems = Problems(path)
-    if isinstance(format_of(path.name), TableFormat) and path.is_file() and path.suffix != ".txt":
+    if isinstance(format_of(path.name, installed=False), TableFormat) and path.is_file() and path.suffix != ".txt":
         hint = f"`drom-net init {path}` writes one that learns from it"
         raise ConfigError([Problem(str(path), "a cluster's YAML file", "a table", hint)])
     return _checked(read_yaml(path, problems), path, overrides, problems)
@@ -110,7 +119,7 @@ def _checked(root: Item, path: Path, overrides: Sequence[str], problems: Problem
     check_number_of_peers(peers)
     topology = _read_topology(problems, root.value.get("topology"))
     check_sections(problems, root.value, name)
-    policy = _section(problems, "policy", root.value.get("policy"), settings_of(Policy))
+    policy = _read_policy(problems, root.value.get("policy"))
     checkpoint = _section(problems, "checkpoint", root.value.get("checkpoint"), settings_of(Checkpoints))
     timeouts = _section(problems, "timeouts", root.value.get("timeouts"), settings_of(Timeouts))
     check_timeouts(timeouts)
@@ -132,7 +141,7 @@ def _checked(root: Item, path: Path, overrides: Sequence[str], problems: Problem
         source=source,
         reducer=ReducerSettings(**reducer.values),
         peers=PeerSettings(**peers.values),
-        policy=Policy(**policy.values),
+        policy=policy,
         checkpoint=Checkpoints(**checkpoint.values),
         timeouts=Timeouts(**timeouts.values),
         security=SecuritySettings(keys=keys),
@@ -178,12 +187,10 @@ def _read_algorithm(problems: Problems, item: Item | None) -> tuple[str, Section
     try:
         learner = learner_named(name)
     except ConfigError as error:
-        (problem,) = error.problems
         also = [key for name in BUILTIN for key in algorithm_settings(name)]
         section = _section(problems, "algorithm", item, {"name": ALGORITHM_NAME}, also=[*also, *_keys_of(item, name)])
         if name:
-            got = "" if problem.got == quoted(name) else problem.got
-            section.complain("name", expected=problem.expected, got=got, hint=problem.hint)
+            complain_of_name(section, "name", error)
         return "", section
     preset = learner.preset(kind_of(item, "preset"))
     section = _section(problems, "algorithm", item, algorithm_settings(name), kind=name, preset=preset)
@@ -199,8 +206,28 @@ def _read_algorithm(problems: Problems, item: Item | None) -> tuple[str, Section
 
 
 def _keys_of(item: Item | None, name: str) -> Collection[str]:
-    """What is not complained of as well, for nobody knows the keys of a learner that is not there."""
+    """What is not complained of as well, for nobody knows the keys of what is not there."""
     return item.value if ":" in name and item is not None and isinstance(item.value, dict) else ()
+
+
+def _read_policy(problems: Problems, item: Item | None) -> Policy:
+    """The policy, of this package or of another; one by default where an error has been noted."""
+    name = kind_of(item, "name")
+    try:
+        policy = policy_named(name or None)
+    except ConfigError as error:
+        section = _section(problems, "policy", item, settings_of(Policy), also=_keys_of(item, name))
+        complain_of_name(section, "name", error)
+        return WAIT
+    known = settings_of(policy)
+    section = _section(problems, "policy", item, known)
+    if section.values.keys() != {setting.field for setting in known.values()}:
+        return WAIT
+    chosen = policy(**section.values)
+    if policy.closes is not Policy.closes and not chosen.may_miss:
+        expected = "a policy whose may_miss is true, for its own `closes` may leave somebody out"
+        section.complain("name", expected=expected, got=f"{quoted(name)}, whose may_miss is false")
+    return chosen
 
 
 def _read_data(problems: Problems, item: Item | None) -> tuple[str, Section]:
@@ -262,6 +289,7 @@ def _read_source(problems: Problems, item: Item | None, dataset: str, data: Sect
         suffixes = ", ".join(suffix for format in line_formats().values() for suffix in format.line_suffixes)
         expected = f"a name that ends in {suffixes}, or source.format"
         section.complain("file", expected=expected)
+    check_format(section, line_format)
     if settings.bind is not None and settings.format is not None:
         section.complain("format", expected="none beside source.bind")
     return settings

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any
 
-from drom_net.algorithms import BUILTIN, GROUP, Learner, learner_named
+from drom_net.algorithms import BUILTIN, LEARNERS, Learner, learner_named
 from drom_net.config.yamlfile import write_yaml
 from drom_net.core.errors import ConfigError, Problem
 from drom_net.core.fields import (
@@ -21,6 +21,7 @@ from drom_net.core.fields import (
     Endpoints,
     Flag,
     Integer,
+    PluginName,
     Setting,
     Text,
     option,
@@ -38,19 +39,6 @@ from drom_net.graph.families import make_schedule
 from drom_net.graph.graph import GraphSchedule
 from drom_net.graph.settings import TopologySettings
 from drom_net.protocol.settings import DEFAULT_CHECKPOINTS, WAIT, Checkpoints, Policy, Timeouts
-
-
-@dataclass(frozen=True, slots=True)
-class LearnerName(Choice):
-    """The name of a learner: of these, or of another package."""
-
-    def parse(self, value: object) -> str:
-        if not isinstance(value, str):
-            raise ValueError
-        return value  # whether there is one is looked up before (load)
-
-    def schema(self) -> dict[str, object]:
-        return {"anyOf": [{"enum": list(self.words)}, {"type": "string"}]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,7 +293,7 @@ def _explicit(config: ClusterConfig) -> dict[str, object]:
         "restart": config.restart,
         "reducer": _values(config.reducer),
         "peers": _values(config.peers),
-        "policy": _values(config.policy),
+        "policy": {key: value for key, value in _values(config.policy).items() if key != "name" or value is not None},
         "checkpoint": _values(config.checkpoint),
         "timeouts": _values(config.timeouts),
         "security": _values(config.security),
@@ -332,10 +320,10 @@ def _finite(value: Any) -> Any:
 ALGORITHM_NAME = Setting(
     "name",
     "name",
-    LearnerName(tuple(BUILTIN)),
+    PluginName(tuple(BUILTIN)),
     DEFAULT_ALGORITHM,
-    f"The learner. One of another package is named by its entry point (group {GROUP}), or as MODULE:ATTRIBUTE; its "
-    "keys are its own.",
+    f"The learner. One of another package is named by its entry point (group {LEARNERS.group}), or as "
+    "MODULE:ATTRIBUTE; its keys are its own.",
 )
 DATASET = Setting(
     "dataset",

@@ -37,7 +37,8 @@ BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
 def json_schema() -> dict[str, Any]:
     """The configuration as JSON Schema (draft 2020-12), for editors.
 
-    It takes any name for a learner of another package, with any keys; whether there is one is seen as a file is loaded.
+    It takes any name for a learner, a policy or a format of another package, the first two with any keys; whether there
+    is one is seen as a file is loaded.
     """
     top = {key: _property(setting) for key, setting in settings_of(ClusterConfig).items()}
     top["algorithm"] = _one_of_kinds("algorithm", "name", list(BUILTIN), algorithm_settings)
@@ -46,7 +47,7 @@ def json_schema() -> dict[str, Any]:
     top["topology"] = _optional_section(TopologySettings)
     top["reducer"] = _optional_section(ReducerSettings)
     top["peers"] = _optional_section(PeerSettings)
-    top["policy"] = _optional_section(Policy)
+    top["policy"] = _policy_section()
     top["checkpoint"] = _optional_section(Checkpoints)
     top["timeouts"] = _optional_section(Timeouts)
     top["security"] = _optional_section(SecuritySettings)
@@ -120,6 +121,15 @@ def _optional_section(section: type) -> dict[str, Any]:
     schema = {"type": ["object", "null"], "properties": properties, "additionalProperties": False}
     required = [key for key, setting in settings.items() if setting.default is REQUIRED]
     return schema | {"required": required} if required else schema
+
+
+def _policy_section() -> dict[str, Any]:
+    """One of another package may have keys of its own."""
+    section = _optional_section(Policy)
+    closed = {"properties": dict.fromkeys(section["properties"], True), "additionalProperties": False}
+    del section["additionalProperties"]
+    named = {"properties": {"name": {"type": "string"}}, "required": ["name"]}
+    return section | {"if": named, "else": closed}
 
 
 def _property(setting: Setting) -> dict[str, Any]:

@@ -209,6 +209,19 @@ class Choice(Spec):
 
 
 @dataclass(frozen=True, slots=True)
+class PluginName(Choice):
+    """One of these words, or the name of what another package adds; whether there is one is looked up later."""
+
+    def parse(self, value: object) -> str:
+        if not isinstance(value, str):
+            raise ValueError
+        return value
+
+    def schema(self) -> dict[str, object]:
+        return {"anyOf": [{"enum": list(self.words)}, {"type": "string"}]}
+
+
+@dataclass(frozen=True, slots=True)
 class TextList(Spec):
     """A list of different texts."""
 

@@ -32,7 +32,7 @@ def _describe(column: Column, parts: Sequence[Cells]) -> dict[str, Any]:
     values = _numbers(column, parts)
     texts = [as_texts(part) for part in parts]
     different = {value for part in texts for value in part.values}
-    told: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "column": column.name,
         "kind": column.kind,
         "missing": sum(int(np.count_nonzero(part.codes < 0)) for part in texts),
@@ -43,9 +43,9 @@ def _describe(column: Column, parts: Sequence[Cells]) -> dict[str, Any]:
     if len(values):
         numbers = {"least": values.min(), "mean": values.mean(), "most": values.max()}
         is_day = all(isinstance(part, Days) for part in parts)
-        told |= {key: _date(float(value)) if is_day else float(value) for key, value in numbers.items()}
-        told["deviation"] = float(values.std())
-    return told
+        facts |= {key: _date(float(value)) if is_day else float(value) for key, value in numbers.items()}
+        facts["deviation"] = float(values.std())
+    return facts
 
 
 def _numbers(column: Column, parts: Sequence[Cells]) -> np.ndarray[Any, np.dtype[np.float64]]:

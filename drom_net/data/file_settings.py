@@ -9,7 +9,7 @@ from pathlib import Path, PurePath
 from drom_net.core.names import is_name, tidy
 from drom_net.data.columns import Schema
 from drom_net.data.faults import Faults, quoted
-from drom_net.data.formats import FileFormat, NumberFormat, file_formats, format_of
+from drom_net.data.formats import FileFormat, NumberFormat, file_format, file_formats, format_of
 from drom_net.data.opening import opened, reading, unpacked, utf8_lines
 from drom_net.data.preprocessing import NO_SCALING, RUNNING, Preprocessing
 from drom_net.data.settings import TASK_NAME, FileData, RowSettings
@@ -26,7 +26,7 @@ def check_settings(settings: FileData, faults: Faults, format: FileFormat | None
         format: Of rows in memory; None finds that of files.
     """
     if format is None:
-        format = format_of(settings.files) if settings.format is None else file_formats()[settings.format]
+        format = format_of(settings.files) if settings.format is None else file_format(settings.format)
     if format is None:
         known = ", ".join(suffix for format in file_formats().values() for suffix in format.suffixes)
         faults.add("data.files", f"a name that ends in {known}, or data.format", quoted(settings.files))

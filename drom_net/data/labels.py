@@ -105,7 +105,7 @@ def find_labels(
     """
     raw = Counter({text: count for text, count in found.items() if text.strip() not in MISSING | {*missing}})
     if positive is not None:
-        return _as_said(raw, place, faults, positive, negative, rest, missing, sees_all=sees_all)
+        return _as_configured(raw, place, faults, positive, negative, rest, missing, sees_all=sees_all)
     spellings: dict[str, dict[str, None]] = {}
     for text in raw:
         written = plain_label(text) if parse_number(text) is not None else text
@@ -165,7 +165,7 @@ def _of_two(
     return Labels((chosen,), (other,), missing=missing), why
 
 
-def _as_said(
+def _as_configured(
     raw: Counter[str],
     place: str,
     faults: Faults,
@@ -232,9 +232,9 @@ def _count(raw: Counter[str], plain: str) -> int:
 
 def _listed(raw: Counter[str]) -> str:
     """``"pos" 210, "POS" 12``, the most frequent first."""
-    told = [f"{quoted(text)} {count:,}" for text, count in sorted(raw.items(), key=lambda item: (-item[1], item[0]))]
-    more = len(told) - _LISTED
-    return ", ".join(told[:_LISTED]) + (f" and {more:,} more" if more > 0 else "")
+    shown = [f"{quoted(text)} {count:,}" for text, count in sorted(raw.items(), key=lambda item: (-item[1], item[0]))]
+    more = len(shown) - _LISTED
+    return ", ".join(shown[:_LISTED]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _yaml_list(texts: Iterable[str]) -> str:

@@ -12,7 +12,7 @@ from drom_net.core.errors import DataError, Problem, did_you_mean
 from drom_net.core.names import tidy
 from drom_net.data.cells import label_text
 from drom_net.data.faults import Faults, listed, quoted
-from drom_net.data.formats import line_formats
+from drom_net.data.formats import line_format
 from drom_net.data.formats.dialects import csv_rows, decode, likely_delimiter
 from drom_net.data.formats.jsonl import once
 from drom_net.data.incoming import RowError, RowReader
@@ -26,7 +26,7 @@ class LineParser:
     """Lines of one format to examples."""
 
     def __init__(self, format: str, rows: RowReader) -> None:
-        self._parser = line_formats()[format].parser(rows)
+        self._parser = line_format(format).parser(rows)
 
     @property
     def header(self) -> bytes:
@@ -74,7 +74,7 @@ def read_rows(text_stream: Iterable[str], *, format: str, rows: RowReader) -> li
     numbers, and a first line that is no numbers is taken for their names. Labels of other formats are not looked at.
 
     Args:
-        format: The name of one of `line_formats`.
+        format: As `line_format` takes it.
         rows: What the rows are.
 
     Raises:
@@ -86,7 +86,7 @@ def read_rows(text_stream: Iterable[str], *, format: str, rows: RowReader) -> li
         place = f"{SHOWN}:{line}" + ("" if error.where in ("line", "column names") else f", {error.where}")
         faults.add(place, error.expected, error.got, error.hint, kind=error.where)
 
-    found = list(line_formats()[format].unlabelled(_text_lines(text_stream, faults), rows, tell))
+    found = list(line_format(format).unlabelled(_text_lines(text_stream, faults), rows, tell))
     faults.raise_if_any()
     return found
 

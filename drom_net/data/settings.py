@@ -13,6 +13,7 @@ from drom_net.core.fields import (
     Flag,
     Integer,
     Number,
+    PluginName,
     Text,
     TextList,
     TextOrTexts,
@@ -184,9 +185,10 @@ class FileData(RowSettings):
         "there, the folder that DROM_NET_DATA names.",
     )
     format: str | None = option(
-        Choice(tuple(file_formats())),
+        PluginName(tuple(file_formats())),
         None,
-        doc="The format of the files, where their names do not tell. CSV and svmlight may be .gz or .zst.",
+        doc="The format of the files, where their names do not tell. CSV and svmlight may be .gz or .zst. One of "
+        "another package is named by its entry point (group drom_net.formats), or as MODULE:ATTRIBUTE.",
     )
     encoding: str | None = option(
         Text("the name of an encoding"),
@@ -389,9 +391,10 @@ class SourceSettings:
     )
     stdin: bool = option(Flag(), False, doc="Standard input, of a node that is started by hand.")
     format: str | None = option(
-        Choice(tuple(line_formats())),
+        PluginName(tuple(line_formats())),
         None,
-        doc="What the lines of a file are, where its name does not tell, and of standard input (by default jsonl).",
+        doc="What the lines of a file are, where its name does not tell, and of standard input (by default jsonl). One "
+        "of another package is named as in data.format.",
     )
     follow: bool = option(Flag(), True, doc="Whether a file may still grow; if not, the task is done at its end.")
     round_every_s: float = option(

@@ -73,12 +73,7 @@ def open_tables(
     Raises:
         DataError: All that is wrong with the files and their columns.
     """
-    if settings.task_column is None:
-        files = [
-            (name, settings.files.replace("{task}", name)) for name in names or tasks_by_name(settings, base, faults)
-        ]
-    else:
-        files = [("", settings.files)]
+    files = _files(settings, base, names, faults)
     faults.raise_if_any()
     wanted = Wanted(
         written=written,
@@ -101,12 +96,7 @@ def open_tables(
             first = shown
         elif number and {*chosen} != {*columns}:
             _tell_other_columns(columns, chosen, first, shown, faults)
-        left_out = {column.name for column in settings.columns or () if not column.is_used} - {settings.order}
-        read = {*chosen, settings.label, settings.task_column, settings.order} - left_out
-        skip = {name for name in header if name not in read}
-        tasks = {settings.task_column or ""}
-        own = dataclasses.replace(wanted, texts={*texts, settings.label} | tasks, names=tasks, skip=skip)
-        tables.append((name, shown, own))
+        tables.append((name, shown, _wanted_of(header, chosen, settings, wanted, texts)))
     sites: list[Site] = []
     for name, shown, own in tables:
         table = format.table(base / shown, shown, own, faults)
@@ -115,6 +105,25 @@ def open_tables(
         sites += [Site(name, table, None)] if settings.task_column is None else _split(table, names, settings, faults)
     faults.raise_if_any()
     return Opened(sites, columns)
+
+
+def _files(settings: FileData, base: Path, names: tuple[str, ...] | None, faults: Faults) -> Sequence[tuple[str, str]]:
+    """The files to read, each with its task; one file of all tasks has none."""
+    if settings.task_column is not None:
+        return [("", settings.files)]
+    found = names or tasks_by_name(settings, base, faults)
+    return [(name, settings.files.replace("{task}", name)) for name in found]
+
+
+def _wanted_of(
+    header: Sequence[str], chosen: Sequence[str], settings: FileData, wanted: Wanted, texts: set[str]
+) -> Wanted:
+    """What is read of a file with these columns, of which some were chosen."""
+    left_out = {column.name for column in settings.columns or () if not column.is_used} - {settings.order}
+    read = {*chosen, settings.label, settings.task_column, settings.order} - left_out
+    skip = {name for name in header if name not in read}
+    tasks = {settings.task_column or ""}
+    return dataclasses.replace(wanted, texts={*texts, settings.label} | tasks, names=tasks, skip=skip)
 
 
 def _choose_columns(
@@ -253,8 +262,8 @@ def notes_on_names(sites: Sequence[Site], task_column: str | None) -> list[str]:
     notes = []
     for group in alike.values():
         if len(group) > 1:
-            told = " and ".join(f"{quoted(site.name)} ({site.num_rows:,} rows)" for site in group)
-            notes.append(f"sites {told} are called nearly alike: if they are one, write their name in one way")
+            alike_sites = " and ".join(f"{quoted(site.name)} ({site.num_rows:,} rows)" for site in group)
+            notes.append(f"sites {alike_sites} are called nearly alike: if they are one, write their name in one way")
     if task_column is not None and sites:
         spellings: dict[str, list[str]] = {}
         for text in as_texts(sites[0].table.cells[task_column]).values:

@@ -53,7 +53,7 @@ def _numbers(dataset: Dataset) -> list[dict[str, object]]:
     before = [_first_columns(task.rows, count) for task in dataset.tasks]
     after = [_first_columns(task.rows, count) for task in prepared_dataset(dataset).tasks]
     names = dataset.features or tuple(f"column {number}" for number in range(1, count + 1))
-    told = []
+    rows = []
     for index in range(count):
         raw = np.concatenate([rows[:, index] for rows in before])
         made = np.concatenate([rows[:, index] for rows in after])
@@ -64,8 +64,8 @@ def _numbers(dataset: Dataset) -> list[dict[str, object]]:
                 f"mean_{when}": float(values.mean()) if len(values) else None,
                 f"deviation_{when}": float(values.std()) if len(values) else None,
             }
-        told.append(facts)
-    return told
+        rows.append(facts)
+    return rows
 
 
 def _first_columns(rows: Matrix | SparseRows, count: int) -> Matrix:

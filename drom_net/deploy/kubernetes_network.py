@@ -81,11 +81,11 @@ def nobody_else(name: str) -> Manifest:
 def star_policies(name: str) -> list[Manifest]:
     """A worker connects to the reducer, which connects to nobody."""
     reducer, worker = ({"matchLabels": labels_of(name, role)} for role in ("reducer", "worker"))
-    heard: Manifest = {"from": [{"podSelector": worker}], "ports": _PORTS}
-    told: Manifest = {"to": [{"podSelector": reducer}], "ports": _PORTS}
+    from_workers: Manifest = {"from": [{"podSelector": worker}], "ports": _PORTS}
+    to_reducer: Manifest = {"to": [{"podSelector": reducer}], "ports": _PORTS}
     return [
-        _policy(f"{name}-reducer", name, reducer, ingress=[heard], egress=[]),
-        _policy(f"{name}-worker", name, worker, ingress=[], egress=[told, _DNS]),
+        _policy(f"{name}-reducer", name, reducer, ingress=[from_workers], egress=[]),
+        _policy(f"{name}-worker", name, worker, ingress=[], egress=[to_reducer, _DNS]),
     ]
 
 

@@ -94,11 +94,11 @@ class Neighborhood:
             s = own.last(s - 1)
         return s
 
-    def _is_used(self, speaker: int, listener: int, t: int) -> bool:
-        said, used = self.syncs[speaker], self.syncs[listener]
+    def _is_used(self, sender: int, receiver: int, t: int) -> bool:
+        sent, used = self.syncs[sender], self.syncs[receiver]
         if len(self.cycle) > 1:
-            return said.at(t) and {speaker, listener} <= set(self.members(t))
-        return said.at(t) and said.last(used.next(t)) == t
+            return sent.at(t) and {sender, receiver} <= set(self.members(t))
+        return sent.at(t) and sent.last(used.next(t)) == t
 
 
 def _weighted(algorithm: Algorithm, scales: Mapping[int, float]) -> Algorithm:

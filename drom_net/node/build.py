@@ -46,7 +46,7 @@ def build_worker(spec: NodeSpec, stream: TaskStream | LiveStream, context: Start
         timeouts=spec.build_timeouts(),
         endpoint=spec.endpoint,
         pull_layout=algorithm.exchange.reply_layout(len(spec.tasks)),
-        pace=context.pace or (lambda t: spec.pace_s),
+        pace=context.pace or (lambda t: spec.stream.pace_s),
         **_common(spec, context),
     )
 
@@ -68,7 +68,7 @@ def build_peer(spec: NodeSpec, stream: TaskStream | LiveStream, context: StartCo
         rounds=spec.rounds,
         timeouts=spec.build_timeouts(),
         policy=spec.build_policy(),
-        pace=context.pace or (lambda t: spec.pace_s),
+        pace=context.pace or (lambda t: spec.stream.pace_s),
         **_common(spec, context),
     )
 
@@ -84,7 +84,7 @@ def build_reducer(spec: NodeSpec, run_id: str, context: StartContext = FIRST_STA
         sync=algorithm.sync,
         timeouts=spec.build_timeouts(),
         policy=spec.build_policy(),
-        live=spec.live,
+        live=spec.stream.live,
         **_common(spec, context),
     )
 

@@ -43,7 +43,7 @@ class ProcessHost(Host):
         self._live_input = live_input
         self.has_input = live_input is not None
         if transport.has_keys and not isinstance(node, Worker):  # a worker speaks to the reducer's key and to no other
-            self.gate = key_gate(node, lambda: transport.speaker)
+            self.gate = key_gate(node, lambda: transport.sender)
         self._writer = Writer(folder)
         self._in_flight = False
         self._round = self._num_bytes = 0
@@ -78,19 +78,19 @@ class ProcessHost(Host):
         """Take a snapshot where it is time; wait for the disk where the node does."""
         if self._live_input is not None:
             self._live_input.keep_decided()
-        told = False
+        changed = False
         while True:
             if self._in_flight and not self._writer.busy:
                 self._settle(now)
-                told = True
+                changed = True
             if (snapshot := self._node.take_snapshot()) is not None:
                 self._submit(snapshot)
-                told = True
+                changed = True
             if not self._in_flight or not self._node.holding:
-                return told
+                return changed
             self._writer.wait()
             self._settle(now)
-            told = True
+            changed = True
 
     def poll_input(self) -> bool:
         return self._live_input is not None and self._live_input.serve()

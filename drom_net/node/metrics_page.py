@@ -85,12 +85,12 @@ class MetricsPage:
                 counts = page.counts
                 for name, doc in METRICS.items():
                     family = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
-                    told = family(name, doc, labels=["node"])
+                    counted = family(name, doc, labels=["node"])
                     for node, its in counts.items():
                         if name in its:
-                            told.add_metric([node], its[name])
-                    if told.samples:
-                        yield told
+                            counted.add_metric([node], its[name])
+                    if counted.samples:
+                        yield counted
 
         registry = CollectorRegistry()
         registry.register(Collector())
@@ -163,9 +163,9 @@ def serve_counts(spec: NodeSpec, reporter: Reporter) -> None:
     Raises:
         UsageError, ClusterError: As above.
     """
-    if spec.parent or not spec.metrics:
+    if spec.launch.parent or not spec.launch.metrics:
         return
-    page = MetricsPage(spec.metrics)  # its thread ends with the process
+    page = MetricsPage(spec.launch.metrics)  # its thread ends with the process
 
     def publish(counts: Counts) -> None:
         page.counts = {spec.node: counts}

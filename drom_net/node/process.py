@@ -25,7 +25,7 @@ from drom_net.storage.node_folder import CheckpointFolder, has_learned
 def run_node(spec: NodeSpec) -> int:
     """Run the node to its end and return the exit code; what went wrong is on standard error."""
     reporter = reporter_of(spec)
-    stop = Stop(spec.parent)
+    stop = Stop(spec.launch.parent)
     incarnation = 0
     try:
         with CheckpointFolder(Path(spec.out), node=spec.node, config_digest=spec.config_digest) as folder:
@@ -44,7 +44,7 @@ def run_node(spec: NodeSpec) -> int:
         reporter.fail(f"{error.strerror}: {error.filename}" if error.filename else str(error), exit_code=1)
         return 1
     finally:
-        for gone in (*spec.remove, *(spec.remove_if_orphaned if stop.orphaned else ())):
+        for gone in (*spec.launch.remove, *(spec.launch.remove_if_orphaned if stop.orphaned else ())):
             remove_folder(Path(gone))
     return 0 if finished else stop.exit_code
 
@@ -97,8 +97,8 @@ def _drive(role: Role, telemetry: Telemetry) -> Ending:
                 node.stop()
             flush(node, transport, host)  # a reducer tells the workers
             if isinstance(error, ClusterError) and transport.trouble:
-                said = str(error).removesuffix("; is it running, and is the address right?")
-                error = ClusterError(f"{said}; {transport.trouble}")
+                text = str(error).removesuffix("; is it running, and is the address right?")
+                error = ClusterError(f"{text}; {transport.trouble}")
     spent = host.spent()
     telemetry.save()
     return Ending(finished, error, spent, telemetry.refused)
@@ -107,7 +107,7 @@ def _drive(role: Role, telemetry: Telemetry) -> Ending:
 def _forget_if_nothing_was_learned(spec: NodeSpec) -> None:
     """A node by hand that has met nobody and learned nothing leaves no folder behind."""
     folder = Path(spec.out)
-    if spec.parent or has_learned(folder) or (folder / "result.json").exists():
+    if spec.launch.parent or has_learned(folder) or (folder / "result.json").exists():
         return
     remove_folder(folder)
     with contextlib.suppress(OSError):  # others may have theirs beside it

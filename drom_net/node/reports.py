@@ -94,12 +94,12 @@ class JsonLog:
         self._node = node
 
     def progress(self, **figures: Any) -> None:
-        told = {key: value for key, value in figures.items() if key != "totals"}
+        fields = {key: value for key, value in figures.items() if key != "totals"}
         if "totals" in figures:
             totals = Totals(*figures["totals"])
-            told |= {"examples": totals.examples, "errors": totals.errors, "error_rate": totals.error_rate}
-            told |= {"majority_error_rate": totals.majority_error_rate, "log_loss": totals.log_loss}
-        self.note(progress_text(figures), "progress", **told)
+            fields |= {"examples": totals.examples, "errors": totals.errors, "error_rate": totals.error_rate}
+            fields |= {"majority_error_rate": totals.majority_error_rate, "log_loss": totals.log_loss}
+        self.note(progress_text(figures), "progress", **fields)
 
     def note(self, text: str, event: str = "noted", **fields: Any) -> None:
         self.write("info", event, text, fields)
@@ -184,8 +184,8 @@ class JsonReporter:
 
 def reporter_of(spec: NodeSpec) -> Reporter:
     """What fits whoever has started the node."""
-    log = JsonLog(spec.node) if spec.log_format == "json" else None
-    if not spec.parent:
+    log = JsonLog(spec.node) if spec.launch.log_format == "json" else None
+    if not spec.launch.parent:
         return log or TextReporter(spec.name)
     reporter = JsonReporter(log)
     reporter.publish = reporter.counts

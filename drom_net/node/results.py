@@ -64,8 +64,9 @@ def peak_memory() -> int | None:
 
 def write_result_of_lost(spec: NodeSpec) -> None:
     """What a task has left that was killed and did not come back: as of its last snapshot."""
-    out, reporter = Path(spec.out), reporter_of(dataclasses.replace(spec, parent=0))
-    if not spec.source and not Path(spec.examples).exists():
+    out = Path(spec.out)
+    reporter = reporter_of(dataclasses.replace(spec, launch=dataclasses.replace(spec.launch, parent=0)))
+    if not spec.stream.source and not Path(spec.stream.examples).exists():
         raise UsageError(f"{out} has no result and no examples any more: start {spec.name} once more to its end")
     with (
         CheckpointFolder(out, node=spec.node, config_digest=spec.config_digest) as folder,

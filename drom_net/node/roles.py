@@ -184,7 +184,7 @@ class WorkerRole(_TaskRole):
 
     def connect(self) -> None:
         endpoint = self.spec.endpoint
-        if not self.spec.parent:
+        if not self.spec.launch.parent:
             self.reporter.note(f"looking for the reducer at {endpoint}", "looking", endpoint=endpoint)
 
 
@@ -209,8 +209,8 @@ class PeerRole(_TaskRole):
         transport.is_member = peer.session.task_at.__contains__
         for task in peer.neighborhood.neighbors:
             if task < spec.task:
-                transport.connect(address_of(task), spec.neighbor_endpoints[str(task)], spec.nodes[task])
-        if not spec.parent:
+                transport.connect(address_of(task), spec.neighbors.neighbor_endpoints[str(task)], spec.nodes[task])
+        if not spec.launch.parent:
             text = f"listening on {transport.endpoint}, for {self.expected} neighbors"
             self.reporter.note(text, "listening", endpoint=transport.endpoint)
 

@@ -14,8 +14,62 @@ from drom_net.core.errors import DataError, Problem
 from drom_net.core.names import safe_names
 from drom_net.graph.neighborhood import Neighborhood
 from drom_net.protocol.node import REDUCER
-from drom_net.protocol.settings import Checkpoints, Policy, Timeouts
+from drom_net.protocol.settings import Checkpoints, Policy, Timeouts, policy_named
 from drom_net.results.summary import write_text
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSpec:
+    """Where a task's examples are, or come from, and in which rounds they are taken."""
+
+    examples: str = ""
+    """A worker's prepared examples (TaskStream.save)."""
+    data_digest: str = ""
+    """Of these (TaskStream.digest); empty for a reducer, and where they come while it runs."""
+    spread_over: int | None = None
+    live: bool = False
+    """Whether examples come while it runs, and a round begins with the first task that has one."""
+    source: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """Where the examples of a live task come from: the settings of SourceSettings, its `bind` and `file` those of this
+    task, and as `rows` what its rows are (data.incoming.RowReader). Empty for a reducer, and where the examples are
+    prepared."""
+    pace_s: float = 0.0
+    """How long each example takes to come."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchSpec:
+    """Who started the node, what it leaves to them, and what it removes when it ends."""
+
+    parent: int = 0
+    """The launcher's process id: the node ends when it is gone. 0 for a node on its own."""
+    remove: tuple[str, ...] = ()
+    """Folders that the node removes when it ends: its prepared data."""
+    remove_if_orphaned: tuple[str, ...] = ()
+    """And these if it ends because its launcher is gone: the others' prepared data, the sockets' folder."""
+    log_format: str = "text"
+    """text or json."""
+    metrics: str = ""
+    """host:port of a page of what it counts; one that has a launcher reports to that instead. Empty: no page."""
+
+
+BY_HAND = LaunchSpec()
+
+
+@dataclass(frozen=True, slots=True)
+class NeighborsSpec:
+    """A peer's place in the graph."""
+
+    neighbor_endpoints: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Where its neighbors are reached, by task (JSON knows only texts as keys)."""
+    taus: dict[str, int] = dataclasses.field(default_factory=dict)
+    """The sync interval of each task in its closed neighborhood, by task."""
+    cycle: tuple[tuple[int, ...], ...] = ()
+    """As in Neighborhood."""
+    scales: tuple[float, ...] | None = None
+    """Likewise."""
+    tree: tuple[int, ...] | None = None
+    """Likewise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,35 +100,6 @@ class NodeSpec:
     timeouts: dict[str, float]
     out: str
     """The node's own folder: its records, model and result."""
-    examples: str = ""
-    """A worker's prepared examples (TaskStream.save)."""
-    data_digest: str = ""
-    """Of these (TaskStream.digest); empty for a reducer, and where they come while it runs."""
-    remove: tuple[str, ...] = ()
-    """Folders that the node removes when it ends: its prepared data."""
-    remove_if_orphaned: tuple[str, ...] = ()
-    """And these if it ends because its launcher is gone: the others' prepared data, the sockets' folder."""
-    spread_over: int | None = None
-    live: bool = False
-    """Whether examples come while it runs, and a round begins with the first task that has one."""
-    source: dict[str, Any] = dataclasses.field(default_factory=dict)
-    """Where the examples of a live task come from: the settings of SourceSettings, its `bind` and `file` those of this
-    task, and as `rows` what its rows are (data.incoming.RowReader). Empty for a reducer, and where the examples are
-    prepared."""
-    parent: int = 0
-    """The launcher's process id: the node ends when it is gone. 0 for a node on its own."""
-    pace_s: float = 0.0
-    """How long each example takes to come."""
-    neighbor_endpoints: dict[str, str] = dataclasses.field(default_factory=dict)
-    """Where a peer's neighbors are reached, by task (JSON knows only texts as keys)."""
-    taus: dict[str, int] = dataclasses.field(default_factory=dict)
-    """The sync interval of each task in a peer's closed neighborhood, by task."""
-    cycle: tuple[tuple[int, ...], ...] = ()
-    """As in Neighborhood."""
-    scales: tuple[float, ...] | None = None
-    """Likewise."""
-    tree: tuple[int, ...] | None = None
-    """Likewise."""
     policy: dict[str, Any] = dataclasses.field(default_factory=dict)
     """As protocol.settings.Policy."""
     checkpoints: dict[str, Any] = dataclasses.field(default_factory=dict)
@@ -85,12 +110,12 @@ class NodeSpec:
     """The folder of key files, of which the node reads the list and its own secret key; empty for no keys."""
     summary: str = ""
     """A reducer on its own writes its summary here."""
-    log_format: str = "text"
-    """text or json."""
-    metrics: str = ""
-    """host:port of a page of what it counts; one that has a launcher tells that instead. Empty: nobody wants it."""
     about: dict[str, str] = dataclasses.field(default_factory=dict)
     """What the summary says of the run beside its figures: name, dataset, positive class."""
+    stream: StreamSpec = StreamSpec()
+    launch: LaunchSpec = BY_HAND
+    neighbors: NeighborsSpec = NeighborsSpec()
+    """Of a peer."""
 
     @property
     def node(self) -> str:
@@ -112,16 +137,18 @@ class NodeSpec:
 
     def build_neighborhood(self) -> Neighborhood:
         """Of a peer."""
+        own = self.neighbors
         growing = self.build_algorithm().sync.growing
-        syncs = {int(task): SyncRounds(tau, growing) for task, tau in self.taus.items()}
+        syncs = {int(task): SyncRounds(tau, growing) for task, tau in own.taus.items()}
         may_miss = self.build_policy().may_miss
-        return Neighborhood(self.task, syncs, tuple(map(tuple, self.cycle)), self.scales, self.tree, may_miss)
+        return Neighborhood(self.task, syncs, tuple(map(tuple, own.cycle)), own.scales, own.tree, may_miss)
 
     def build_timeouts(self) -> Timeouts:
         return Timeouts(**self.timeouts)
 
     def build_policy(self) -> Policy:
-        return Policy(**self.policy)
+        """Raises ConfigError: it is of another package, which is not installed here."""
+        return policy_named(self.policy.get("name"), f"the policy of {self.name}")(**self.policy)
 
     def build_checkpoints(self) -> Checkpoints:
         return Checkpoints(**self.checkpoints)
@@ -137,13 +164,13 @@ class NodeSpec:
             former = json.loads((folder / "spec.json").read_text()).get("data_digest")
         except FileNotFoundError:
             return
-        if (folder / "life.json").exists() and former and former != self.data_digest:
+        if (folder / "life.json").exists() and former and former != self.stream.data_digest:
             raise DataError(
                 [
                     Problem(
                         f"the data of {self.name}",
                         f"the examples that the run began with (digest {former[:12]})",
-                        f"others (digest {self.data_digest[:12]}): they have changed since",
+                        f"others (digest {self.stream.data_digest[:12]}): they have changed since",
                         "bring the former back to go on, or start the run anew with another --out",
                     )
                 ]
@@ -151,10 +178,27 @@ class NodeSpec:
 
     def write(self, path: Path) -> None:
         """As a whole or not at all: a node that is started again writes it anew."""
-        write_text(path, json.dumps(dataclasses.asdict(self), indent=1) + "\n")
+        document = dataclasses.asdict(self)
+        for part in _PARTS:  # in the file all fields stand side by side
+            document |= document.pop(part)
+        write_text(path, json.dumps(document, indent=1) + "\n")
 
     @classmethod
     def read(cls, path: Path) -> NodeSpec:
-        fields = json.loads(path.read_text())
-        lists = {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}
-        return cls(**(fields | lists))
+        document = json.loads(path.read_text())
+        fields: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in document.items()
+        }
+        parts: dict[str, Any] = {
+            part: kind(**{name: fields.pop(name) for name in kind.__slots__ if name in fields})
+            for part, kind in _PARTS.items()
+        }
+        return cls(**fields, **parts)
+
+
+_PARTS: dict[str, type[StreamSpec | LaunchSpec | NeighborsSpec]] = {
+    "stream": StreamSpec,
+    "launch": LaunchSpec,
+    "neighbors": NeighborsSpec,
+}
+"""Fields of a NodeSpec that have fields of their own."""

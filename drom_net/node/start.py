@@ -77,8 +77,8 @@ def stream_of(
     spec: NodeSpec, context: StartContext, reporter: Reporter
 ) -> tuple[TaskStream | LiveStream, LiveInput | None]:
     """The task's examples, and where they come from if they come while it runs."""
-    if not spec.source:
-        return TaskStream.load(Path(spec.examples), spread_over=spec.spread_over), None
+    if not spec.stream.source:
+        return TaskStream.load(Path(spec.stream.examples), spread_over=spec.stream.spread_over), None
     from drom_net.node.live.live_input import LiveInput  # nobody else pays for it
 
     live_input = LiveInput(spec, context.snapshot, context.incarnation, reporter)

@@ -169,8 +169,8 @@ class Telemetry:
         if now >= self._next_checkpoint:
             self._next_checkpoint = now + _CHECKPOINTS_TOLD_EVERY_S
             text = f"round {t}: wrote a checkpoint of {num_bytes} bytes in {1000 * seconds:.1f} ms"
-            told = {"round": t, "seconds": seconds, "bytes": num_bytes, "checkpoints": self._checkpoints}
-            self._reporter.note(text, "checkpointed", **told)
+            fields = {"round": t, "seconds": seconds, "bytes": num_bytes, "checkpoints": self._checkpoints}
+            self._reporter.note(text, "checkpointed", **fields)
 
     def counts(self) -> Counts:
         """What there is to count of this node, by the names of metrics_page.METRICS."""
@@ -235,8 +235,8 @@ class Telemetry:
             case Warned(text=text):
                 return f"warning: {text}"
             case _:
-                told = ", ".join(f"{name} {value}" for name, value in self._fields(event).items())
-                return f"{event_name(event).replace('_', ' ')}: {told}"
+                fields = ", ".join(f"{name} {value}" for name, value in self._fields(event).items())
+                return f"{event_name(event).replace('_', ' ')}: {fields}"
 
 
 def _counts_of_sharing(figures: dict[str, Any]) -> Counts:

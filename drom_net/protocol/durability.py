@@ -91,7 +91,7 @@ class Durability:
             self.due = True
 
     @property
-    def holds(self) -> bool:
+    def must_hold(self) -> bool:
         """Whether such a round is not durable yet."""
         return self.durable < self._hold_until
 

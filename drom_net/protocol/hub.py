@@ -57,6 +57,8 @@ class Hub(NodeBase, Generic[M]):
             self._events.append(Refused(sender, f"a {type(message).__name__} before a Hello"))
 
     def _on_hello(self, sender: str, hello: Hello) -> None:
+        """A first Hello is let in or refused; on a second one of a task the node that is here is asked whether it is
+        alive, and the second is let in only if it does not answer (`Session.question`, `DuplicateProbe`)."""
         refusal = self.session.refusal(
             sender,
             hello,

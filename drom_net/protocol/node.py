@@ -213,7 +213,7 @@ class NodeBase:
     def __init__(self, checkpoints: Checkpoints | None = None, *, snapshot: Snapshot | None = None) -> None:
         durable, at_end = (0, False) if snapshot is None else (snapshot["round"], snapshot.get("ended", False))
         self.durability = Durability(checkpoints, durable=durable, at_end=at_end)
-        self._holds = False
+        self.holding = False
         self._outbox: list[Envelope] = []
         self._events: list[Event] = []
         self._times: list[tuple[int, float, float, float]] = []
@@ -236,17 +236,13 @@ class NodeBase:
         self._times.append((t, said_s, idle_s, closed_s))
 
     @property
-    def holding(self) -> bool:
-        return self._holds
-
-    @property
     def durable_round(self) -> int:
         """The round up to which it would be again after a crash."""
         return self.durability.durable
 
     def snapshot_persisted(self, now: float) -> None:
         answered = self.durability.persisted()
-        self._holds = self._must_hold()
+        self.holding = self._must_hold()
         for task in answered:
             self._confirm(task)
 
@@ -258,7 +254,7 @@ class NodeBase:
         """Answer a goodbye, which is on disk now."""
 
     def take_outbox(self) -> list[Envelope]:
-        if self._holds or not self._outbox:
+        if self.holding or not self._outbox:
             return []
         taken, self._outbox = self._outbox, []
         return taken

@@ -199,7 +199,7 @@ class Peer(PeerMembership):
 
     def next_timer(self) -> float:
         if self.state is PeerState.STEPPING:
-            if self._holds:
+            if self.holding:
                 return math.inf
             if (begins_at := self._begins_at) <= self._now:
                 return self._now
@@ -236,6 +236,7 @@ class Peer(PeerMembership):
         return self._centre.take_records()
 
     def take_snapshot(self) -> Snapshot | None:
+        """Between rounds: not while it waits for the contributions of an open sync round."""
         if not self.durability.due or self.state is PeerState.WAITING or self.durability.busy:
             return None
         self.durability.taken(self.round, at_end=self._ended)
@@ -251,7 +252,7 @@ class Peer(PeerMembership):
                 task: (entry.durable.latest, entry.durable.before) for task, entry in self.session.members.items()
             },
             "neighbors": {
-                task: (dict(entry.contributions), entry.used, entry.heard, entry.last, entry.done, entry.absent)
+                task: (dict(entry.contributions), entry.used, entry.latest, entry.last, entry.done, entry.absent)
                 for task, entry in self.session.members.items()
             },
         }
@@ -259,7 +260,7 @@ class Peer(PeerMembership):
     def _must_hold(self) -> bool:
         if self._ended:
             return self.durability.lacks_end(self.round)
-        return self.durability.holds
+        return self.durability.must_hold
 
     def _restore(self, snapshot: Snapshot) -> None:
         self.round, self.barrier.closed, self._predicted = snapshot["round"], snapshot["closed"], snapshot["predicted"]
@@ -268,9 +269,9 @@ class Peer(PeerMembership):
         self._centre.restore(snapshot["centre"])
         for task, (durable, before) in snapshot["durable"].items():
             self.session.members[task].durable = Watermark(durable, before)
-        for task, (contributions, used, heard, last, done, absent) in snapshot["neighbors"].items():
+        for task, (contributions, used, latest, last, done, absent) in snapshot["neighbors"].items():
             entry = self.session.members[task]
-            entry.contributions, entry.used, entry.heard, entry.last = dict(contributions), used, heard, last
+            entry.contributions, entry.used, entry.latest, entry.last = dict(contributions), used, latest, last
             entry.done = entry.is_durable = done
             # At our own end it may not know yet that it has all of our contributions: it is told once more.
             entry.confirmed = done and self.round < self._learner.last_round
@@ -290,7 +291,7 @@ class Peer(PeerMembership):
             return
         if self.durability.is_too_far(self.round + 1):
             self.durability.due = self.durability.due or not self.durability.busy
-            self._holds = True
+            self.holding = True
             return
         self.round += 1
         if not self._predicted:
@@ -405,8 +406,8 @@ class Peer(PeerMembership):
             self._refuse(task, f"a push of {wrong}")
             return
         neighbor.contributions[t] = contribution
-        if t > neighbor.heard:
-            neighbor.heard = t
+        if t > neighbor.latest:
+            neighbor.latest = t
         if self._learner.is_live:
             self._open(t)
         if contribution.last:
@@ -444,6 +445,7 @@ class Peer(PeerMembership):
         self._pass_over([task for task in tasks if task in self.barrier.missing])
 
     def _close_round_if_complete(self) -> None:
+        """If nobody is awaited any more, or without somebody if the policy says so (`Policy.closes`)."""
         if self.state is not PeerState.WAITING:
             return
         t = self.barrier.wanted
@@ -461,7 +463,7 @@ class Peer(PeerMembership):
         contributions, absent = self.barrier.close(self.history.own(t))
         if absent:
             self.durability.hold(self.round)
-            self._holds = self._must_hold()
+            self.holding = self._must_hold()
         replies = self._centre.reduce(t, contributions, self.neighborhood.members(t), absent)
         self._end_round(replies[self._task])
 

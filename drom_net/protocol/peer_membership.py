@@ -56,8 +56,8 @@ class Neighbor(Member):
     """By sync round: what came and was not used yet."""
     used: int = 0
     """The sync round of its contribution that was used last."""
-    heard: int = 0
-    """The latest of which there was one."""
+    latest: int = 0
+    """The latest sync round of which one came."""
     last: int | None = None
     """The sync round of its last one, once that is known."""
     done: bool = False
@@ -207,7 +207,7 @@ class PeerMembership(Learns, Hub[Neighbor]):
         if self._policy.proceeds:
             return name if hello.round < neighbor.durable.before else None  # other contributions are done without
         comes_back = hello.incarnation > neighbor.incarnation and self.durability.active
-        has_met = neighbor.heard or neighbor.done or self.history.contributions
+        has_met = neighbor.latest or neighbor.done or self.history.contributions
         if neighbor.address and not comes_back and has_met:
             return name  # another process, and contributions were sent already
         if self._policy.may_miss:
@@ -257,7 +257,7 @@ class PeerMembership(Learns, Hub[Neighbor]):
         self._send_last_contribution()
         self._ended = True
         self.durability.due = self.durability.due or self.durability.lacks_end(self.round)
-        self._holds = self._must_hold()
+        self.holding = self._must_hold()
         self._wait(PeerState.FINISHING, now)
         self._give_up_at = now + self._linger_s
         self.session.lost_until.clear()  # this wait has a bound of its own
@@ -308,7 +308,7 @@ class PeerMembership(Learns, Hub[Neighbor]):
         if (
             self.state is PeerState.FINISHING
             and not self.durability.owes
-            and not self._holds
+            and not self.holding
             and all(
                 entry.confirmed or (entry.absent and (entry.down or not entry.joined))
                 for entry in self.session.members.values()

@@ -182,6 +182,7 @@ class Reducer(StarMembership):
         return {"records": self.closed_rounds}
 
     def take_snapshot(self) -> Snapshot | None:
+        """At any time that one is due: an open round is gathered again from its members."""
         if not self.durability.due or self.durability.busy:
             return None
         t = self.closed_rounds
@@ -198,7 +199,7 @@ class Reducer(StarMembership):
         }
 
     def _must_hold(self) -> bool:
-        return self.durability.is_too_far(self.closed_rounds) or self.durability.holds
+        return self.durability.is_too_far(self.closed_rounds) or self.durability.must_hold
 
     def _restore(self, snapshot: Snapshot) -> None:
         self._round.number = self._sync.next(snapshot["round"] + 1)
@@ -268,7 +269,11 @@ class Reducer(StarMembership):
             self._close_if_complete()
 
     def _close_if_complete(self) -> bool:
-        """Whether the open round was."""
+        """Close the open round if nobody is awaited any more, or without somebody by the policy (`Policy.closes`).
+
+        Returns:
+            Whether it was closed.
+        """
         current = self._round
         if not current.has_begun:
             return False
@@ -300,7 +305,7 @@ class Reducer(StarMembership):
                 pull = Pull(current.number, reply, self.durability.durable, following)
                 self._outbox.append(Envelope(member.address, pull))
         self._open_round(following)
-        self._holds = self._must_hold()
+        self.holding = self._must_hold()
         if self._catch_up.until:
             self._ask_those_ahead()
 

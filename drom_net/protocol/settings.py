@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from drom_net.core.fields import Choice, Integer, Number, option
+from drom_net.core.fields import Choice, Integer, Number, Text, option
+from drom_net.core.plugins import Plugins
 
 POSITIVE = Number(above=0.0, at_most=1e9)
 
@@ -43,7 +44,9 @@ class Timeouts:
 class Checkpoints:
     """When a node keeps what it would go on from after a crash: at the end of a round, whichever comes first."""
 
-    every_rounds: int | None = option(Integer(1), None, doc="After so many rounds; a quarter of history_rounds at most.")
+    every_rounds: int | None = option(
+        Integer(1), None, doc="After so many rounds; a quarter of history_rounds at most."
+    )
     every_s: float = option(POSITIVE, 1.0, doc="After so many seconds.")
     history_rounds: int = option(
         Integer(4),
@@ -57,6 +60,12 @@ class Checkpoints:
 class Policy:
     """What becomes of a task that is not there."""
 
+    name: str | None = option(
+        Text("the name of a policy"),
+        None,
+        doc="A policy of another package, by its entry point (group drom_net.policies), or as MODULE:ATTRIBUTE: it may "
+        "close a sync round earlier, and have keys of its own. By default a sync round waits for all.",
+    )
     absent: str = option(
         Choice(("wait", "proceed")),
         "wait",
@@ -82,10 +91,30 @@ class Policy:
     def closes(self, num_here: int, num_awaited: int) -> bool:
         """Whether a sync round is closed now, with so many contributions and without those that are still awaited.
 
-        A policy that closes one without some has a `may_miss` that is true. Learners and their graph learn of that by
-        the configuration, so it names a `deadline_s` as well.
+        A policy that closes one without some has a `may_miss` that is true.
         """
         return num_awaited == 0
+
+
+POLICIES: Plugins[type[Policy]] = Plugins(
+    "drom_net.policies",
+    "policy",
+    builtin=dict,
+    take=lambda found: found if isinstance(found, type) and issubclass(found, Policy) else None,
+    hint="a class that is derived from drom_net.protocol.settings.Policy is one",
+)
+
+
+def policy_named(name: str | None, place: str = "policy.name") -> type[Policy]:
+    """The class of a policy: this package's for None, else that of another package.
+
+    Args:
+        place: Where the name stands, for the error.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    return Policy if name is None else POLICIES.named(name, place)
 
 
 WAIT = Policy()

@@ -219,7 +219,7 @@ class Worker(Learns, NodeBase):
 
     def next_timer(self) -> float:
         if self.state is WorkerState.STEPPING:
-            if self._holds:
+            if self.holding:
                 return math.inf
             if (begins_at := self._begins_at) <= self._now:
                 return self._now
@@ -271,6 +271,7 @@ class Worker(Learns, NodeBase):
         return dict.fromkeys(self.row_types, self.round)
 
     def take_snapshot(self) -> Snapshot | None:
+        """The state at the end of a round, once the reducer has on disk what was pushed by then."""
         if self._round_end is None or self.durability.busy:
             return None
         t = self._round_end["round"]
@@ -328,7 +329,7 @@ class Worker(Learns, NodeBase):
         if durability.is_too_far(t):
             if self._round_end is None and not durability.busy:
                 self._keep_round_end(now)
-            self._holds = True
+            self.holding = True
             return
         self.round = t
         contribution = learner.begin(t)
@@ -347,7 +348,7 @@ class Worker(Learns, NodeBase):
         self._ended = True
         if self.durability.lacks_end(self.round):
             self._keep_round_end(now)  # once it has our goodbye the reducer may be gone
-        self._holds = self._must_hold()
+        self.holding = self._must_hold()
         self._wait(WorkerState.FINISHING, Goodbye(self.round, self.result.chain, self.result.totals), now)
         self._give_up_at = now + self._linger_s
 

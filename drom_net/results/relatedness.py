@@ -57,9 +57,9 @@ def group_sentence(names: Sequence[str], groups: Sequence[Sequence[int]]) -> str
     alone = len(groups) - len(large)
     if not large:
         return "No two sites' models are alike."
-    told = "; ".join(_members([names[site] for site in group]) for group in large)
+    listed = "; ".join(_members([names[site] for site in group]) for group in large)
     rest = f"; {alone} {'stands' if alone == 1 else 'stand'} alone" if alone else ""
-    return f"{len(large)} {'group' if len(large) == 1 else 'groups'} of sites with models alike: {told}{rest}."
+    return f"{len(large)} {'group' if len(large) == 1 else 'groups'} of sites with models alike: {listed}{rest}."
 
 
 def _members(names: Sequence[str]) -> str:

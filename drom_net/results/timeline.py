@@ -104,7 +104,7 @@ def make_lanes(
     before: dict[str, list[Rows]] = {name: [] for name in names}
     for name, taken_back in reversed(lost):
         before[name].append(taken_back[1:])
-    said = [_Said(own, before[name]) for name, own in zip(names, rows, strict=True)]
+    sent = [_Sent(own, before[name]) for name, own in zip(names, rows, strict=True)]
     lanes = []
     for task, (name, own) in enumerate(zip(names, rows, strict=True)):
         ends, stretches = own[1:], _stretches(own)
@@ -112,7 +112,7 @@ def make_lanes(
         stretches["under_way_s"] = ends["idle_s"]
         for index in np.flatnonzero(ends["closed_s"] > ends["idle_s"]).tolist():
             t, _, idle_s, closed_s = ends[index].item()
-            latest = max((said[other].at(s) for other, s in words_used(task, t)), default=idle_s)
+            latest = max((sent[other].at(s) for other, s in words_used(task, t)), default=idle_s)
             stretches["under_way_s"][index] = min(max(idle_s, latest), closed_s)
         lanes.append(Lane(name, stretches))
     return lanes
@@ -156,7 +156,7 @@ def peer_words(
     """Peers wait for the contributions of their neighbors that count in this round, where `delayed` in the one before.
 
     A neighbor that has ended says one last contribution, in the sync round of its last example or in the next one.
-    Of a run that was interrupted the contribution of a round that its speaker did not close is taken for said.
+    Of a run that was interrupted the contribution of a round that its sender did not close is taken for sent.
 
     Args:
         rounds: The run's limit, if it has one.
@@ -177,8 +177,8 @@ def peer_words(
     return contributions
 
 
-class _Said:
-    """When a task said its contribution of which sync round."""
+class _Sent:
+    """When a task sent its contribution of which sync round."""
 
     def __init__(self, rows: Rows, before: Sequence[Rows] = ()) -> None:
         """
@@ -192,7 +192,7 @@ class _Said:
         self._last_s = pairs[-1][1] if pairs else -np.inf
 
     def at(self, t: int) -> float:
-        """A last contribution behind the last round is said when learning ends."""
+        """A last contribution behind the last round is sent when learning ends."""
         return float(self._at.get(t, self._last_s))
 
 

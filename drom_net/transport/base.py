@@ -65,7 +65,7 @@ class Transport:
         self.max_vectors = max_vectors
         self.bytes_sent = 0
         self.bytes_received = 0
-        self.speaker = ""
+        self.sender = ""
         """The node whose key the connection has that the last message came from; empty without keys."""
         self.trouble = ""
         """Why the last attempt to connect has failed; empty where it did not."""

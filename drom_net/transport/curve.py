@@ -91,20 +91,20 @@ class KnowsTasks(Protocol):
     def task_at(self, address: str) -> int | None: ...
 
 
-def key_gate(node: KnowsTasks, speaker: Callable[[], str]) -> Callable[[str, Message], str]:
+def key_gate(node: KnowsTasks, key_owner: Callable[[], str]) -> Callable[[str, Message], str]:
     """A function that says why whoever sent a message may not say it; empty when it may.
 
     Args:
-        speaker: Whose key the connection has that the last message came from.
+        key_owner: Whose key the connection has that the last message came from.
     """
 
     nodes = safe_names(node.names)
 
     def gate(sender: str, message: Message) -> str:
         task = message.task if isinstance(message, Hello) else node.task_at(sender)
-        if task is None or task >= len(nodes) or nodes[task] == speaker():
+        if task is None or task >= len(nodes) or nodes[task] == key_owner():
             return ""  # who is nobody yet, the node asks itself
-        return f"its key is that of {speaker()}, not of {node.names[task]}"
+        return f"its key is that of {key_owner()}, not of {node.names[task]}"
 
     return gate
 

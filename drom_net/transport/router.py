@@ -226,7 +226,7 @@ class RouterTransport(Transport):
                 address = f"?{address}"  # it calls itself as we call a neighbor
         if self._keys is not None:
             # Anew for each message: a descriptor and a routing id may be another's by now.
-            self.speaker = self._endpoint_of[address][1] if ours else property_of(routing_id, curve.USER_ID)
+            self.sender = self._endpoint_of[address][1] if ours else property_of(routing_id, curve.USER_ID)
         try:
             fd = routing_id.get(_SRCFD)
         except zmq.ZMQError:  # a stranger that speaks ZMTP 1 has none

@@ -84,7 +84,7 @@ def test_json_has_the_word_and_the_sign(
         (b"", (), "standard input:1: expected column names, got nothing"),
         (b"x\n1\n", ("--task", "Ost"), 'got "Ost"'),
         (b"x\n1\n", ("--task", "Nord", "--site", "x"), "give one of them"),
-        (b"x\n1\n", ("--format", "xml"), '--format: expected one of csv, jsonl, svmlight, got "xml"'),
+        (b"x\n1\n", ("--format", "xml"), '--format: expected one of jsonl, csv, svmlight, got "xml"'),
         ("Café,x\nSüd,1\n".encode() + b"N\xfcrd,1\n", (), "standard input:3: expected UTF-8 text, got byte 0xfc"),
     ],
 )

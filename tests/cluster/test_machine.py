@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from drom_net.cluster.cost import Cost, cost
 from drom_net.cluster.machine import Machine, lacks, require_room, this_machine
-from drom_net.cluster.plan import Cost, Roster, cost, peer_graph
+from drom_net.cluster.plan import Roster, peer_graph
 from drom_net.cluster.view import _SAYINGS, View
 from drom_net.config.load import load_config
 from drom_net.core.errors import UsageError

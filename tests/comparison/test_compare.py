@@ -22,12 +22,12 @@ from drom_net.cluster.run import run_loop
 from drom_net.comparison.compare import compare, tune_and_evaluate
 from drom_net.comparison.figures import Outcome, run_one
 from drom_net.comparison.findings import conclusion, headline
+from drom_net.comparison.jobs import ComparisonData, Job, comparison_data, configure, head_of, load_data, named_config
 from drom_net.comparison.pages import write_report
 from drom_net.comparison.runner import Runner
 from drom_net.comparison.spaces import draw, line_names
 from drom_net.comparison.stats import paired_difference, spread_of
 from drom_net.comparison.store import Store
-from drom_net.comparison.subjects import Job, Subject, configure, head_of, load_data, make_subject, named_config
 from drom_net.comparison.tuning import Effort, Result, Trial, check_learners
 from drom_net.config.load import load_config
 from drom_net.config.model import AlgorithmChoice
@@ -62,10 +62,10 @@ class Watched:
 
 
 @pytest.fixture
-def subject(tmp_path: Path) -> Subject:
+def dataset(tmp_path: Path) -> ComparisonData:
     config = named_config("synthetic")
     data = dataclasses.replace(config.data, tasks=3, examples=30, dim=6, flip=0.1)  # type: ignore[call-arg]
-    return make_subject(dataclasses.replace(config, data=data))
+    return comparison_data(dataclasses.replace(config, data=data))
 
 
 @contextlib.contextmanager
@@ -82,8 +82,8 @@ def rows_of(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_the_figures_of_a_run_are_those_of_its_counts(subject: Subject) -> None:
-    prepared = Job(subject, configure(subject, "drom", draw("drom", 0, 0), seed=4), "").prepare()
+def test_the_figures_of_a_run_are_those_of_its_counts(dataset: ComparisonData) -> None:
+    prepared = Job(dataset, configure(dataset, "drom", draw("drom", 0, 0), seed=4), "").prepare()
     outcome = run_one(prepared)
     result = run_loop(prepared)
     counts = [task.totals for task in result.tasks]
@@ -102,44 +102,44 @@ def test_the_figures_of_a_run_are_those_of_its_counts(subject: Subject) -> None:
     assert outcome.effective_rank == pytest.approx((np.linalg.norm(W, "nuc") / np.linalg.norm(W)) ** 2)
 
 
-def test_a_key_tells_runs_apart_and_endpoints_do_not(subject: Subject) -> None:
-    config = configure(subject, "local", {"eta0": 3.0}, seed=1)
+def test_a_key_tells_runs_apart_and_endpoints_do_not(dataset: ComparisonData) -> None:
+    config = configure(dataset, "local", {"eta0": 3.0}, seed=1)
     others = [
-        configure(subject, "local", {"eta0": 4.0}, seed=1),
-        configure(subject, "local", {"eta0": 3.0}, seed=2),
-        configure(subject.with_flip(0.2), "local", {"eta0": 3.0}, seed=1),
-        configure(subject.with_rounds(20), "local", {"eta0": 3.0}, seed=1),
+        configure(dataset, "local", {"eta0": 4.0}, seed=1),
+        configure(dataset, "local", {"eta0": 3.0}, seed=2),
+        configure(dataset.with_flip(0.2), "local", {"eta0": 3.0}, seed=1),
+        configure(dataset.with_rounds(20), "local", {"eta0": 3.0}, seed=1),
     ]
-    keys = {Job(subject, each, "").key for each in [config, *others]}
-    keys.add(Job(dataclasses.replace(subject, content="other rows"), config, "").key)
+    keys = {Job(dataset, each, "").key for each in [config, *others]}
+    keys.add(Job(dataclasses.replace(dataset, content="other rows"), config, "").key)
     assert len(keys) == 6
-    assert Job(subject, dataclasses.replace(config, name="other"), "other").key in keys
+    assert Job(dataset, dataclasses.replace(config, name="other"), "other").key in keys
 
 
-def test_divergence_is_an_outcome(subject: Subject, tmp_path: Path) -> None:
-    config = configure(subject, "local", {"eta0": 1e308, "loss": "squared_hinge"}, seed=0)
+def test_divergence_is_an_outcome(dataset: ComparisonData, tmp_path: Path) -> None:
+    config = configure(dataset, "local", {"eta0": 1e308, "loss": "squared_hinge"}, seed=0)
     with runner_of(tmp_path) as runner:
-        (outcome,) = runner.run([Job(subject, config, "")])
+        (outcome,) = runner.run([Job(dataset, config, "")])
     assert (outcome.status, outcome.figures) == ("diverged", {})
 
 
-def test_a_learner_with_nothing_to_tune_is_tried_once(subject: Subject, tmp_path: Path) -> None:
+def test_a_learner_with_nothing_to_tune_is_tried_once(dataset: ComparisonData, tmp_path: Path) -> None:
     with runner_of(tmp_path) as runner:
-        comparison = compare([subject], ["adadrom", "local"], EFFORT, runner)
+        comparison = compare([dataset], ["adadrom", "local"], EFFORT, runner)
         assert runner.num_run == (1 + EFFORT.settings) * 2 + 2 * 3
     assert [len(result.trials) for result in comparison.results] == [1, EFFORT.settings]
     assert "(adadrom: nothing to tune, so one setting.)" in comparison.report.text
 
 
-def test_the_best_setting_is_that_of_the_tuning_orders_alone(subject: Subject, tmp_path: Path) -> None:
+def test_the_best_setting_is_that_of_the_tuning_orders_alone(dataset: ComparisonData, tmp_path: Path) -> None:
     with runner_of(tmp_path) as runner:
-        (result,) = tune_and_evaluate([(subject, "local")], Effort(settings=5, orders=2), runner)
+        (result,) = tune_and_evaluate([(dataset, "local")], Effort(settings=5, orders=2), runner)
         assert runner.num_run == 5 * 2 + 2
     means = []
     for number in range(5):
         errors = []
         for seed in (0, 1):
-            job = Job(subject, configure(subject, "local", draw("local", number, 0), seed=seed), "")
+            job = Job(dataset, configure(dataset, "local", draw("local", number, 0), seed=seed), "")
             errors.append(run_one(job.prepare()).figures["error_rate_seen"])
         means.append(math.fsum(errors) / 2.0)  # type: ignore[arg-type]
     assert [trial.value for trial in result.trials] == pytest.approx(means)
@@ -148,15 +148,15 @@ def test_the_best_setting_is_that_of_the_tuning_orders_alone(subject: Subject, t
     assert set(Effort(tuning_orders=14).tuning_seeds) & set(Effort(tuning_orders=14).evaluation_seeds) == set()
 
 
-def test_auc_is_maximised_where_it_is_the_measure(subject: Subject, tmp_path: Path) -> None:
-    ranked = dataclasses.replace(subject, measure="auc")
+def test_auc_is_maximised_where_it_is_the_measure(dataset: ComparisonData, tmp_path: Path) -> None:
+    ranked = dataclasses.replace(dataset, measure="auc")
     with runner_of(tmp_path) as runner:
         (result,) = tune_and_evaluate([(ranked, "local")], Effort(settings=5, orders=1), runner)
     assert result.chosen.value == max(trial.value for trial in result.trials if trial.value is not None)
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> Subject:
+def table(tmp_path: Path) -> ComparisonData:
     """Two sites, of 50 and 90 rows in the order of time, whose concept turns round half-way."""
     rng = np.random.default_rng(0)
     for site, count in (("a", 50), ("b", 90)):
@@ -166,11 +166,11 @@ def table(tmp_path: Path) -> Subject:
         (tmp_path / f"site-{site}.csv").write_text("x,y,label\n" + "\n".join(lines) + "\n")
     file = tmp_path / "sites.yaml"
     file.write_text("data: {dataset: files, files: 'site-{task}.csv', shuffle: false}\n")
-    return make_subject(load_config(file))
+    return comparison_data(load_config(file))
 
 
 def test_rows_in_the_order_of_time_are_tuned_on_the_first_and_judged_on_the_rest(
-    table: Subject, tmp_path: Path
+    table: ComparisonData, tmp_path: Path
 ) -> None:
     with runner_of(tmp_path) as runner:
         (result,) = tune_and_evaluate([(table, "local")], Effort(settings=4), runner)
@@ -201,12 +201,12 @@ def test_rows_in_the_order_of_time_are_tuned_on_the_first_and_judged_on_the_rest
     assert len(result.outcomes) == 10 and result.outcomes[0].digest == ran.digest
 
 
-def test_what_a_table_has_after_its_change_is_judged_as_it_comes(table: Subject, tmp_path: Path) -> None:
+def test_what_a_table_has_after_its_change_is_judged_as_it_comes(table: ComparisonData, tmp_path: Path) -> None:
     """In a random order the two concepts would be one mixture that nobody can tell."""
     shuffled = dataclasses.replace(table.config, data=dataclasses.replace(table.config.data, shuffle=True))
     with runner_of(tmp_path) as runner:
         comparison = compare([table], ["local"], EFFORT, runner)
-        mixed = compare([make_subject(shuffled)], ["local"], EFFORT, runner)
+        mixed = compare([comparison_data(shuffled)], ["local"], EFFORT, runner)
     errors = comparison.results[0].figure("error_rate")
     assert np.mean(errors[0:2]) < 0.2 < 0.5 < np.mean(errors[3:5])  # type: ignore[arg-type]
     assert np.mean(errors) < np.mean(mixed.results[0].figure("error_rate")) - 0.03  # type: ignore[arg-type]
@@ -237,7 +237,7 @@ def test_the_head_of_a_stream_is_a_share_of_what_a_run_learns() -> None:
     assert head(rounds=2) == (0, 1, None)
 
 
-def test_a_block_without_a_figure_is_left_out_and_a_diverged_run_is_not(table: Subject) -> None:
+def test_a_block_without_a_figure_is_left_out_and_a_diverged_run_is_not(table: ComparisonData) -> None:
     def result(*values: float | None) -> Result:
         outcomes = tuple(Outcome("finished", {"auc": value}, {}, 0.0, "") for value in values)
         return Result(table, "local", (), Trial(0, {}, None), range(1), outcomes)
@@ -248,13 +248,13 @@ def test_a_block_without_a_figure_is_left_out_and_a_diverged_run_is_not(table: S
     assert result(None, None).spread("auc") is None
 
 
-def test_the_measure_chooses_settings_and_changes_no_run(subject: Subject, tmp_path: Path) -> None:
-    config = subject.config
-    by_loss = make_subject(dataclasses.replace(config, data=dataclasses.replace(config.data, measure="log_loss")))
-    job, other = (Job(one, configure(one, "local", {}, seed=0), "") for one in (subject, by_loss))
+def test_the_measure_chooses_settings_and_changes_no_run(dataset: ComparisonData, tmp_path: Path) -> None:
+    config = dataset.config
+    by_loss = comparison_data(dataclasses.replace(config, data=dataclasses.replace(config.data, measure="log_loss")))
+    job, other = (Job(one, configure(one, "local", {}, seed=0), "") for one in (dataset, by_loss))
     assert job.key == other.key
     with runner_of(tmp_path) as runner:
-        results = tune_and_evaluate([(subject, "local"), (by_loss, "local")], Effort(settings=6, orders=2), runner)
+        results = tune_and_evaluate([(dataset, "local"), (by_loss, "local")], Effort(settings=6, orders=2), runner)
         assert runner.num_run == 6 * 2 + 2 * len({result.chosen.number for result in results})
         comparison = compare([by_loss], ["local", "adadrom"], EFFORT, runner)
     by_error, chosen = results
@@ -274,10 +274,10 @@ def test_the_measure_chooses_settings_and_changes_no_run(subject: Subject, tmp_p
     ]
 
 
-def test_no_learner_is_the_best_that_is_no_better_than_the_majority(subject: Subject) -> None:
+def test_no_learner_is_the_best_that_is_no_better_than_the_majority(dataset: ComparisonData) -> None:
     def result(name: str, error: float | None, majority: float = 0.4, log_loss: float = 0.5) -> Result:
         figures = {"error_rate": error, "majority": majority, "log_loss": log_loss}
-        return Result(subject, name, (), Trial(0, {}, None), range(1), (Outcome("finished", figures, {}, 0.0, ""),))
+        return Result(dataset, name, (), Trial(0, {}, None), range(1), (Outcome("finished", figures, {}, 0.0, ""),))
 
     said = conclusion([result("drom", 0.42), result("local", 0.4)])
     assert said.startswith(
@@ -286,9 +286,9 @@ def test_no_learner_is_the_best_that_is_no_better_than_the_majority(subject: Sub
     said = conclusion([result("drom", 0.3), result("local", 0.4), result("drom, uncoupled", 0.1)])
     assert said == "lowest error rate: drom, 30.00 % against 40.00 % of always giving each site's commoner label"
     assert conclusion([result("drom", None)]) == "no learner has a figure in every order"
-    by_loss = dataclasses.replace(subject, measure="log_loss")
+    by_loss = dataclasses.replace(dataset, measure="log_loss")
     results = [result("drom", 0.3, log_loss=0.4), result("local", 0.45, log_loss=0.2)]
-    said = conclusion([dataclasses.replace(each, subject=by_loss) for each in results])
+    said = conclusion([dataclasses.replace(each, dataset=by_loss) for each in results])
     assert said == "lowest log loss: drom, 0.400"
 
 
@@ -307,47 +307,47 @@ def test_no_learner_is_the_best_that_is_no_better_than_the_majority(subject: Sub
     ],
 )
 def test_learners_whose_difference_is_within_its_error_are_level(
-    others: tuple[float, ...], said: str, subject: Subject
+    others: tuple[float, ...], said: str, dataset: ComparisonData
 ) -> None:
     def result(name: str, errors: tuple[float, ...]) -> Result:
         outcomes = [Outcome("finished", {"error_rate": error, "majority": 0.4}, {}, 0.0, "") for error in errors]
-        return Result(subject, name, (), Trial(0, {}, None), range(len(errors)), tuple(outcomes))
+        return Result(dataset, name, (), Trial(0, {}, None), range(len(errors)), tuple(outcomes))
 
     found = conclusion([result("drom", (0.30, 0.30, 0.30)), result("local", others)])
     assert found.startswith(said)
 
 
-def test_the_graph_and_tau_of_a_file_are_kept_and_its_parameters_are_not(subject: Subject) -> None:
-    config = dataclasses.replace(subject.config, algorithm=AlgorithmChoice("local", LocalParameters(eta0=77.0)))
-    given = dataclasses.replace(subject, config=config)
+def test_the_graph_and_tau_of_a_file_are_kept_and_its_parameters_are_not(dataset: ComparisonData) -> None:
+    config = dataclasses.replace(dataset.config, algorithm=AlgorithmChoice("local", LocalParameters(eta0=77.0)))
+    given = dataclasses.replace(dataset, config=config)
     assert configure(given, "local", draw("local", 0, 0), seed=0).algorithm.parameters.eta0 == 10.0
     peers = configure(given, "drom-d", draw("drom-d", 0, 0), seed=0)
     assert peers.topology is not None
     assert (peers.topology.graph, peers.algorithm.parameters.tau) == ("full", 20)
 
 
-def test_peers_are_compared_where_a_file_has_them(subject: Subject) -> None:
-    assert "drom-d" not in check_learners([], [subject])
-    with_peers = dataclasses.replace(subject, config=configure(subject, "drom-d", {}, seed=0))
+def test_peers_are_compared_where_a_file_has_them(dataset: ComparisonData) -> None:
+    assert "drom-d" not in check_learners([], [dataset])
+    with_peers = dataclasses.replace(dataset, config=configure(dataset, "drom-d", {}, seed=0))
     assert check_learners([], [with_peers]) == line_names()
     with pytest.raises(UsageError, match="every learner once, got drom 2 times"):
-        check_learners(["drom", "local", "drom"], [subject])
+        check_learners(["drom", "local", "drom"], [dataset])
 
 
-def test_interrupted_and_resumed_gives_the_same_files(subject: Subject, tmp_path: Path) -> None:
+def test_interrupted_and_resumed_gives_the_same_files(dataset: ComparisonData, tmp_path: Path) -> None:
     names = ("drom", "local", "pooled")
     whole, halves = tmp_path / "whole", tmp_path / "halves"
     with runner_of(whole) as runner:
-        write_report(compare([subject], names, EFFORT, runner).report, whole)
+        write_report(compare([dataset], names, EFFORT, runner).report, whole)
     progress = Watched(5, lambda: signal.raise_signal(signal.SIGINT))
     with (
         pytest.raises(StoppedError, match="5 of 12 runs are finished") as stopped,
         runner_of(halves, progress) as runner,
     ):
-        compare([subject], names, EFFORT, runner)
+        compare([dataset], names, EFFORT, runner)
     assert stopped.value.exit_code == 130
     with runner_of(halves) as runner:
-        write_report(compare([subject], names, EFFORT, runner).report, halves)
+        write_report(compare([dataset], names, EFFORT, runner).report, halves)
         assert (runner.num_reused, runner.num_run) == (5, 12 - 5 + 9 + 3)
     for name in SAME_FILES:
         assert (whole / name).read_bytes() == (halves / name).read_bytes(), name
@@ -404,10 +404,10 @@ def test_processes_of_the_pool_and_of_the_cluster_give_the_same_bits(
     ],
 )
 def test_an_outcome_of_another_kind_is_one_clear_error(
-    subject: Subject, tmp_path: Path, damage: dict[str, object]
+    dataset: ComparisonData, tmp_path: Path, damage: dict[str, object]
 ) -> None:
     with runner_of(tmp_path) as runner:
-        compare([subject], ("local",), EFFORT, runner)
+        compare([dataset], ("local",), EFFORT, runner)
     store = tmp_path / "runs.jsonl"
     lines = [json.loads(line) for line in store.read_text().splitlines()]
     lines[0]["outcome"] |= damage
@@ -416,16 +416,16 @@ def test_an_outcome_of_another_kind_is_one_clear_error(
         pytest.raises(UsageError, match="is damaged, or was written by another version"),
         runner_of(tmp_path) as runner,
     ):
-        compare([subject], ("local",), EFFORT, runner)
+        compare([dataset], ("local",), EFFORT, runner)
 
 
-def test_runs_of_another_numpy_are_not_mixed_in(subject: Subject, tmp_path: Path) -> None:
+def test_runs_of_another_numpy_are_not_mixed_in(dataset: ComparisonData, tmp_path: Path) -> None:
     with runner_of(tmp_path) as runner:
-        compare([subject], ("local",), EFFORT, runner)
+        compare([dataset], ("local",), EFFORT, runner)
     store = tmp_path / "runs.jsonl"
     store.write_text(store.read_text().replace(f'"numpy": "{np.__version__}"', '"numpy": "1.0"'))
     with pytest.raises(UsageError, match=r"made with numpy 1\.0"), runner_of(tmp_path) as runner:
-        compare([subject], ("local",), EFFORT, runner)
+        compare([dataset], ("local",), EFFORT, runner)
 
 
 def test_compare_refuses_what_it_does_not_know(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

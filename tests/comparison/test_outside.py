@@ -19,8 +19,8 @@ from helpers import random_streams, sparse_stream
 from drom_net.algorithms.local import LocalParameters, local
 from drom_net.cli import main
 from drom_net.comparison import outside
+from drom_net.comparison.jobs import Job, comparison_data, configure, named_config
 from drom_net.comparison.spaces import draw, line_names, line_of, outside_lines
-from drom_net.comparison.subjects import Job, configure, make_subject, named_config
 from drom_net.core.errors import UsageError
 from drom_net.data.stream import TaskStream
 from drom_net.learning.records import TASK_DTYPE
@@ -168,7 +168,7 @@ def test_a_run_of_one_is_a_job_like_any_other() -> None:
     pytest.importorskip("river", reason="river is not installed (pip install river)")
     config = named_config("synthetic")
     data = dataclasses.replace(config.data, tasks=3, examples=30, dim=6)  # type: ignore[call-arg]
-    subject = make_subject(dataclasses.replace(config, data=data))
-    outcomes = [Job(subject, configure(subject, "river", {"lr": 0.3}, seed=4), "").run(lambda: False) for _ in range(2)]
+    dataset = comparison_data(dataclasses.replace(config, data=data))
+    outcomes = [Job(dataset, configure(dataset, "river", {"lr": 0.3}, seed=4), "").run(lambda: False) for _ in range(2)]
     assert outcomes[0].digest == outcomes[1].digest
     assert outcomes[0].figures == outcomes[1].figures

@@ -9,8 +9,8 @@ import pytest
 from drom_net.algorithms import BUILTIN
 from drom_net.algorithms.learner import Learner, Search
 from drom_net.algorithms.local import LocalParameters, local
+from drom_net.comparison.jobs import comparison_data, configure, named_config
 from drom_net.comparison.spaces import Line, draw, line_names, line_of, lines_of, num_settings
-from drom_net.comparison.subjects import configure, make_subject, named_config
 from drom_net.config.load import load_config
 from drom_net.config.model import to_yaml
 from drom_net.core.errors import UsageError
@@ -28,13 +28,13 @@ def test_all_learners_with_something_to_tune_get_the_same_number_of_settings() -
 @pytest.mark.parametrize("name", line_names())
 def test_settings_are_allowed_by_the_configuration(name: str, tmp_path: Path) -> None:
     """Also that eta0 * lambda is at most 2, which a file is checked for."""
-    subject = make_subject(named_config("synthetic"))
+    dataset = comparison_data(named_config("synthetic"))
     wanted = num_settings(name, 40)
     drawn = [draw(name, number, 7) for number in range(wanted)]
     assert len({repr(values) for values in drawn}) > 0.85 * wanted
     for values in drawn:
         assert values.keys() == drawn[0].keys()
-        config = configure(subject, name, values, seed=0)
+        config = configure(dataset, name, values, seed=0)
         path = tmp_path / "drawn.yaml"
         path.write_text(to_yaml(config))
         assert load_config(path).algorithm == config.algorithm

@@ -15,6 +15,8 @@ import pytest
 
 import drom_net
 from drom_net.cli import main
+from drom_net.config.load import load_config
+from drom_net.core.errors import ConfigError
 from drom_net.data import formats
 from drom_net.data.columns import Column, Schema
 from drom_net.data.faults import Faults
@@ -24,15 +26,6 @@ from drom_net.data.preprocessing import Preprocessing
 from drom_net.data.row_lines import LineParser
 from drom_net.data.tables import Source, Wanted
 
-WITH_LTSV = """
-import sys
-from drom_net.data.formats import FORMATS
-from ltsv import Ltsv
-FORMATS.append(Ltsv())
-from drom_net.cli import main
-sys.exit(main())
-"""
-"""The command line, as it is with one more class among the formats."""
 NAMES = ("site", "age", "dose", "ward", "ill")
 
 
@@ -55,11 +48,22 @@ def write_config(folder: Path, data: str) -> None:
     (folder / "cluster.yaml").write_text(text)
 
 
-def call(folder: Path, *arguments: str, text: str = "") -> str:
-    """Standard output of a command that knows the format."""
-    path = os.pathsep.join([str(Path(ltsv.__file__).parent), str(Path(drom_net.__file__).parent.parent)])
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """What an installed package leaves that has the format, where Python looks for packages."""
+    about = tmp_path / "site" / "ltsv-1.0.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: ltsv\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[drom_net.formats]\nltsv = ltsv:Ltsv\n")
+    return tmp_path / "site"
+
+
+def call(folder: Path, *arguments: str, text: str = "", site: Path | None = None) -> str:
+    """Standard output of a command where the module of the format is on PYTHONPATH, or its package is installed."""
+    places = [Path(ltsv.__file__).parent, Path(drom_net.__file__).parent.parent]
+    path = os.pathsep.join(map(str, [site, *places] if site else places))
     done = subprocess.run(
-        [sys.executable, "-c", WITH_LTSV, *arguments],
+        [sys.executable, "-m", "drom_net", *arguments],
         env=os.environ | {"PYTHONPATH": path},
         cwd=folder,
         input=text,
@@ -71,22 +75,24 @@ def call(folder: Path, *arguments: str, text: str = "") -> str:
 
 
 def test_one_class_is_a_format_in_every_command(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, site: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Issue: "A new file format is one class at one seam: shown in a test"."""
+    """Issue: "A new file format is one class at one seam: shown in a test"; by its name, or as MODULE:ATTRIBUTE."""
     for name in ("ltsv", "csv"):
         (tmp_path / name).mkdir()
     (tmp_path / "csv" / "t.csv").write_text(as_csv(*rows()))
     (tmp_path / "ltsv" / "t.log").write_text(as_ltsv(*rows()))
     (tmp_path / "ltsv" / "t.ltsv").write_text(as_ltsv(*rows()))
     write_config(tmp_path / "csv", "files: t.csv")
-    write_config(tmp_path / "ltsv", "files: t.log, format: ltsv")
+    write_config(tmp_path / "ltsv", "files: t.log, format: 'ltsv:Ltsv'")
     run = ("run", "cluster.yaml", "--driver", "reference", "--out", "run", "-q")
     call(tmp_path / "ltsv", "check", "cluster.yaml")
     call(tmp_path / "ltsv", *run)
-    described = call(tmp_path / "ltsv", "data", "describe", "t.ltsv", "--json")
+    described = call(tmp_path / "ltsv", "data", "describe", "t.ltsv", "--json", site=site)
     new = [("north", "0.5", "-2.25", "B", "?"), ("north", "-1", "", "C", "?")]
-    predicted = call(tmp_path / "ltsv", "predict", "run", "--task", "s9", "--format", "ltsv", text=as_ltsv(*new))
+    predict = ("predict", "run", "--task", "s9", "--format")
+    predicted = call(tmp_path / "ltsv", *predict, "ltsv", text=as_ltsv(*new), site=site)
+    assert predicted == call(tmp_path / "ltsv", *predict, "ltsv:Ltsv", text=as_ltsv(*new))
     monkeypatch.chdir(tmp_path / "csv")
     assert main(run) == 0
     digests = [json.loads((tmp_path / name / "run" / "summary.json").read_text())["digest"] for name in ("ltsv", "csv")]
@@ -112,8 +118,32 @@ def test_one_class_is_a_format_of_live_lines(monkeypatch: pytest.MonkeyPatch) ->
     assert example is not None
     assert example[1] == 1.0
     np.testing.assert_array_equal(example[0], [4.0, 2.5])
-    found = line_format_of("events.ltsv")
-    assert found is not None and found.name == "ltsv"
+    assert line_format_of("events.ltsv") == "ltsv"
+
+
+@pytest.mark.parametrize(
+    ("format", "expected"),
+    [
+        ("xslx", 'data.format: expected one of csv, svmlight, npz, parquet, got "xslx"'),
+        ("'no_such:X'", "data.format: expected a format of files, as MODULE:ATTRIBUTE, got .*No module named"),
+        ("'ltsv:quoted'", 'data.format: .*got "ltsv:quoted", a function; a class that is derived from'),
+        ("5", "data.format: expected one of csv, svmlight, npz, parquet, got 5"),
+    ],
+)
+def test_what_is_no_format_is_one_clear_error(format: str, expected: str, tmp_path: Path) -> None:
+    write_config(tmp_path, f"files: t.log, format: {format}")
+    with pytest.raises(ConfigError, match=expected) as caught:
+        load_config(tmp_path / "cluster.yaml")
+    assert len(caught.value.problems) == 1
+
+
+def test_a_format_of_files_alone_reads_no_lines(tmp_path: Path) -> None:
+    source = "source: {stdin: true, format: 'drom_net.data.formats.npz:Npz'}\n"
+    (tmp_path / "cluster.yaml").write_text(
+        f"data: {{dataset: live, tasks: [a], dim: 3, positive: 1, rest: negative}}\n{source}"
+    )
+    with pytest.raises(ConfigError, match=r"source\.format: expected a format of lines, as MODULE:ATTRIBUTE, got"):
+        load_config(tmp_path / "cluster.yaml")
 
 
 def test_names_and_suffixes_are_of_one_format() -> None:

@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 from drom_net.cli.data import table_2
-from drom_net.comparison.subjects import make_subject, named_config
+from drom_net.comparison.jobs import comparison_data, named_config
 from drom_net.core.errors import DataError
 from drom_net.data.dataset import Dataset, TaskData
 from drom_net.data.datasets import known_dim, load_dataset, task_names
@@ -662,7 +662,7 @@ def test_a_file_that_was_changed_is_not_taken_for_the_publishers(
     packed.write_bytes(gzip.compress(gzip.decompress(packed.read_bytes()).replace(b"Walking", b"Jogging", 1)))
     monkeypatch.setenv("DROM_NET_DATA", str(tmp_path))
     with pytest.raises(DataError, match="expected the SHA-256"):
-        make_subject(named_config("wisdm"))
+        comparison_data(named_config("wisdm"))
     monkeypatch.setenv("DROM_NET_DATA", str(folder))
     monkeypatch.chdir(tmp_path)
-    assert make_subject(named_config("wisdm")).num_examples == 5418
+    assert comparison_data(named_config("wisdm")).num_examples == 5418

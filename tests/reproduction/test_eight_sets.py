@@ -11,9 +11,9 @@ import pytest
 from quiet import Silent
 
 from drom_net.comparison.compare import evaluate
+from drom_net.comparison.jobs import ComparisonData, comparison_data, named_config
 from drom_net.comparison.runner import Runner
 from drom_net.comparison.store import Store
-from drom_net.comparison.subjects import Subject, make_subject, named_config
 from drom_net.comparison.tuning import Chosen, Effort, Trial
 from drom_net.config.load import load_config
 from drom_net.config.model import to_mapping
@@ -41,10 +41,10 @@ EFFORT = Effort(settings=3, tuning_orders=1, orders=2)
 
 
 @pytest.fixture
-def subject() -> Subject:
+def dataset() -> ComparisonData:
     config = named_config("synthetic")
     data = dataclasses.replace(config.data, tasks=4, examples=30, dim=6)  # type: ignore[call-arg]
-    return make_subject(dataclasses.replace(config, data=data))
+    return comparison_data(dataclasses.replace(config, data=data))
 
 
 @pytest.mark.parametrize("name", DATA)
@@ -57,13 +57,13 @@ def test_the_data_are_those_of_the_configurations_which_name_no_learner(name: st
     assert not ours.fixed
 
 
-def test_settings_are_chosen_at_each_share_of_flipped_labels(subject: Subject) -> None:
+def test_settings_are_chosen_at_each_share_of_flipped_labels(dataset: ComparisonData) -> None:
     chosen = [entry for entry in BASELINES if entry.label in (LOCALS[1], "local", "drom-d, ring, tau 20")]
     with Runner(Store(), num_processes=1, progress=Silent()) as runner:
-        found = measure(subject, chosen, EFFORT, runner)
+        found = measure(dataset, chosen, EFFORT, runner)
         # Two are tuned, at 0 and 0.15; the other orders are of all three.
         assert runner.num_run == 2 * 2 * 3 + 3 * 2 * 2
-        assert measure(subject, chosen, EFFORT, runner).errors == found.errors
+        assert measure(dataset, chosen, EFFORT, runner).errors == found.errors
         assert runner.num_run == 2 * 2 * 3 + 3 * 2 * 2
     tuned = {flip: found.results["local", flip] for flip in FLIPS}
     assert [trial.value for trial in tuned[0.0].trials] != [trial.value for trial in tuned[0.15].trials]
@@ -77,12 +77,12 @@ def test_settings_are_chosen_at_each_share_of_flipped_labels(subject: Subject) -
     assert found.rounds == 30
 
 
-def test_a_full_graph_has_the_scores_of_the_star_and_is_not_run(subject: Subject) -> None:
+def test_a_full_graph_has_the_scores_of_the_star_and_is_not_run(dataset: ComparisonData) -> None:
     entries = [entry for entry in ENTRIES if entry.label in (OURS, FULL)]
     full = entries[1]
-    cell = Chosen(full.on(subject.with_flip(0.15)), full.learner, (), Trial(0, {}, None))
+    cell = Chosen(full.on(dataset.with_flip(0.15)), full.learner, (), Trial(0, {}, None))
     with Runner(Store(), num_processes=1, progress=Silent()) as runner:
-        found = measure(subject, entries, EFFORT, runner)
+        found = measure(dataset, entries, EFFORT, runner)
         assert runner.num_run == 2 * EFFORT.orders
         (ran,) = evaluate([cell], EFFORT, runner)
     for figure in ("error_rate", "f1", "auc"):

@@ -26,7 +26,7 @@ from reproduction.hindsight import nuclear_norm
 from reproduction.regret import (
     CONVEX,
     Benchmark,
-    Contender,
+    Candidate,
     Minima,
     diameter,
     examples_until,
@@ -39,9 +39,9 @@ from reproduction.regret import (
     powers_of_two,
     smallest_cases,
     theorem_bound,
-    theory_contenders,
+    theory_candidates,
     trajectory,
-    tuned_contenders,
+    tuned_candidates,
 )
 
 
@@ -80,7 +80,7 @@ def test_a_course_is_the_learner_by_hand(spread_out: bool) -> None:
     streams = random_streams((12, 7, 10), dim=4, flip=0.3)
     streams = spread(streams) if spread_out else streams
     run = trajectory(
-        Contender("local", "local", LocalParameters(eta0=2.0, loss="hinge")), streams, loss="hinge", checkpoints=[8]
+        Candidate("local", "local", LocalParameters(eta0=2.0, loss="hinge")), streams, loss="hinge", checkpoints=[8]
     )
     W, losses, norms, total = np.zeros((3, 4)), [], [], np.zeros((3, 4))
     for t in range(1, 13):
@@ -105,7 +105,7 @@ def test_the_three_regrets_by_hand() -> None:
     streams = [module.TaskStream(np.full((50, 1), 0.5), np.ones(50), np.ones(50))]
     q = DromParameters(**{**CONVEX, "loss": "hinge", "lam": 1.0, "rho": 1.0})  # type: ignore[arg-type]
     run, minima = (
-        trajectory(Contender("drom", "drom", q), streams, loss="hinge", checkpoints=[40]),
+        trajectory(Candidate("drom", "drom", q), streams, loss="hinge", checkpoints=[40]),
         Minima(streams, "hinge"),
     )
     w, a, ws = 0.0, 0.0, []
@@ -130,7 +130,7 @@ def test_the_three_regrets_by_hand() -> None:
 def test_the_smallest_case_leaves_the_bound_with_every_assumption_held() -> None:
     """Theorems 1 and 2 (tau = 1) as printed: |W_t|_* <= rho/lambda always, yet plain regret is above the bound."""
     for case in smallest_cases(4096):
-        assert case.within == 1.0, case.contender.label
+        assert case.within == 1.0, case.candidate.label
         assert case.largest <= 1.0
         assert case.plain[-1].low > case.bounds[-1]
         doubled = case.plain[-1].low / case.plain[-2].low
@@ -143,7 +143,7 @@ def test_the_smallest_case_leaves_the_bound_with_every_assumption_held() -> None
 def test_d_holds_all_iterates_and_comparators() -> None:
     """No two of the w_t and w* of a task, nor of its a_t and any a* of length 1, are further apart."""
     streams = random_streams((30, 30), dim=4, flip=0.2)
-    contender = theory_contenders("hinge", 5.0)[2]
+    candidate = theory_candidates("hinge", 5.0)[2]
     best = Minima(streams, "hinge").at(30, 5.0).W
     w, a = [np.zeros((2, 4)), best], [np.zeros((2, 4)), np.eye(2, 4), -np.eye(2, 4)]
 
@@ -153,43 +153,43 @@ def test_d_holds_all_iterates_and_comparators() -> None:
         a.append(np.stack([model["a"] for model in models]))
         return True
 
-    run_reference(drom(contender.parameters), streams, seed=0, after_round=follow)
+    run_reference(drom(candidate.parameters), streams, seed=0, after_round=follow)
     furthest = max(
         float(np.linalg.norm(one - other, axis=1).max())
         for points in (w, a)
         for one, other in itertools.combinations(points, 2)
     )
-    D = diameter(trajectory(contender, streams, loss="hinge"), best)
+    D = diameter(trajectory(candidate, streams, loss="hinge"), best)
     assert furthest <= D <= 2.0 * furthest
 
 
 def test_every_algorithm_with_a_step_is_measured() -> None:
     mixtures = {"adadrom"}  # of several models: they have no W
     without = {"arow", "mt-co2ol", "mt-co2ol-d"}  # AROW's steps come from its variances, MT-CO2OL's from its radius
-    assert {contender.algorithm for contender in tuned_contenders("logistic", 9.0)} == set(BUILTIN) - mixtures - without
-    for contender in tuned_contenders("hinge", 9.0):
-        assert getattr(contender.parameters, "loss", "hinge") == "hinge"
-        assert hasattr(contender.parameters, contender.step_name)
+    assert {candidate.algorithm for candidate in tuned_candidates("logistic", 9.0)} == set(BUILTIN) - mixtures - without
+    for candidate in tuned_candidates("hinge", 9.0):
+        assert getattr(candidate.parameters, "loss", "hinge") == "hinge"
+        assert hasattr(candidate.parameters, candidate.step_name)
 
 
 def test_the_bounds_are_of_convex_runs_with_the_printed_steps() -> None:
-    for contender in theory_contenders("hinge", 80.0)[1:]:
-        q = contender.parameters
+    for candidate in theory_candidates("hinge", 80.0)[1:]:
+        q = candidate.parameters
         assert (q.eta0, q.p, q.xi, q.kappa) == (1.0, 1.0, math.inf, 1.0)
-        assert contender.ball == pytest.approx(80.0 if q.lam < 1.0 else 1.0)
+        assert candidate.ball == pytest.approx(80.0 if q.lam < 1.0 else 1.0)
 
 
 @pytest.fixture(scope="module")
 def report() -> Report:
     settings = Synthetic(tasks=3, examples=64, dim=5, rank=2, flip=0.1)
 
-    def contenders(loss: str, radius: float) -> list[Contender]:
-        return tuned_contenders(loss, radius) + theory_contenders(loss, radius)
+    def candidates(loss: str, radius: float) -> list[Candidate]:
+        return tuned_candidates(loss, radius) + theory_candidates(loss, radius)
 
-    benchmark = Benchmark(load_dataset(settings, base=Path()), settings, "hinge", 20.0, 2, contenders)
+    benchmark = Benchmark(load_dataset(settings, base=Path()), settings, "hinge", 20.0, 2, candidates)
     said: list[str] = []
     found = make_report([benchmark], [measure(benchmark, say=said.append)], smallest_cases(64))
-    assert len(said) == len(contenders("hinge", 20.0))
+    assert len(said) == len(candidates("hinge", 20.0))
     return found
 
 
@@ -232,8 +232,8 @@ def test_the_text_has_the_numbers_of_the_tables(report: Report) -> None:
     smallest = report.tables["smallest"]
     cells = dict(zip(smallest.columns, smallest.rows[-1], strict=True))
     assert f"At T = {cells['T']}: plain {cells['plain_low']:.0f}" in report.text
-    for contender in tuned_contenders("hinge", 20.0):
-        assert f"- {contender.label} (" in report.text
+    for candidate in tuned_candidates("hinge", 20.0):
+        assert f"- {candidate.label} (" in report.text
 
 
 def test_a_missing_file_falls_back_to_digits_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,11 +255,11 @@ def test_a_missing_file_falls_back_to_digits_and_says_so(monkeypatch: pytest.Mon
 
 def test_steps_are_tuned_on_the_loss_that_is_measured() -> None:
     streams = random_streams((40, 40), dim=4)
-    contender = Contender("local", "local", LocalParameters(loss="hinge"))
-    tuned = module.with_tuned_step(contender, streams, "hinge", 20)
+    candidate = Candidate("local", "local", LocalParameters(loss="hinge"))
+    tuned = module.with_tuned_step(candidate, streams, "hinge", 20)
 
     def loss_of(eta0: float) -> float:
-        one = replace(contender, parameters=replace(contender.parameters, eta0=eta0))
+        one = replace(candidate, parameters=replace(candidate.parameters, eta0=eta0))
         return float(trajectory(one, streams, loss="hinge", rounds=20).losses.sum())
 
     losses = {eta0: loss_of(eta0) for eta0 in module.TUNED[1]}

@@ -15,7 +15,7 @@ from drom_net.algorithms.features import SparseVectors, numbers
 from drom_net.algorithms.local import local
 from drom_net.cluster.prepare import Prepared
 from drom_net.comparison.figures import Outcome
-from drom_net.comparison.subjects import Subject, make_subject, named_config
+from drom_net.comparison.jobs import ComparisonData, comparison_data, named_config
 from drom_net.data.settings import Synthetic
 from drom_net.data.stream import TaskStream
 from drom_net.learning.records import TASK_DTYPE
@@ -44,14 +44,14 @@ NUM_TASKS, EXAMPLES = 3, 40
 
 
 @pytest.fixture
-def subject() -> Subject:
+def dataset() -> ComparisonData:
     config = named_config("synthetic")
     data = Synthetic(tasks=NUM_TASKS, examples=EXAMPLES, dim=6, alignment="spread")
-    return make_subject(dataclasses.replace(config, data=data))
+    return comparison_data(dataclasses.replace(config, data=data))
 
 
-def prepared(subject: Subject) -> Prepared:
-    return scene_job(subject, "local, eta0 10", 3, Scene()).prepare()
+def prepared(dataset: ComparisonData) -> Prepared:
+    return scene_job(dataset, "local, eta0 10", 3, Scene()).prepare()
 
 
 def a_stream(first: float, *, rounds: int | None = None, num: int = 4) -> TaskStream:
@@ -92,8 +92,8 @@ def test_each_task_is_taken_about_as_often() -> None:
     assert in_turn(0, 5, 3) == [0, 1, 2]
 
 
-def test_all_tasks_change_at_the_half(subject: Subject) -> None:
-    usual = prepared(subject)
+def test_all_tasks_change_at_the_half(dataset: ComparisonData) -> None:
+    usual = prepared(dataset)
     half = half_of(usual)
     changed = Drift(tuple(range(NUM_TASKS))).streams(usual)
     for task, stream in enumerate(changed):
@@ -103,9 +103,9 @@ def test_all_tasks_change_at_the_half(subject: Subject) -> None:
 
 @pytest.mark.parametrize(("task", "left"), [(0, [0, 2]), (1, [0, 1]), (2, [1, 2])])
 def test_a_task_that_takes_over_another_ones_rows_is_without_that_one(
-    subject: Subject, task: int, left: list[int]
+    dataset: ComparisonData, task: int, left: list[int]
 ) -> None:
-    usual = prepared(subject)
+    usual = prepared(dataset)
     half, follower = half_of(usual), (task + 1) % NUM_TASKS
     scene = Drift((task,), alone=True)
     [place] = scene.measured(NUM_TASKS)
@@ -119,12 +119,12 @@ def test_a_task_that_takes_over_another_ones_rows_is_without_that_one(
     assert seen(from_start[place]) == seen(usual.streams[follower])
 
 
-def test_a_new_question_is_asked_in_the_same_order(subject: Subject) -> None:
+def test_a_new_question_is_asked_in_the_same_order(dataset: ComparisonData) -> None:
     """Rows of the data set that was given are followed by those of the other one with the same numbers."""
     new = dataclasses.replace(Synthetic(tasks=NUM_TASKS, examples=EXAMPLES, dim=6), data_seed=1)
-    usual = prepared(subject)
-    other = prepared(dataclasses.replace(subject, config=dataclasses.replace(
-        subject.config, data=dataclasses.replace(new, alignment="spread"))))  # fmt: skip
+    usual = prepared(dataset)
+    other = prepared(dataclasses.replace(dataset, config=dataclasses.replace(
+        dataset.config, data=dataclasses.replace(new, alignment="spread"))))  # fmt: skip
     half = half_of(usual)
     streams = Drift((1,), new=new, alone=True).streams(usual)
     assert len(streams) == NUM_TASKS
@@ -133,8 +133,8 @@ def test_a_new_question_is_asked_in_the_same_order(subject: Subject) -> None:
     assert streams[0] is usual.streams[0]
 
 
-def test_only_the_late_task_is_late(subject: Subject) -> None:
-    usual = prepared(subject)
+def test_only_the_late_task_is_late(dataset: ComparisonData) -> None:
+    usual = prepared(dataset)
     streams = Late((1,)).streams(usual)
     half = half_of(usual)
     assert seen(streams[1]) == [*[None] * half, *seen(usual.streams[1])[half:]]
@@ -192,16 +192,16 @@ def test_a_vector_that_is_no_sum_of_squares_is_noticed() -> None:
         algorithm.central_step(None, {0: sent})
 
 
-def test_flipped_labels_are_seen_by_the_bad_task_alone(subject: Subject) -> None:
-    usual = prepared(subject)
+def test_flipped_labels_are_seen_by_the_bad_task_alone(dataset: ComparisonData) -> None:
+    usual = prepared(dataset)
     streams = Bad((0, 2), 1, FLIPPED).streams(usual)
     assert np.array_equal(streams[1].labels, -usual.streams[1].labels)
     assert np.array_equal(streams[1].clean, usual.streams[1].clean)
     assert streams[0] is usual.streams[0]
 
 
-def test_a_site_that_is_not_there_is_not_counted(subject: Subject) -> None:
-    usual = prepared(subject)
+def test_a_site_that_is_not_there_is_not_counted(dataset: ComparisonData) -> None:
+    usual = prepared(dataset)
     scene = Bad((0, 2), 1, ABSENT)
     streams = scene.streams(usual)
     measured = [streams[place] for place in scene.measured(NUM_TASKS)]
@@ -264,15 +264,15 @@ def test_an_error_is_back_within_a_tenth_over_the_whole_width() -> None:
     assert recovery(flat(340, 331, 320), 0.3, BIN) == 2 * BIN
 
 
-def test_a_scene_is_part_of_the_key(subject: Subject) -> None:
+def test_a_scene_is_part_of_the_key(dataset: ComparisonData) -> None:
     of = [Scene((0,)), Scene((1,)), Late((0,)), Bad((0,), 1, FLIPPED), Bad((0,), 2, FLIPPED), Drift((0,))]
-    keys = {scene_job(subject, "drom", 3, scene).key for scene in of}
+    keys = {scene_job(dataset, "drom", 3, scene).key for scene in of}
     assert len(keys) == len(of)
 
 
-def test_where_nobody_is_bad_the_run_is_the_usual_one(subject: Subject) -> None:
+def test_where_nobody_is_bad_the_run_is_the_usual_one(dataset: ComparisonData) -> None:
     jobs: list[SceneJob] = [
-        scene_job(subject, "adadrom", 3, scene) for scene in (Scene((0,)), Bad((0,), 1), Bad((0,), 1, FLIPPED))
+        scene_job(dataset, "adadrom", 3, scene) for scene in (Scene((0,)), Bad((0,), 1), Bad((0,), 1, FLIPPED))
     ]
     usual, nobody, flipped = (job.run(lambda: False) for job in jobs)
     assert usual.digest == nobody.digest != flipped.digest

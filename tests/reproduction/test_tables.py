@@ -8,9 +8,9 @@ import math
 import pytest
 from quiet import Silent
 
+from drom_net.comparison.jobs import ComparisonData, Job, comparison_data, named_config
 from drom_net.comparison.runner import Runner
 from drom_net.comparison.store import Store
-from drom_net.comparison.subjects import Job, Subject, make_subject, named_config
 from drom_net.comparison.tuning import Effort
 from drom_net.config.model import AlgorithmChoice
 from drom_net.graph.families import make_schedule
@@ -28,10 +28,10 @@ EFFORT = Effort(settings=2, tuning_orders=1, orders=2)
 
 
 @pytest.fixture
-def subject() -> Subject:
+def dataset() -> ComparisonData:
     config = named_config("synthetic")
     data = dataclasses.replace(config.data, tasks=4, examples=40, dim=6, flip=0.1)  # type: ignore[call-arg]
-    return dataclasses.replace(make_subject(dataclasses.replace(config, data=data)), name="spam-pu")
+    return dataclasses.replace(comparison_data(dataclasses.replace(config, data=data)), name="spam-pu")
 
 
 def runner() -> Runner:
@@ -76,14 +76,14 @@ def test_the_exponent_of_a_power_law_is_its_power() -> None:
     assert math.isnan(fitted_exponent(x, [0.0, 1.0, 2.0, 3.0]))
 
 
-def test_empty_messages_are_counted(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_empty_messages_are_counted(dataset: ComparisonData, monkeypatch: pytest.MonkeyPatch) -> None:
     everything = {
         "all outliers": ("drom", {"xi": 1e-9}),
         "no outlier, no correction": ("drom", {"lam": 0.0, "rho": 0.0}),
     }
     monkeypatch.setitem(EMPTY, "all outliers", everything["all outliers"])
     monkeypatch.setitem(EMPTY, "no outlier, no correction", everything["no outlier, no correction"])
-    table = empty_shares([subject])
+    table = empty_shares([dataset])
     found = {row[1]: (row[3], row[4]) for row in table.rows}
     assert found["all outliers"] == (1.0, 1.0)
     assert found["no outlier, no correction"] == (0.0, 1.0)
@@ -92,8 +92,8 @@ def test_empty_messages_are_counted(subject: Subject, monkeypatch: pytest.Monkey
     assert pulls >= pushes  # type: ignore[operator]  # who pushes nothing gets nothing
 
 
-def test_table_1_has_every_learner_and_a_claim_for_the_papers_four(subject: Subject) -> None:
-    report = table_1(quick=True, say=lambda text: None, shares=empty_shares([subject]))
+def test_table_1_has_every_learner_and_a_claim_for_the_papers_four(dataset: ComparisonData) -> None:
+    report = table_1(quick=True, say=lambda text: None, shares=empty_shares([dataset]))
     learners, claimed = (column(report, "exponents", name) for name in ("algorithm", "claimed_server"))
     assert learners == list(MEASURED)
     assert sum(bool(claim) for claim in claimed) == 4
@@ -114,9 +114,9 @@ def test_the_graphs_come_near_the_zeta_that_is_wanted(num_tasks: int) -> None:
         assert zeta(weights) == pytest.approx(wanted, abs=0.06)
 
 
-def test_table_3_has_every_entry_and_the_papers_beside_it(subject: Subject) -> None:
+def test_table_3_has_every_entry_and_the_papers_beside_it(dataset: ComparisonData) -> None:
     with runner() as running:
-        report = table_3([subject], EFFORT, running)
+        report = table_3([dataset], EFFORT, running)
     rows = [dict(zip(report.tables["table-3"].columns, row, strict=True)) for row in report.tables["table-3"].rows]
     ours = {(row["tau"], row["zeta"]): row for row in rows if row["tuned_for"] == "this tau"}
     assert set(ours) == {(tau, wanted) for tau in TAUS for wanted in ZETAS}
@@ -135,8 +135,8 @@ def test_table_3_has_every_entry_and_the_papers_beside_it(subject: Subject) -> N
 # Table 4 --------------------------------------------------------------------------------------------
 
 
-def test_table_4_gives_ratios_to_local(subject: Subject) -> None:
-    report = table_4([subject], say=lambda text: None, repeats=1, as_processes=False)
+def test_table_4_gives_ratios_to_local(dataset: ComparisonData) -> None:
+    report = table_4([dataset], say=lambda text: None, repeats=1, as_processes=False)
     names = column(report, "table-4", "learner")
     ratios = dict(zip(names, column(report, "table-4", "times_local"), strict=True))
     assert set(names) == set(LEARNERS)
@@ -149,11 +149,11 @@ def test_table_4_gives_ratios_to_local(subject: Subject) -> None:
 # The search -----------------------------------------------------------------------------------------
 
 
-def test_the_search_tunes_and_compares_every_variant(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_search_tunes_and_compares_every_variant(dataset: ComparisonData, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = ("drom", "averaged", "schedule")
     monkeypatch.setattr(search_module, "VARIANTS", {name: VARIANTS[name] for name in wanted})
     with runner() as running:
-        report = search([(subject, EFFORT)], running)
+        report = search([(dataset, EFFORT)], running)
         rows = dict(
             zip(column(report, "search", "variant"), column(report, "search", "minus_local_points"), strict=True)
         )
@@ -161,19 +161,19 @@ def test_the_search_tunes_and_compares_every_variant(subject: Subject, monkeypat
         assert rows["local"] is None
         assert len(report.tables["tried"].rows) == EFFORT.settings * len(rows)
         made = running.num_run
-        assert search([(subject, EFFORT)], running) == report
+        assert search([(dataset, EFFORT)], running) == report
     assert running.num_run == made  # nothing is run twice
 
 
-def test_a_neutral_variant_is_drom_and_has_a_key_of_its_own(subject: Subject) -> None:
+def test_a_neutral_variant_is_drom_and_has_a_key_of_its_own(dataset: ComparisonData) -> None:
     values = settings_of_variant("drom", 3, 0)
     config = dataclasses.replace(
-        subject.config,
+        dataset.config,
         algorithm=AlgorithmChoice("drom", search_module.DromParameters(**values)),  # type: ignore[arg-type]
     )
-    plain = Job(subject, config, "drom")
-    neutral = VariantJob(subject, config, "drom", VariantParameters(**values))  # type: ignore[arg-type]
-    averaged = VariantJob(subject, config, "averaged", VariantParameters(**values, iterate="averaged"))  # type: ignore[arg-type]
+    plain = Job(dataset, config, "drom")
+    neutral = VariantJob(dataset, config, "drom", VariantParameters(**values))  # type: ignore[arg-type]
+    averaged = VariantJob(dataset, config, "averaged", VariantParameters(**values, iterate="averaged"))  # type: ignore[arg-type]
     assert len({plain.key, neutral.key, averaged.key}) == 3
     same, other = (job.run(lambda: False) for job in (neutral, averaged))
     assert same.digest == plain.run(lambda: False).digest

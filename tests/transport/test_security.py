@@ -120,7 +120,7 @@ def test_listed_keys_get_in_and_are_known_by_name(bind: str, folder: Path) -> No
     ):
         for dealer, name in ((north, "north"), (south, "south"), (north, "north")):
             address = met(router, dealer)
-            assert router.speaker == name
+            assert router.sender == name
             router.send(address, [b"header", vector])
             assert get(dealer) == (REDUCER, [b"header", vector])
         assert router.refused_handshakes == 0
@@ -392,7 +392,7 @@ def test_accident_35_the_key_decides_which_node_one_may_be(folder: Path) -> None
         thread = threading.Thread(target=insider, daemon=True)
         thread.start()
         host = Keyed()
-        host.gate = key_gate(reducer, lambda: router.speaker)
+        host.gate = key_gate(reducer, lambda: router.sender)
         drive(reducer, router, host)
         thread.join()
     assert "does not let this worker in: its key is that of south, not of north" in str(rejected[0])
@@ -435,14 +435,14 @@ def test_peers_listen_and_connect_with_keys_on_one_socket(folder: Path) -> None:
         ):
             transport.send(address, [b"hello"])
             back, frames = get(other)
-            assert (frames, other.speaker) == ([b"hello"], name)
+            assert (frames, other.sender) == ([b"hello"], name)
             other.send(back, [b"welcome"])
             assert get(transport) == (address, [b"welcome"])
-            assert transport.speaker == {"peer-0": REDUCER, "peer-1": "north"}[address]
+            assert transport.sender == {"peer-0": REDUCER, "peer-1": "north"}[address]
         # And it still lets in who comes later.
         with connect(third.endpoint, replace(read_keyring(folder, "north"), public=swapped(folder))) as late:
             met(third, late)
-            assert third.speaker == "north"
+            assert third.sender == "north"
 
 
 def swapped(folder: Path) -> dict[str, bytes]:
@@ -480,7 +480,7 @@ def test_nobody_can_take_the_place_of_a_neighbor_by_its_address(with_keys: bool,
         insider.send(b"after")
         address, frames = get(upper)
         assert (address, frames) == ("?peer-0", [b"after"])
-        assert upper.speaker == ("south" if with_keys else "")
+        assert upper.sender == ("south" if with_keys else "")
         upper.send("peer-0", [b"again"])
         assert get(lower)[1] == [b"again"]
         assert not insider.poll(0)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from drom_net.algorithms.adadrom.mixing import dot, slope_of, tilts_of, weigh
+from drom_net.algorithms.adadrom.mixing import dot, margins_of, slope_of, weigh
 from drom_net.algorithms.adadrom.state import (
     COMMON,
     DIRECTIONS,
@@ -127,15 +127,15 @@ def primal_step(state: AdaState, example: Example, t: int) -> tuple[AdaState, Pr
     """Predict, and learn."""
     x, y = example
     seen = look(state, x)
-    tilts = tilts_of(seen.z)
-    _descend(state, seen, *[slope_of(tilts[expert], y) for expert in (0, 1, 2, 5)])
+    margins = margins_of(seen.z)
+    _descend(state, seen, *[slope_of(margins[expert], y) for expert in (0, 1, 2, 5)])
     place, targets = int(state.mixture.evidence[0]) % KEPT, seen.common[DIRECTIONS:]
     targets[:] = y, y - expected(seen.z[1])
     state.past[place : place + 1], state.targets[place] = [x], targets
     _learn_in_common(state, seen)
     if state.ridge is not None:
         state.ridge.learn(seen.at, seen.values, seen.of_ridge, targets)
-    score, loss = weigh(state.mixture, tilts, y)
+    score, loss = weigh(state.mixture, margins, y)
     return state, Prediction(score, loss, 1.0)
 
 
@@ -170,7 +170,7 @@ def _descend(state: AdaState, seen: _Seen, local: float, shared: float, own: flo
 
 def predict(state: AdaState, x: Features) -> float:
     """p - 1/2 of x."""
-    return state.mixture.score(tilts_of(look(state, x).z))
+    return state.mixture.score(margins_of(look(state, x).z))
 
 
 def model(state: AdaState) -> dict[str, Vector]:
@@ -191,4 +191,4 @@ def score_of_model(model: Mapping[str, Vector], x: Features) -> float:
         float(model[name][at] @ values) for name in _MODELS if name in model
     )
     z = _scores(local, step_of(values) * shared, (offset, other), recent, zip(others[::2], others[1::2], strict=True))
-    return dot(model["mixture"].tolist(), tilts_of(z))
+    return dot(model["mixture"].tolist(), margins_of(z))

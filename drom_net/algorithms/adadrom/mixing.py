@@ -57,11 +57,11 @@ class Mixture:
     evidence: list[float]
     """What is counted, as `EVIDENCE`."""
 
-    def score(self, tilts: Sequence[float]) -> float:
+    def score(self, margins: Sequence[float]) -> float:
         """p - 1/2 of the prediction."""
         own, joint = self.both
         products = list(map(operator.mul, self.weights, self.prior))
-        return float(own * dot(self.weights, tilts) + joint * (dot(products, tilts) / sum(products)))
+        return float(own * dot(self.weights, margins) + joint * (dot(products, margins) / sum(products)))
 
     def effective(self) -> list[float]:
         """What each expert weighs in the prediction."""
@@ -96,7 +96,7 @@ def prior_of(others: Sequence[float]) -> list[float]:
     return _shared(kept, SHARE_OF_PRIOR, _even(len(kept)))
 
 
-def tilts_of(z: Sequence[float]) -> list[float]:
+def margins_of(z: Sequence[float]) -> list[float]:
     """By how much experts of these scores find the label +1 more probable than 1/2: pi(z) - 1/2."""
     return [SCALE * math.tanh(0.5 * one) for one in z]  # s(z) - 1/2 = tanh(z/2) / 2
 
@@ -106,34 +106,35 @@ def log_odds(score: float) -> float:
     return math.log((SCALE + score + _SOFT) / (SCALE - score + _SOFT))
 
 
-def slope_of(tilt: float, y: float) -> float:
+def slope_of(margin: float, y: float) -> float:
     """The derivative by z of the loss -log pi(y z)."""
-    return y / (2.0 * SCALE) * (tilt * tilt - SCALE * SCALE) / (0.5 + y * tilt)
+    return y / (2.0 * SCALE) * (margin * margin - SCALE * SCALE) / (0.5 + y * margin)
 
 
-def weigh(mixture: Mixture, tilts: Sequence[float], y: float) -> tuple[float, float]:
+def weigh(mixture: Mixture, margins: Sequence[float], y: float) -> tuple[float, float]:
     """Give all weights their new values, and count; returns (score, log loss) of the prediction."""
     (own, joint), weights, num_alone = mixture.both, mixture.weights, len(mixture.alone)
     products = list(map(operator.mul, weights, mixture.prior))
-    total, of_own = sum(products), dot(weights, tilts)
-    of_joint = dot(products, tilts) / total
+    total, of_own = sum(products), dot(weights, margins)
+    of_joint = dot(products, margins) / total
     score = own * of_own + joint * of_joint
     score_alone, sharing = 0.0, 1.0
     for weight, expert in zip(mixture.alone, ALONE, strict=False):
-        score_alone += weight * tilts[expert]
+        score_alone += weight * margins[expert]
         sharing -= own * weights[expert] + joint / total * products[expert]
     loss, loss_alone = -math.log(0.5 + y * score), -math.log(0.5 + y * score_alone)
-    wrong, wrong_alone, sure = (score >= 0.0) != (y > 0.0), (score_alone >= 0.0) != (y > 0.0), (score / SCALE) ** 4
+    wrong, wrong_alone = (score >= 0.0) != (y > 0.0), (score_alone >= 0.0) != (y > 0.0)
+    confidence = (score / SCALE) ** 4
     half_range = 0.5 * (loss_alone - loss - math.log((0.5 - y * score) / (0.5 - y * score_alone)))
     of_losses, of_errors = half_range * half_range, wrong != wrong_alone
-    counts = (1.0, wrong, wrong_alone, loss, loss_alone, sharing, sure, sure * wrong, of_losses, of_errors)
+    counts = (1.0, wrong, wrong_alone, loss, loss_alone, sharing, confidence, confidence * wrong, of_losses, of_errors)
     mixture.evidence = list(map(operator.add, mixture.evidence, counts))
     own *= 0.5 + y * of_own
     own = min(1.0 - LEAST, max(LEAST, own / (own + joint * (0.5 + y * of_joint))))
     mixture.both = [own, 1.0 - own]
-    given = [0.5 + y * tilt for tilt in tilts]  # the probability of the label
-    mixture.weights = _shared(list(map(operator.mul, weights, given)), SHARE, first_weights(len(weights)))
-    of_alone = [mixture.alone[n] * given[ALONE[n]] for n in range(num_alone)]
+    likelihoods = [0.5 + y * margin for margin in margins]  # the probability of the label
+    mixture.weights = _shared(list(map(operator.mul, weights, likelihoods)), SHARE, first_weights(len(weights)))
+    of_alone = [mixture.alone[n] * likelihoods[ALONE[n]] for n in range(num_alone)]
     mixture.alone = _shared(of_alone, SHARE, _even(num_alone))
     return score, loss
 

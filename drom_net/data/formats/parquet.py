@@ -26,7 +26,7 @@ class Parquet(TableFormat):
     def header(self, path: Path, shown: str, wanted: Wanted, faults: Faults) -> tuple[str, ...] | None:
         with extra("tables", "Parquet files"):
             import pyarrow.parquet as pq
-        with _damage_told(path, shown, faults), opened(path) as file:
+        with _damage_as_fault(path, shown, faults), opened(path) as file:
             return _column_names(pq.ParquetFile(file), shown, faults)
         return None
 
@@ -37,7 +37,7 @@ class Parquet(TableFormat):
         before = faults.count
         columns: dict[str, Cells] = {}
         num_rows = 0
-        with _damage_told(path, shown, faults), opened(path) as raw:
+        with _damage_as_fault(path, shown, faults), opened(path) as raw:
             file = pq.ParquetFile(raw)
             names = _column_names(file, shown, faults)
             if names is None:
@@ -61,7 +61,7 @@ class Parquet(TableFormat):
 
 
 @contextmanager
-def _damage_told(path: Path, shown: str, faults: Faults) -> Iterator[None]:
+def _damage_as_fault(path: Path, shown: str, faults: Faults) -> Iterator[None]:
     """What damage raises within becomes a fault, and ends the block."""
     pa = pyarrow("Parquet files")
 

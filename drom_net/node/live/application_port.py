@@ -58,7 +58,7 @@ class _Connection:
         self.socket = found
         self.address = address
         self.unsent = bytearray(_GREETING)
-        self.heard = (False, 0.0)
+        self.last_received = (False, 0.0)
         """Whether a message has come, and when the last one did, or it has connected."""
         self.events = select.EPOLLIN
         self.begun = 0.0
@@ -182,7 +182,7 @@ class ApplicationPort:
             self._accepts = True
             self._epoll.modify(self._listener, select.EPOLLIN)
         for connection in list(self._connections.values()):
-            if connection.stage in ("greeting", "ready") and now >= connection.heard[1] + _HANDSHAKE_S:
+            if connection.stage in ("greeting", "ready") and now >= connection.last_received[1] + _HANDSHAKE_S:
                 self._turn_away(connection, f"no handshake within {_HANDSHAKE_S:g} s")
 
     def take_warnings(self) -> list[str]:
@@ -246,7 +246,7 @@ class ApplicationPort:
                 found.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _GONE_AFTER_S // 4)
             self._count += 1
             connection = _Connection(found, str(self._count))
-            connection.heard = (False, time.monotonic())
+            connection.last_received = (False, time.monotonic())
             self._connections[found.fileno()] = self._by_address[connection.address] = connection
             self._epoll.register(found, connection.events)
             self._flush(connection)
@@ -254,7 +254,7 @@ class ApplicationPort:
     def _close_the_quietest(self) -> None:
         """Of those that never said anything first."""
         if self._connections:
-            quietest = min(self._connections.values(), key=lambda connection: connection.heard)
+            quietest = min(self._connections.values(), key=lambda connection: connection.last_received)
             self._turn_away(quietest, f"there are more than {self._limit}")
 
     def _read(self, connection: _Connection) -> list[bytes] | None:
@@ -324,7 +324,7 @@ class ApplicationPort:
             return None
         frames, connection.frames = connection.frames, []
         self._begin(connection, "open")
-        connection.heard = (True, time.monotonic())
+        connection.last_received = (True, time.monotonic())
         connection.asks = True
         return frames
 

@@ -45,7 +45,7 @@ class LiveInput:
         Raises:
             CheckpointError: The journal is damaged, or is not all there.
         """
-        settings = spec.source
+        settings = spec.stream.source
         self.task = spec.name
         self.backlog_limit: int = settings["backlog"]
         self.bad = 0

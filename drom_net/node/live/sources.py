@@ -20,7 +20,7 @@ def open_source(live_input: LiveInput, model: Model) -> None:
         ConfigError: A file of keys is missing or wrong.
         OSError: The file cannot be read.
     """
-    settings = live_input.spec.source
+    settings = live_input.spec.stream.source
     if bind := settings["bind"]:
         keys = None if bind.startswith("ipc://") else _client_keys(live_input.spec)
         live_input.take_from(

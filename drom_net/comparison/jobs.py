@@ -47,7 +47,7 @@ PAPER_TAU = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class ComparisonData:
     """Data that learners are compared on."""
 
     name: str
@@ -73,12 +73,12 @@ class Subject:
         """Whether rows are learned in the order of the data, which may be time, and in no other."""
         return not self.config.data.shuffle
 
-    def with_flip(self, flip: float) -> Subject:
+    def with_flip(self, flip: float) -> ComparisonData:
         """The same under another share of flipped labels."""
         config = dataclasses.replace(self.config, data=dataclasses.replace(self.config.data, flip=flip))
         return dataclasses.replace(self, config=config)
 
-    def with_rounds(self, rounds: int | None) -> Subject:
+    def with_rounds(self, rounds: int | None) -> ComparisonData:
         """The same for at most so many rounds; None leaves them as they are."""
         if rounds is None:
             return self
@@ -114,50 +114,50 @@ def named_config(name: str) -> ClusterConfig:
     )
 
 
-def make_subject(config: ClusterConfig) -> Subject:
+def comparison_data(config: ClusterConfig) -> ComparisonData:
     """Read the data of a configuration.
 
     Raises:
         InputError, UsageError: It is wrong, or not there.
     """
     check_public(config.data, config.base)
-    dataset = load_data(config)
-    return Subject(
+    loaded = load_data(config)
+    return ComparisonData(
         name=config.name,
         config=config,
-        tasks=tuple(task.name for task in dataset.tasks),
-        num_examples=config.data.passes * sum(len(task.labels) for task in dataset.tasks),
-        dim=dataset.dim,
-        positives=config.data.passes * sum(int(np.count_nonzero(task.labels > 0.0)) for task in dataset.tasks),
-        measure=dataset.measure,
-        content=_content_digest(dataset),
+        tasks=tuple(task.name for task in loaded.tasks),
+        num_examples=config.data.passes * sum(len(task.labels) for task in loaded.tasks),
+        dim=loaded.dim,
+        positives=config.data.passes * sum(int(np.count_nonzero(task.labels > 0.0)) for task in loaded.tasks),
+        measure=loaded.measure,
+        content=_content_digest(loaded),
     )
 
 
-def configure(subject: Subject, name: str, drawn: Mapping[str, object], *, seed: int) -> ClusterConfig:
+def configure(dataset: ComparisonData, name: str, drawn: Mapping[str, object], *, seed: int) -> ClusterConfig:
     """The configuration of one run.
 
     Args:
-        name: Of the learner. Peers whose graph and tau the subject does not give are the paper's: full, tau 20.
+        name: Of the learner. Peers whose graph and tau the dataset does not give are the paper's: full, tau 20.
         drawn: The searched parameters by field name, as `spaces.draw` gives them.
     """
     line = line_of(name)
-    given = subject.config.algorithm
+    given = dataset.config.algorithm
     changes = dict(line.search.fixed) | dict(drawn)
     topology = None
     parameters = given.parameters if given.name == line.algorithm else line.learner.parameters()
     if "graph" in line.learner.on:
-        topology = subject.config.topology
+        topology = dataset.config.topology
         if topology is not None and line.learner.along_tree and not topology.has_tree and "star" in line.learner.on:
             topology = None
         if topology is None and "star" not in line.learner.on:
             topology = TopologySettings(graph="full")
             changes["tau"] = PAPER_TAU
     return dataclasses.replace(
-        subject.config,
+        dataset.config,
         algorithm=AlgorithmChoice(line.algorithm, dataclasses.replace(parameters, **changes)),
         topology=topology,
-        data=dataclasses.replace(subject.config.data, pace_s=0.0),
+        data=dataclasses.replace(dataset.config.data, pace_s=0.0),
         seed=seed,
         reducer=ReducerSettings(),  # on private sockets, where it is run as processes
         peers=PeerSettings(),
@@ -204,7 +204,7 @@ def _content_digest(dataset: Dataset) -> str:
 class Job:
     """One run that is wanted."""
 
-    subject: Subject
+    dataset: ComparisonData
     config: ClusterConfig
     label: str
     """For people: which learner on which data."""
@@ -215,7 +215,7 @@ class Job:
     @property
     def key(self) -> str:
         """SHA-256 over all that determines the outcome."""
-        parts = (__version__, OUTCOMES, config_digest(self.config, self.subject.tasks), self.subject.content)
+        parts = (__version__, OUTCOMES, config_digest(self.config, self.dataset.tasks), self.dataset.content)
         return hashlib.sha256("\n".join((*parts, self.part)).encode()).hexdigest()
 
     def prepare(self) -> Prepared:
