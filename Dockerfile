@@ -11,7 +11,7 @@ ARG BASE=python:3.11.15-slim-trixie
 FROM $BASE AS build
 ARG EXTRAS=metrics
 WORKDIR /src
-COPY pyproject.toml README.md LICENSE constraints.txt ./
+COPY pyproject.toml setup.py README.md LICENSE constraints.txt ./
 COPY drom_net ./drom_net
 RUN pip wheel --quiet --no-cache-dir --constraint constraints.txt --wheel-dir /built ".[$EXTRAS]" \
  && python -m venv --without-pip /opt/drom-net \

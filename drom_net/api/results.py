@@ -7,7 +7,7 @@ import html
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,7 +52,7 @@ _LINES = 8
 class Plot:
     """A picture, which a notebook shows."""
 
-    svg: str
+    svg: str = field(repr=False)
 
     def _repr_svg_(self) -> str:
         return self.svg

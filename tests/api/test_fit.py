@@ -253,6 +253,7 @@ def test_figures_and_pictures(tmp_path: Path) -> None:
     assert all(site in page for site in run.sites) and (tmp_path / "run.png").stat().st_size > 1000
     for picture in (run.plot_errors(tmp_path / "errors.png"), run.plot_sharing(tmp_path / "sharing.svg")):
         assert picture._repr_svg_().lstrip().startswith("<?xml")
+        assert repr(picture) == "Plot()"
     assert (tmp_path / "errors.png").read_bytes()[:4] == b"\x89PNG"
     assert (tmp_path / "sharing.svg").exists()
     with pytest.raises(UsageError, match="no clock"):

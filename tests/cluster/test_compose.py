@@ -18,6 +18,7 @@ from containers import base_image
 from packaging.requirements import Requirement
 from processes import DEADLINE_S
 
+from drom_net import __version__
 from drom_net.cli import main
 from drom_net.config.load import load_config
 from drom_net.config.model import config_digest
@@ -251,7 +252,7 @@ def test_what_a_node_says_is_kept_and_its_end_is_its_own(ends: str, tmp_path: Pa
     assert (tmp_path / "log.txt").read_text() == "of an earlier start\n" + told
 
 
-_NOT_IN_IMAGES = ("dev", "docs")
+_NOT_IN_IMAGES = ("dev", "docs", "release")
 """Extras."""
 
 
@@ -290,7 +291,7 @@ def test_the_image_says_what_it_is() -> None:
     assert labels == {
         "title": project["name"],
         "description": project["description"],
-        "version": project["version"],
+        "version": __version__,
         "licenses": project["license"],
     }
     assert re.fullmatch(r"python:3\.\d+\.\d+-slim-\w+", base_image()), "one patch version, on one Debian"

@@ -21,6 +21,7 @@ CONTEXT = (
     "docker-compose.yml",
     ".env",
     "pyproject.toml",
+    "setup.py",
     "README.md",
     "LICENSE",
     "constraints.txt",
