@@ -14,8 +14,6 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from drom_net.core.errors import DromNetError
 from drom_net.node.reports import printable
 from drom_net.plots.base import inline_svg, require_matplotlib
@@ -26,7 +24,7 @@ from drom_net.plots.timeline import draw_timeline
 from drom_net.reporting import pictures
 from drom_net.reporting.facts import RunFacts, read_facts
 from drom_net.results import wording
-from drom_net.results.relatedness import cosines, group_sentence, groups_of
+from drom_net.results.relatedness import related
 from drom_net.results.report import Picture
 from drom_net.results.run_directory import REPORT
 from drom_net.results.summary import write_text
@@ -35,7 +33,6 @@ from drom_net.results.wording import size
 
 ROWS_SHOWN = 20
 """Of more sites the table shows the first and the last half of so many; all are in a part that unfolds."""
-_RELATED_SHOWN = 40
 _EVENTS_SHOWN = 100
 _NAME_LIMIT = 60
 _STYLE = Path(__file__).parent / "static" / "page.css"
@@ -298,23 +295,14 @@ def _relatedness(facts: RunFacts) -> str:
         return _missing(facts, "models", "there are no models")
     if len(facts.models) == 1:
         return "<p>There is one site, and none to compare it with.</p>"
-    learned = [site for site in range(len(facts.models)) if facts.models[site].any()]
-    if len(learned) < 2:
+    found = related(facts.names, facts.models)
+    if found is None:
         return "<p>Fewer than two sites have learned a model.</p>"
-    some = learned
-    if len(learned) > _RELATED_SHOWN:
-        some = [learned[place] for place in np.linspace(0, len(learned) - 1, _RELATED_SHOWN).round().astype(int)]
-    similarity = cosines(facts.models[some])
-    groups = groups_of(similarity)
-    order = [site for group in groups for site in group]
-    names = [facts.names[site] for site in some]
-    told = group_sentence(names, groups)
-    of = f"{len(some)} of {len(facts.models)} sites" if len(some) < len(facts.models) else "all sites"
-    draw = partial(draw_relatedness, [names[site] for site in order], similarity[np.ix_(order, order)])
-    caption = f"Cosines of the sites' own models, {of}: 1 is alike, 0 unrelated, -1 opposite"
+    draw = partial(draw_relatedness, found.names, found.similarity)
+    caption = f"Cosines of the sites' own models, {found.shown}: 1 is alike, 0 unrelated, -1 opposite"
     return (
-        f"<p>{sentence_of(told, names)}</p>"
-        + _figure(draw, "relatedness", f"{caption}. {told}", caption)
+        f"<p>{sentence_of(found.told, found.names)}</p>"
+        + _figure(draw, "relatedness", f"{caption}. {found.told}", caption)
         + '<p class="note">This picture tells of each site\'s model. Do not pass it on where models are private.</p>'
     )
 
