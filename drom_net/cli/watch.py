@@ -128,7 +128,8 @@ def _table(run_dir: Path, seen: Seen, height: int) -> Group:
         style = {"gone": "red", "waits": "yellow"}.get(kind_of(task), "")
         cells = [shown(task["name"]), str(round_of(task)), percent(task.get("error_rate"))]
         cells += [percent(task.get("majority_error_rate")), *([effect_in_words(task) or "-"] if shares else [])]
-        cells += [size(task.get("bytes_sent") or 0), shown(state_in_words(task))]
+        sent = task.get("bytes_sent")
+        cells += ["-" if sent is None else size(sent), shown(state_in_words(task))]
         table.add_row(*(Text(cell, style=style) for cell in cells))
     if len(rows) < len(state["tasks"]):
         table.add_row(Text(f"and {len(state['tasks']) - len(rows)} more", style="dim"))

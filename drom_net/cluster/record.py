@@ -183,6 +183,8 @@ class Record:
         document |= figures(total(known)) if known else {}
         document["reducer"] = None if self._reducer is None else self._reducer.to_json()
         document["tasks"] = [node.to_json() for node in self._tasks]
+        if self._progress is not None:  # nothing is sent, or only the network of the simulation has counted it
+            document["tasks"] = [task | {"bytes_sent": None, "bytes_received": None} for task in document["tasks"]]
         path = self._out / STATE
         with contextlib.suppress(OSError):
             part = path.with_name(f"{STATE}.part")

@@ -3,7 +3,7 @@
 ::
 
     config.yaml        the configuration as run, every value given
-    environment.json   versions, BLAS kernel, machine
+    environment.json   versions, BLAS kernel, machine, when it began
     simulation.json    what a simulation ran on: latency, loss, faults, the seed of what was drawn
     summary.json       the figures and the digest
     model.npz          W (a row a task), A where the algorithm has one, tasks, features, preprocessing
@@ -28,6 +28,7 @@ import os
 import platform
 import sys
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -187,8 +188,9 @@ def load_disturbances(run_dir: Path) -> list[Disturbance]:
 
 
 def write_environment(path: Path, *, blas: str) -> None:
-    """As `environment`, into a file."""
-    write_json(path, environment(blas))
+    """As `environment`, into a file, with the time: a run or a node begins."""
+    began = datetime.now(UTC).isoformat(timespec="seconds")
+    write_json(path, environment(blas) | {"began": began})
 
 
 def environment(blas: str) -> dict[str, str]:

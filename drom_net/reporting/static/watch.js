@@ -215,7 +215,11 @@ function map(sites) {
 function alike() {
   const its = run.alike, canvas = at('alike');
   canvas.hidden = !its;
-  if (!its) {say('told', run.head.status === 'running' ? 'Not known yet: no node has kept a model.' : 'There are no models to compare.'); return;}
+  if (!its) {
+    say('told', run.head.status !== 'running' ? 'There are no models to compare.' : run.head.driver === 'processes' ?
+      'Not known yet: fewer than two nodes have kept a model.' : 'Known when the run has ended.');
+    return;
+  }
   const [less, mid, plus] = ['--less', '--mid', '--plus'].map(rgb), n = its.names.length;
   say('told', its.told + (its.shown === 'all sites' ? '' : ' Shown: ' + its.shown + '.'));
   canvas.setAttribute('aria-label', `Cosines of ${n} sites' models. ${its.told}`);
