@@ -39,7 +39,7 @@ from urllib.parse import urlsplit
 from side_by_side import BARE, ENVIRONMENT
 
 _TICKS = os.sysconf("SC_CLK_TCK")
-_SETTLE_S = 1.5
+_SETTLE_S = 3.5
 """Before a pass is measured: what watches has started, or gone."""
 
 
@@ -52,6 +52,7 @@ def main() -> None:
     parser.add_argument("--at-most", type=float, metavar="RATIO", help="fail where the CPU for a round is more")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # the cluster ends too
     rows = [row for num_tasks in options.tasks for row in measure(num_tasks, options)]
     if options.json:
         print(json.dumps(rows, indent=2))
@@ -79,6 +80,8 @@ def measure(num_tasks: int, options: argparse.Namespace) -> list[dict[str, Any]]
             for name in order[number % len(order) :] + order[: number % len(order)]:
                 with contestants[name](out) as watching:
                     passes[name].append(_one_pass(out, watching, options.seconds))
+            speeds = {name: round(its[-1][0], 1) for name, its in passes.items()}
+            print(f"pass {number + 1}: rounds per second {speeds}", file=sys.stderr, flush=True)
     head = f"{'m':>4}  {'contestant':<10} {'rounds/s':>9} {'rounds/s / bare':>24} {'CPU / bare':>24}"
     print(f"{head} {'watch, % of a core':>20}")
     rows = []
@@ -183,7 +186,10 @@ def _watch(out: Path) -> Iterator[tuple[int, str]]:
     process = subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     try:
-        yield process.pid, process.stderr.readline().strip()
+        told = process.stderr.readline().strip()
+        if not told.startswith("http"):
+            raise SystemExit(f"no page: {told}{process.stderr.read()}")
+        yield process.pid, told
     finally:
         process.send_signal(signal.SIGINT)
         process.communicate()

@@ -38,14 +38,15 @@ def watch(path: Path, web: bool, port: int, once: bool, as_json: bool) -> int:
     if web:
         return _serve(run_dir, port)
     every_s = 1.0 if as_json or sys.stdout.isatty() else _PLAIN_EVERY_S
+    begun = None  # the first look also loads what it needs
     with _screen(run_dir, as_json=as_json) as show:
         while True:
-            used = time.process_time()
             seen = look(run_dir)
             show(seen)
             if once or seen.is_over:
                 return EXIT_CODES.get(seen.status, 0)
-            time.sleep(max(every_s, (time.process_time() - used) / _SHARE))
+            time.sleep(every_s if begun is None else max(every_s, (time.process_time() - begun) / _SHARE))
+            begun = time.process_time()
 
 
 @contextlib.contextmanager

@@ -43,7 +43,9 @@ class Timeouts:
 class Checkpoints:
     """When a node keeps what it would go on from after a crash: at the end of a round, whichever comes first."""
 
-    every_rounds: int | None = option(Integer(1), None, doc="After so many rounds; a quarter of history_rounds at most.")
+    every_rounds: int | None = option(
+        Integer(1), None, doc="After so many rounds; a quarter of history_rounds at most."
+    )
     every_s: float = option(POSITIVE, 1.0, doc="After so many seconds.")
     history_rounds: int = option(
         Integer(4),

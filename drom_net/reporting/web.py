@@ -67,16 +67,21 @@ def serve(run_dir: Path, port: int, tell: Callable[[str], None]) -> int:
     alike, last = Alike(run_dir), None
     try:
         while True:
-            used = time.process_time()
-            if last is None or not last[0].is_over:
-                now = with_graph(run_dir, look(run_dir)), read_events(run_dir, limit=_EVENTS)
-                if last is None or not last[0].state:
-                    feed.begin(moments_of(run_dir, now[0]), len(now[0].state.get("tasks", ())))
+            if last is not None and last[0].is_over:
+                time.sleep(_EVERY_S)
+                continue
+            found = None if last is None else alike.look(last[0])  # which sees to its own share
+            begun = time.process_time()
+            now = with_graph(run_dir, look(run_dir)), read_events(run_dir, limit=_EVENTS)
+            is_first = last is None or not last[0].state
+            if is_first:
+                feed.begin(moments_of(run_dir, now[0]), len(now[0].state.get("tasks", ())))
+            if now[0].is_over:
                 found = alike.look(now[0])
-                if now != last or found is not None:
-                    feed.put(*now, alike=found)
-                last = now
-            time.sleep(max(_EVERY_S, (time.process_time() - used) / _SHARE))
+            if now != last or found is not None:
+                feed.put(*now, alike=found)
+            used, last = time.process_time() - begun, now
+            time.sleep(_EVERY_S if is_first else max(_EVERY_S, used / _SHARE))
     finally:
         server.close()
 
