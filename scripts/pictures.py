@@ -10,6 +10,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+from drom_net.reporting.facts import read_facts
+from drom_net.reporting.figures import figures_of
+
 PICTURES = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 
 
@@ -18,10 +21,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="drom-pictures-") as folder:
         for arguments in (
             ["init", "--example", "pumps"],
-            ["run", "pumps/pumps.yaml", "--quiet", "--driver", "reference", "--report", "--out", "run"],
+            ["run", "pumps/pumps.yaml", "--quiet", "--driver", "reference", "--out", "run"],
         ):
             subprocess.run([sys.executable, "-m", "drom_net", *arguments], cwd=folder, check=True, stdout=sys.stderr)
-        (PICTURES / "pumps.png").write_bytes((Path(folder) / "run" / "report.png").read_bytes())
+        figures_of(read_facts(Path(folder) / "run"))["overview"].draw(PICTURES / "pumps.png")
 
 
 if __name__ == "__main__":

@@ -35,6 +35,18 @@ def test_a_cluster_is_measured_beside_bare_ones(name: str, tmp_path: Path) -> No
     assert all(row["rounds"] == 100 for row in rows)
 
 
+def test_a_cluster_is_measured_with_and_without_somebody_who_watches(tmp_path: Path) -> None:
+    script = Path(__file__).parents[1] / "benchmarks" / "watching.py"
+    arguments = ["--tasks", "2", "--passes", "1", "--seconds", "0.1", "--only", "watched", "--json"]
+    done = subprocess.run(
+        [sys.executable, str(script), *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=2 * DEADLINE_S
+    )
+    assert done.returncode == 0, done.stderr
+    bare, watched = json.loads(done.stdout[done.stdout.index("\n[") :])
+    assert (bare["contestant"], watched["contestant"]) == ("bare", "watched")
+    assert bare["rounds_per_s"] > 0 and watched["watch_share_of_a_core"] > 0 == bare["watch_share_of_a_core"]
+
+
 def test_live_sources_are_put_under_load_and_what_was_accepted_is_checked(tmp_path: Path) -> None:
     script = Path(__file__).parents[1] / "scripts" / "live.py"
     arguments = ["--tasks", "2", "--rate", "100", "--seconds", "2", "--layout", "star", "--kill"]

@@ -188,7 +188,7 @@ class Run:
         shutil.copytree(self.path, folder, dirs_exist_ok=True)
 
     def report(self, path: str | Path) -> Path:
-        """Write the run as one page of HTML that needs no network, and its main figure as PNG beside it.
+        """Write the run as one page of HTML that needs no network, and the same as PNG beside it.
 
         Returns:
             The page's path.

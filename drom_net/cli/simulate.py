@@ -16,14 +16,17 @@ from drom_net.cli.run import hiding_lines, load_and_prepare
 from drom_net.cli.telling import print_json, shown, tell
 from drom_net.cluster.cost import hiding_table
 from drom_net.cluster.directories import begin_run_directory, end_run_directory
+from drom_net.cluster.local import Interruption
 from drom_net.cluster.plan import algorithm_of, lanes
 from drom_net.cluster.prepare import Prepared, require_stored, with_parameters
 from drom_net.cluster.progress import Progress
+from drom_net.cluster.record import Record, Recorded
 from drom_net.cluster.simulate import Conditions, Forecast, forecast, node_names
 from drom_net.core.errors import UsageError
 from drom_net.graph.facts import tau_warnings
 from drom_net.plots.base import check_plot_file
 from drom_net.plots.timeline import draw_timeline
+from drom_net.results.run_directory import STATE
 from drom_net.results.timeline import Disturbance, lost_lane
 from drom_net.results.wording import percent, size
 from drom_net.simulation.network import Distribution
@@ -65,12 +68,13 @@ def simulate(
         begin_run_directory(prepared, out, conditions)
     with showing_progress(as_json=as_json, quiet=quiet) as progress:
         progress.start(prepared.roster.tasks, prepared.rounds)
-        found = forecast(prepared, conditions, progress)
+        found = _forecast(prepared, conditions, progress, out)
         others = _others(prepared, conditions, progress) if compare else []
     pages: list[Path] = []
     if out is not None:
         with report_at_end(out, wanted=report) as pages:
             end_run_directory(prepared, out, found.tasks, found.centrals, driver="simulation")
+            (out / STATE).unlink(missing_ok=True)  # from now on the summary says it
     faults = conditions.disturbances(node_names(prepared))
     _warn_of_late(faults, found.figures["seconds"])
     if draw is not None:
@@ -87,6 +91,14 @@ def simulate(
         if path is not None:
             click.echo(f"{what} {path}")
     return 0
+
+
+def _forecast(prepared: Prepared, conditions: Conditions, progress: Progress, out: Path | None) -> Forecast:
+    """As `forecast`; where there is a run directory it can be watched meanwhile."""
+    if out is None:
+        return forecast(prepared, conditions, progress)
+    with Record(out, prepared, Interruption(), driver="simulation") as record:
+        return forecast(prepared, conditions, Recorded(progress, record))
 
 
 def _others(prepared: Prepared, conditions: Conditions, progress: Progress) -> list[dict[str, Any]]:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from drom_net.reporting.watching import Seen
 
 _PLAIN_EVERY_S = 2.0
+_SHARE = 0.01
+"""Of many sites it looks more rarely, so that it takes at most this share of a processor's time."""
 _MARGIN_LINES = 8
 _EVENTS_SHOWN = 5
 
@@ -36,13 +38,15 @@ def watch(path: Path, web: bool, port: int, once: bool, as_json: bool) -> int:
     if web:
         return _serve(run_dir, port)
     every_s = 1.0 if as_json or sys.stdout.isatty() else _PLAIN_EVERY_S
+    begun = None  # the first look also loads what it needs
     with _screen(run_dir, as_json=as_json) as show:
         while True:
             seen = look(run_dir)
             show(seen)
             if once or seen.is_over:
                 return EXIT_CODES.get(seen.status, 0)
-            time.sleep(every_s)
+            time.sleep(every_s if begun is None else max(every_s, (time.process_time() - begun) / _SHARE))
+            begun = time.process_time()
 
 
 @contextlib.contextmanager
@@ -69,7 +73,7 @@ def _plain(state: Any) -> dict[str, Any]:
 
 def _line(run_dir: Path, seen: Seen) -> str:
     from drom_net.cli.telling import shown
-    from drom_net.reporting.watching import effect_in_words, is_in_trouble, state_in_words
+    from drom_net.reporting.watching import is_in_trouble, state_in_words
     from drom_net.results.wording import percent
 
     state = seen.state
@@ -77,7 +81,7 @@ def _line(run_dir: Path, seen: Seen) -> str:
         return f"{run_dir}: {seen.status}: nothing is known yet"
     rates = f"error rate {percent(state.get('error_rate'))} (majority {percent(state.get('majority_error_rate'))})"
     parts = [f"{seen.status}: round {state.get('rounds', 0)}{_of_limit(state)}", rates]
-    told = [effect_in_words(task).partition(" [")[0] for task in state["tasks"]]
+    told = [(task.get("sharing") or {}).get("effect") for task in state["tasks"]]
     if any(told):
         counts = {effect: told.count(effect) for effect in ("helps", "hurts", "cannot tell yet")}
         parts.append(", ".join(f"{effect}: {count}" for effect, count in counts.items() if count))
@@ -125,7 +129,8 @@ def _table(run_dir: Path, seen: Seen, height: int) -> Group:
         style = {"gone": "red", "waits": "yellow"}.get(kind_of(task), "")
         cells = [shown(task["name"]), str(round_of(task)), percent(task.get("error_rate"))]
         cells += [percent(task.get("majority_error_rate")), *([effect_in_words(task) or "-"] if shares else [])]
-        cells += [size(task.get("bytes_sent") or 0), shown(state_in_words(task))]
+        sent = task.get("bytes_sent")
+        cells += ["-" if sent is None else size(sent), shown(state_in_words(task))]
         table.add_row(*(Text(cell, style=style) for cell in cells))
     if len(rows) < len(state["tasks"]):
         table.add_row(Text(f"and {len(state['tasks']) - len(rows)} more", style="dim"))

@@ -1,11 +1,11 @@
-"""What others see of a run of processes while it lasts: state.json and events.jsonl of its run directory."""
+"""What others see of a run while it lasts: state.json, history.jsonl and events.jsonl of its run directory."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -13,13 +13,15 @@ from typing import Any, ParamSpec, Self
 
 from drom_net.cluster.launcher import this_launcher
 from drom_net.cluster.local import Interruption
-from drom_net.cluster.plan import about_run
+from drom_net.cluster.plan import PeerGraph, about_run
 from drom_net.cluster.prepare import Prepared
+from drom_net.cluster.progress import Progress
 from drom_net.learning.metrics import Totals, total
 from drom_net.node.reports import Counts
 from drom_net.node.spec import NodeSpec
 from drom_net.protocol.node import REDUCER
-from drom_net.results.run_directory import EVENTS, STATE
+from drom_net.results.history import History
+from drom_net.results.run_directory import EVENTS, HISTORY, STATE
 
 _EVERY_S, _SHARE = 1.0, 0.01
 """The state is written so often, or more rarely, so that it takes at most this share of the time."""
@@ -79,21 +81,21 @@ def _lines_of(path: Path) -> int:
 
 
 class Record:
-    """Writes both files. What cannot be written is left out: a full disk must not end a run here."""
+    """Writes these files. What cannot be written is left out: a full disk must not end a run here."""
 
-    def __init__(self, out: Path, prepared: Prepared, interruption: Interruption) -> None:
+    def __init__(self, out: Path, prepared: Prepared, interruption: Interruption, *, driver: str = "processes") -> None:
         self._out, self._interruption = out, interruption
         names, graph = prepared.roster.tasks, prepared.graph
         self._tasks = [_Node(name) for name in names]
         self._reducer = _Node(REDUCER) if graph is None else None
-        neighbors = [] if graph is None else graph.union.neighbors
+        self._history = History(out / HISTORY, len(names))
+        self._progress: tuple[int, Callable[[], Sequence[Totals]]] | None = None
+        """Of a driver without processes: its round, and what gives the counts."""
         self._about = about_run(prepared.config) | this_launcher()
         self._about |= {
-            "driver": "processes",
+            "driver": driver,
             "rounds_limit": prepared.rounds or None,
-            "edges": None
-            if graph is None
-            else [[one, other] for one, own in enumerate(neighbors) for other in own if one < other],
+            "edges": None if graph is None else edges_of(graph),
         }
         self._started = time.monotonic()
         self._due = 0.0
@@ -106,10 +108,11 @@ class Record:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        interrupted = self._interruption.exit_code or isinstance(error, KeyboardInterrupt)
         if error is None:
-            self._write("interrupted" if self._interruption.exit_code else "finished")
+            self._write("interrupted" if interrupted else "finished")
         else:
-            self._write("interrupted" if self._interruption.exit_code else "failed", str(error) or type(error).__name__)
+            self._write("interrupted" if interrupted else "failed", str(error) or type(error).__name__)
 
     def on_line(self, spec: NodeSpec, line: dict[str, Any]) -> None:
         """As `local.Hooks` has it, and so are the others."""
@@ -145,6 +148,11 @@ class Record:
     def say(self, text: str) -> None:
         self._event("said", text, "")
 
+    def on_progress(self, t: int, totals: Callable[[], Sequence[Totals]]) -> None:
+        """Of a driver without processes: round t is done."""
+        self._progress = t, totals
+        self.look()
+
     def look(self) -> None:
         if time.monotonic() >= self._due:
             self._write("running")
@@ -168,18 +176,53 @@ class Record:
 
     def _write(self, status: str, error: str = "") -> None:
         begun, used = time.monotonic(), time.process_time()
+        self._take_progress()
         known = [node.totals for node in self._tasks if node.totals is not None]
         document = self._about | {"status": status, "error": error, "seconds": round(begun - self._started, 3)}
         document |= {"rounds": max((node.round for node in self._tasks), default=0), "events": self._events}
         document |= figures(total(known)) if known else {}
         document["reducer"] = None if self._reducer is None else self._reducer.to_json()
         document["tasks"] = [node.to_json() for node in self._tasks]
+        if self._progress is not None:  # nothing is sent, or only the network of the simulation has counted it
+            document["tasks"] = [task | {"bytes_sent": None, "bytes_received": None} for task in document["tasks"]]
         path = self._out / STATE
         with contextlib.suppress(OSError):
             part = path.with_name(f"{STATE}.part")
             part.write_text(json.dumps(document), encoding="utf-8")
             part.replace(path)
+        self._history.add(document, at_end=status != "running")
         self._due = begun + max(_EVERY_S, (time.process_time() - used) / _SHARE)
+
+    def _take_progress(self) -> None:
+        if self._progress is None:
+            return
+        t, totals = self._progress
+        for node, its in zip(self._tasks, totals(), strict=True):
+            node.state, node.round, node.totals = "learning", t, its
+        if self._reducer is not None:
+            self._reducer.state, self._reducer.round = "learning", t
+
+
+class Recorded:
+    """A progress that is also written down: for drivers that have no processes."""
+
+    def __init__(self, progress: Progress, record: Record) -> None:
+        self._progress, self._record = progress, record
+
+    def start(self, names: Sequence[str], rounds: int) -> None:
+        self._progress.start(names, rounds)
+
+    def update(self, t: int, totals: Callable[[], Sequence[Totals]], sigma: float | None) -> None:
+        self._progress.update(t, totals, sigma)
+        self._record.on_progress(t, totals)
+
+    def say(self, text: str) -> None:
+        both(self._progress.say, self._record.say)(text)
+
+
+def edges_of(graph: PeerGraph) -> list[list[int]]:
+    """Each pair of tasks that talk to each other, once."""
+    return [[one, other] for one, own in enumerate(graph.union.neighbors) for other in own if one < other]
 
 
 def figures(totals: Totals) -> dict[str, Any]:
@@ -187,6 +230,7 @@ def figures(totals: Totals) -> dict[str, Any]:
     return {
         "examples": totals.examples,
         "errors": totals.errors,
+        "majority_errors": totals.majority_errors,
         "error_rate": totals.error_rate,
         "majority_error_rate": totals.majority_error_rate,
         "log_loss": totals.log_loss,

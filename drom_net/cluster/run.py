@@ -15,6 +15,7 @@ from drom_net.cluster.plan import algorithm_of, check_sharing, is_delayed
 from drom_net.cluster.prepare import Prepared
 from drom_net.cluster.processes import run_as_processes
 from drom_net.cluster.progress import Progress
+from drom_net.cluster.record import Record, Recorded
 from drom_net.cluster.simulate import Conditions, build_simulator, look_at, outcomes
 from drom_net.core.errors import NodeFailedError
 from drom_net.data.live import LiveStream
@@ -76,10 +77,10 @@ def run(
         if not resume:
             begin_run_directory(prepared, out, conditions)
         progress.start(prepared.roster.tasks, prepared.rounds)
-        if conditions is not None:
-            tasks, centrals = _run_as_simulation(prepared, conditions, progress, interruption)
-        elif driver == "reference":
-            tasks, centrals = run_as_loop(prepared, progress, interruption)
+        if driver != "processes":
+            with Record(out, prepared, interruption, driver=driver) as record:
+                recorded = Recorded(progress, record)
+                tasks, centrals = _run_here(prepared, conditions, recorded, interruption)
         else:
             watched = {"log_format": log_format, "metrics": metrics}
             try:
@@ -97,9 +98,13 @@ def run(
     return summary, 0 if summary["status"] == "finished" else interruption.exit_code
 
 
-def _run_as_simulation(
-    prepared: Prepared, conditions: Conditions, progress: Progress, interruption: Interruption
+def _run_here(
+    prepared: Prepared, conditions: Conditions | None, progress: Progress, interruption: Interruption
 ) -> tuple[list[TaskOutcome], list[CentralOutcome]]:
+    """In this process: as a simulation, or without conditions as the plain loop."""
+    if conditions is None:
+        return run_as_loop(prepared, progress, interruption)
+
     def look(simulator: Simulator) -> bool:
         return look_at(progress, len(prepared.streams), simulator) and interruption.exit_code == 0
 

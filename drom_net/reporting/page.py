@@ -1,4 +1,4 @@
-"""A run's report: one HTML page that needs no network and no script, and its main figure as PNG."""
+"""A run's report: one HTML page that needs no network and no script, and the same as PNG."""
 
 from __future__ import annotations
 
@@ -7,27 +7,23 @@ import math
 import re
 import shlex
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from html import escape
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from drom_net.core.errors import DromNetError
 from drom_net.node.reports import printable
 from drom_net.plots.base import inline_svg, require_matplotlib
-from drom_net.plots.relatedness import draw_relatedness
-from drom_net.plots.report import draw_picture
-from drom_net.plots.sharing import SHARING_LIMIT, draw_sharing
-from drom_net.plots.timeline import draw_timeline
+from drom_net.plots.sheet import draw_sheet
 from drom_net.reporting import pictures
+from drom_net.reporting.about import EXPERTS, TERMS, about
 from drom_net.reporting.facts import RunFacts, read_facts
+from drom_net.reporting.figures import Figures, calibration_in_words, figures_of
 from drom_net.results import wording
-from drom_net.results.relatedness import cosines, group_sentence, groups_of
-from drom_net.results.report import Picture
+from drom_net.results.relatedness import related
 from drom_net.results.run_directory import REPORT
 from drom_net.results.summary import write_text
 from drom_net.results.verdict import task_verdict
@@ -35,7 +31,6 @@ from drom_net.results.wording import size
 
 ROWS_SHOWN = 20
 """Of more sites the table shows the first and the last half of so many; all are in a part that unfolds."""
-_RELATED_SHOWN = 40
 _EVENTS_SHOWN = 100
 _NAME_LIMIT = 60
 _STYLE = Path(__file__).parent / "static" / "page.css"
@@ -45,7 +40,7 @@ _MARKS = {"helps": "▲", "hurts": "▼", "cannot tell yet": "?"}
 
 
 def write_report(run_dir: Path, path: Path | None = None, *, error: str = "", repeat: str = "") -> Path:
-    """Write the report of a run, and its main figure as PNG beside it.
+    """Write the report of a run, and the same as PNG beside it: its answer and its figures.
 
     Args:
         path: The page; by default report.html in the run directory.
@@ -61,38 +56,30 @@ def write_report(run_dir: Path, path: Path | None = None, *, error: str = "", re
     require_matplotlib()
     path = path or run_dir / REPORT
     facts = dataclasses.replace(read_facts(run_dir, error=error), repeat=repeat)
-    picture = pictures.overview(facts)
-    write_text(path, page_of(facts, picture))
-    if picture is not None:
-        draw_picture(picture, path.with_suffix(".png"))
+    figures = figures_of(facts)
+    write_text(path, page_of(facts, figures))
+    drawn = [(figure.caption, figure.draw) for figure in figures.values()]
+    draw_sheet(_head(facts), drawn, path.with_suffix(".png"))
     return path
 
 
-def page_of(facts: RunFacts, overview: Picture | None) -> str:
-    """The page as HTML.
-
-    Args:
-        overview: Its main figure, as `pictures.overview`.
-    """
+def page_of(facts: RunFacts, figures: Figures) -> str:
+    """The page as HTML."""
     summary = facts.summary
     sections = [
-        ("answer", "Answer", _answer(facts, overview)),
+        ("answer", "Answer", _answer(facts, figures)),
+        ("about", "What was learned", _about(facts)),
         ("sites", "Sites", _sites(facts)),
-        ("curves", "Error over time", _curves(facts)),
-        ("relatedness", "Which sites are alike", _relatedness(facts)),
-        ("calibration", "Calibration", _calibration(facts)),
+        ("curves", "Error over time", _curves(facts, figures)),
+        ("relatedness", "Which sites are alike", _relatedness(facts, figures)),
+        ("calibration", "Calibration", _calibration(facts, figures)),
         ("privacy", "Communication and privacy", _communication(facts)),
-        ("time", "Time", _time(facts)),
+        ("time", "Time", _time(facts, figures)),
         ("faults", "Faults", _faults(facts)),
         ("repeat", "How to repeat it", _repeat(facts)),
     ]
     links = "".join(f'<a href="#{key}">{title}</a>' for key, title, _ in sections)
     body = "".join(f'<section id="{key}"><h2>{title}</h2>{text}</section>' for key, title, text in sections)
-    about = f"{text_of(summary['algorithm'])}, driver {text_of(summary['driver'])}"
-    if summary.get("dataset"):
-        about = f"{text_of(summary['algorithm'])} on {text_of(summary['dataset'])}, driver {text_of(summary['driver'])}"
-    ended = f"{text_of(summary['status'])} after {summary['rounds']} rounds" if "rounds" in summary else "failed"
-    seconds = f", {summary['seconds']:.3g} s" if summary.get("seconds") is not None else ""
     title = text_of(summary["name"])
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -100,9 +87,46 @@ def page_of(facts: RunFacts, overview: Picture | None) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="color-scheme" content="light dark">'
         f"<title>{title}: report of a run</title><style>{_STYLE.read_text(encoding='utf-8')}</style></head><body>"
-        f"<header><h1><bdi>{title}</bdi></h1><p>{about}: {ended}{seconds}</p>"
+        f"<header><h1><bdi>{title}</bdi></h1><p>{text_of(_in_short(summary))}</p>"
         f'<nav aria-label="Sections">{links}</nav></header><main>{body}</main></body></html>\n'
     )
+
+
+def _in_short(summary: Mapping[str, Any]) -> str:
+    on = f" on {summary['dataset']}" if summary.get("dataset") else ""
+    ended = f"{summary['status']} after {summary['rounds']} rounds" if "rounds" in summary else "failed"
+    seconds = f", {summary['seconds']:.3g} s" if summary.get("seconds") is not None else ""
+    return f"{summary['algorithm']}{on}, driver {summary['driver']}: {ended}{seconds}"
+
+
+def _head(facts: RunFacts) -> list[tuple[str, float, str]]:
+    """The words of the picture: the title, the answer, what was learned."""
+    summary = facts.summary
+    said = [*([f"The run failed. {facts.error}"] if facts.error else []), *map(_sentence, _said(summary))]
+    if not said and summary.get("error_rate") is not None:
+        said = [_rates(summary)]
+    words = [
+        (summary["name"], 15.0, "bold"),
+        (_in_short(summary), 9.0, "normal"),
+        *((one, 11.0, "bold") for one in said),
+    ]
+    words += [(f"{what}: {value}", 9.0, "normal") for what, value in about(facts)]
+    return [(printable(text), size, weight) for text, size, weight in words]
+
+
+def _said(summary: Mapping[str, Any]) -> list[str]:
+    """The sentences of the answer, the one about sharing in all first."""
+    said = summary.get("verdict") or [one for one in [(summary.get("sharing") or {}).get("verdict")] if one]
+    return sorted(said, key=lambda sentence: not sentence.startswith("sharing") or _told_by_site(sentence))
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _rates(summary: Mapping[str, Any]) -> str:
+    rates = f"{percent(summary['error_rate'])} errors; always giving each site's commoner label makes"
+    return f"{rates} {percent(summary.get('majority_error_rate'))}."
 
 
 def text_of(value: object) -> str:
@@ -129,18 +153,16 @@ def sentence_of(text: str, names: Sequence[str]) -> str:
     return told[:1].upper() + told[1:]
 
 
-def _answer(facts: RunFacts, overview: Picture | None) -> str:
+def _answer(facts: RunFacts, figures: Figures) -> str:
     summary, names = facts.summary, facts.names
     lines = []
     if facts.error:
         lines.append(f'<p class="answer bad"><strong>The run failed.</strong> {sentence_of(facts.error, names)}</p>')
     elif summary["status"] != "finished":
         lines.append("<p><strong>The run was interrupted:</strong> these are the figures of the rounds so far.</p>")
-    said = summary.get("verdict") or [one for one in [(summary.get("sharing") or {}).get("verdict")] if one]
-    said = sorted(said, key=lambda sentence: not sentence.startswith("sharing") or _told_by_site(sentence))
+    said = _said(summary)
     if summary.get("error_rate") is not None and not (summary.get("sharing") or {}).get("effect"):
-        rates = f"{percent(summary['error_rate'])} errors; always giving each site's commoner label makes"
-        lines.append(f'<p class="answer">{rates} {percent(summary.get("majority_error_rate"))}.</p>')
+        lines.append(f'<p class="answer">{_rates(summary)}</p>')
     lines += [f'<p class="answer">{sentence_of(sentence, names)}.</p>' for sentence in said[:1]]
     effects = [(task["name"], task["sharing"]) for task in summary["tasks"] if task.get("sharing")]
     if 1 < len(effects) <= pictures.SITES_SHOWN:
@@ -152,18 +174,17 @@ def _answer(facts: RunFacts, overview: Picture | None) -> str:
         lines += [f"<p>{sentence_of(text, names)}.</p>" for text in said[1:]]
     if effects and (summary.get("sharing") or {}).get("effect"):
         lines.append(
-            '<p class="note">Gains are points of the error rate against the same site alone, with intervals that hold '
-            "at all times; the chance that anything false is said of any site is at most 5 %.</p>"
+            '<p class="note">Gains are percentage points of errors against the same site alone. Where errors are too '
+            "few to tell, log loss tells, in nats for an example: minus the natural logarithm of the probability that "
+            "was given to the true label. Intervals hold at all times, and the chance that anything false is said of "
+            "any site is at most 5 %.</p>"
         )
     elif "sharing" not in summary and not facts.error:
         learner = text_of(summary["algorithm"])
         lines.append(
             f'<p class="note">The learner {learner} keeps no evidence of whether sharing helps; adadrom does.</p>'
         )
-    if overview is not None:
-        lines.append(
-            _figure(partial(draw_picture, overview), "overview", _overview_in_words(facts), "The run at a glance")
-        )
+    lines.append(_figure(figures, "overview"))
     return "".join(lines) or "<p>There is nothing to tell: no site had any examples.</p>"
 
 
@@ -175,19 +196,14 @@ def _mark(its: Mapping[str, Any]) -> str:
     return f'<span aria-hidden="true">{_MARKS.get(its.get("effect") or "", "–")}</span>'
 
 
-def _overview_in_words(facts: RunFacts) -> str:
-    its = facts.summary
-    rates = f"{percent(its.get('error_rate'))} errors in all, {percent(its.get('majority_error_rate'))} by majority"
-    return f"Error over time, gain and error by site, and calibration: {rates}. The table of sites has the numbers."
-
-
 def _sites(facts: RunFacts) -> str:
     tasks = list(facts.summary["tasks"])
     if not tasks:
         return "<p>No site had reported anything.</p>"
     shares = any(task.get("sharing") for task in tasks)
+    terms = _terms(_columns(shares))
     if len(tasks) <= ROWS_SHOWN:
-        return _table_of(facts, tasks, shares, "All sites")
+        return _table_of(facts, tasks, shares, "All sites") + terms
     ranked = sorted(tasks, key=_rank)
     half = ROWS_SHOWN // 2
     order = "gained most by sharing" if shares else "err least"
@@ -198,6 +214,7 @@ def _sites(facts: RunFacts) -> str:
         + f"<details><summary>All {len(tasks)} sites</summary>"
         + _table_of(facts, tasks, shares, "All sites", with_all=False)
         + "</details>"
+        + terms
     )
 
 
@@ -210,12 +227,15 @@ def _rank(task: Mapping[str, Any]) -> float:
 def _table_of(
     facts: RunFacts, tasks: Sequence[Mapping[str, Any]], shares: bool, caption: str, *, with_all: bool = True
 ) -> str:
-    columns = ["site", "examples", "errors", "majority", *(["alone", "gain", "sharing"] if shares else [])]
-    columns += ["AUC", "log loss", "F1", *(["noise"] if shares else [])]
-    rows = [_row(task, shares) for task in tasks]
+    columns, rows = _columns(shares), [_row(task, shares) for task in tasks]
     if with_all and facts.summary.get("error_rate") is not None:
         rows.append(_row({**facts.summary, "name": "all"}, shares))
     return _table(columns, rows, caption, last_is_sum=with_all and len(rows) > len(tasks))
+
+
+def _columns(shares: bool) -> list[str]:
+    columns = ["site", "examples", "errors", "majority", *(["alone", "gain", "sharing"] if shares else [])]
+    return [*columns, "AUC", "log loss", "F1", *(["noise"] if shares else [])]
 
 
 def _row(task: Mapping[str, Any], shares: bool) -> list[str]:
@@ -244,95 +264,75 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], caption: str, 
     )
 
 
-def _figure(draw: Callable[[Path], None], name: str, alt: str, caption: str) -> str:
+def _figure(figures: Figures, name: str) -> str:
+    """Empty where there is none."""
+    its = figures.get(name)
+    if its is None:
+        return ""
     try:
-        svg = inline_svg(draw, name=name, alt=printable(alt))
+        svg = inline_svg(its.draw, name=name, alt=printable(its.alt))
     except DromNetError as error:
         return f'<p class="note">{text_of(error)}</p>'
-    return f'<figure tabindex="0"><div class="picture">{svg}</div><figcaption>{text_of(caption)}</figcaption></figure>'
+    caption = f"<figcaption>{text_of(its.caption)}</figcaption>"
+    return f'<figure tabindex="0"><div class="picture">{svg}</div>{caption}</figure>'
+
+
+def _about(facts: RunFacts) -> str:
+    return _table(["what", "value"], [(text_of(what), text_of(value)) for what, value in about(facts)], "This run")
+
+
+def _terms(columns: Sequence[str]) -> str:
+    """What the columns of a table mean, folded."""
+    rows = [(term, text_of(meaning)) for term, meaning in TERMS.items() if term in columns]
+    return f'<details class="terms"><summary>What the columns say</summary>{_list(rows)}</details>'
+
+
+def _experts(facts: RunFacts) -> str:
+    """The legend of the experts in words."""
+    there = next(iter(facts.summary["tasks"]))["sharing"].get("weights_at_end") or {}
+    rows = [(name, EXPERTS[name]) for name in there if name in EXPERTS]
+    told = "The learner mixes these experts, and trusts at each site those that have predicted best there:"
+    return f'<p class="note">{told}</p>{_list(rows)}' if rows else ""
+
+
+def _list(rows: Sequence[tuple[str, str]]) -> str:
+    return f"<dl>{''.join(f'<dt>{term}</dt><dd>{meaning}</dd>' for term, meaning in rows)}</dl>"
 
 
 def _missing(facts: RunFacts, what: str, otherwise: str) -> str:
     return f'<p class="note">Left out: {text_of(facts.missing.get(what, otherwise))}.</p>'
 
 
-def _curves(facts: RunFacts) -> str:
+def _curves(facts: RunFacts, figures: Figures) -> str:
     if not facts.tasks:
         return _missing(
             facts, "records", "a run that failed keeps no records" if facts.error else "there are no records"
         )
-    picture = pictures.by_site(facts)
-    summary = facts.summary
-    drawn = ""
-    if picture is not None:
-        some = f" of {len(facts.tasks)} sites" if len(picture.panels) < len(facts.tasks) else ""
-        caption = f"Errors so far by round, {len(picture.panels)}{some}; the dashed line is the site alone, at the end"
-        if "sharing" not in summary:
-            caption = f"Errors so far by round, {len(picture.panels)}{some}"
-        told = ", ".join(
-            f"{facts.names[site]} {percent(summary['tasks'][site].get('error_rate'))}"
-            for site in pictures.chosen(facts)
-        )
-        drawn = _figure(
-            partial(draw_picture, picture), "curves", f"Error over time by site; at the end {told}", caption
-        )
-    if summary.get("sharing") and len(facts.tasks) > 1:
-        drawn += _sharing(facts)
+    drawn = _figure(figures, "curves") + _figure(figures, "sharing")
+    if "sharing" in figures:
+        drawn += _experts(facts)
     return drawn or "<p>There is one site, or too few examples: the curve of all is above.</p>"
 
 
-def _sharing(facts: RunFacts) -> str:
-    tasks = [task for task in facts.summary["tasks"] if (task.get("sharing") or {}).get("gain_points") is not None]
-    if not tasks:
-        return ""
-    names, figures = [task["name"] for task in tasks], [task["sharing"] for task in tasks]
-    gained = sum(its["gain_points"] > 0.0 for its in figures)
-    alt = f"Errors alone and with sharing by site, weights of the experts, and noise; {gained} of {len(tasks)} err less"
-    caption = "Errors alone and with sharing, what each expert weighs at the end, and how noisy labels look"
-    title = "Sharing" if len(tasks) > SHARING_LIMIT else ""
-    return _figure(lambda path: draw_sharing(names, figures, path, title), "sharing", alt, caption)
-
-
-def _relatedness(facts: RunFacts) -> str:
+def _relatedness(facts: RunFacts, figures: Figures) -> str:
     if facts.models is None or not len(facts.models):
         return _missing(facts, "models", "there are no models")
     if len(facts.models) == 1:
         return "<p>There is one site, and none to compare it with.</p>"
-    learned = [site for site in range(len(facts.models)) if facts.models[site].any()]
-    if len(learned) < 2:
+    found = related(facts.names, facts.models)
+    if found is None:
         return "<p>Fewer than two sites have learned a model.</p>"
-    some = learned
-    if len(learned) > _RELATED_SHOWN:
-        some = [learned[place] for place in np.linspace(0, len(learned) - 1, _RELATED_SHOWN).round().astype(int)]
-    similarity = cosines(facts.models[some])
-    groups = groups_of(similarity)
-    order = [site for group in groups for site in group]
-    names = [facts.names[site] for site in some]
-    told = group_sentence(names, groups)
-    of = f"{len(some)} of {len(facts.models)} sites" if len(some) < len(facts.models) else "all sites"
-    draw = partial(draw_relatedness, [names[site] for site in order], similarity[np.ix_(order, order)])
-    caption = f"Cosines of the sites' own models, {of}: 1 is alike, 0 unrelated, -1 opposite"
     return (
-        f"<p>{sentence_of(told, names)}</p>"
-        + _figure(draw, "relatedness", f"{caption}. {told}", caption)
+        f"<p>{sentence_of(found.told, found.names)}</p>"
+        + _figure(figures, "relatedness")
         + '<p class="note">This picture tells of each site\'s model. Do not pass it on where models are private.</p>'
     )
 
 
-def _calibration(facts: RunFacts) -> str:
-    panel = pictures.reliability(facts)
-    if panel is None:
+def _calibration(facts: RunFacts, figures: Figures) -> str:
+    if "calibration" not in figures:
         return _missing(facts, "records", "there are no records of labelled examples")
-    off = pictures.calibration_error(facts)
-    assert off is not None
-    told = (
-        f"Where a probability was given, the share that came true was off by {100.0 * off:.1f} points in the mean"
-        f" (log loss {number(facts.summary.get('log_loss'))})"
-    )
-    caption = "Probability given to +1 before the label was known, and how often it was true; band: 95 %"
-    return f"<p>{told}.</p>" + _figure(
-        partial(draw_picture, Picture([panel], 1)), "calibration", f"Reliability of probabilities. {told}", caption
-    )
+    return f"<p>{calibration_in_words(facts)}.</p>" + _figure(figures, "calibration")
 
 
 def _communication(facts: RunFacts) -> str:
@@ -370,7 +370,7 @@ def _unfolding(columns: Sequence[str], rows: Sequence[Sequence[str]], caption: s
     return f"<details><summary>{escape(caption)}: {len(rows)} rows</summary>{table}</details>"
 
 
-def _time(facts: RunFacts) -> str:
+def _time(facts: RunFacts, figures: Figures) -> str:
     summary, lines = facts.summary, []
     if summary.get("waiting_share") is not None:
         waits = [(task["waiting_s"] / (task["learning_s"] or 1.0), task["name"]) for task in summary["tasks"]]
@@ -381,11 +381,7 @@ def _time(facts: RunFacts) -> str:
         )
     if not facts.lanes:
         return "".join(lines) + _missing(facts, "timeline", "there is no timeline")
-    simulated = summary["driver"] == "simulation"
-    shown_faults = [fault for fault in facts.faults if fault.from_s <= summary["seconds"]]
-    draw = partial(draw_timeline, facts.lanes, title="", faults=shown_faults, virtual=simulated)
-    caption = "Who worked and who waited: the first sync rounds" + (" (simulated clock)" if simulated else "")
-    return "".join(lines) + _figure(draw, "time", f"{caption}, a lane for each site.", caption)
+    return "".join(lines) + _figure(figures, "time")
 
 
 def _faults(facts: RunFacts) -> str:
@@ -430,7 +426,8 @@ def _repeat(facts: RunFacts) -> str:
     where = shlex.quote(str(facts.run_dir))
     config = shlex.quote(str(facts.run_dir / "config.yaml"))
     how = {"reference": " --driver reference", "simulation": " --driver simulation"}.get(facts.summary["driver"], "")
-    commands = [f"drom-net run {config}{how}"]
+    version = facts.environment.get("drom_net")
+    commands = [*([f"pip install drom-net=={version}"] if version else []), f"drom-net run {config}{how}"]
     if not facts.error:
         commands += [f"drom-net verify {where}", f"drom-net replay {where}"]
     rows = [

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from drom_net.cluster.launcher import is_launcher, is_there
+from drom_net.cluster.looking import has_nodes_by_hand, note_by_hand, state_by_hand
 from drom_net.config.load import load_config
 from drom_net.core.errors import UsageError
 from drom_net.results.outcomes import read_json
-from drom_net.results.run_directory import STATE, load_summary
+from drom_net.results.run_directory import NODES, STATE, load_summary
 
 EXIT_CODES = {"finished": 0, "failed": 1, "interrupted": 4, "gone": 4}
 """What `drom-net watch` ends with, by the status of a run that has ended."""
@@ -47,16 +48,26 @@ def find_run(path: Path) -> Path:
         ConfigError: It is no configuration.
     """
     if path.is_dir():
-        if not (path / "config.yaml").exists():
-            raise UsageError(f"{path} is not the directory of a run: expected a config.yaml in it")
+        if _begun(path) is None:
+            raise UsageError(f"{path} is not the directory of a run: expected a config.yaml in it, or nodes/")
         return path
     if not path.exists():
         raise UsageError(f"{path} is neither a configuration nor the directory of a run: there is no such file")
     name = load_config(path).name
-    found = [run for run in Path("runs").glob("*") if _is_of(run.name, name) and (run / "config.yaml").exists()]
+    of_name = [run for run in Path("runs").glob("*") if _is_of(run.name, name)]
+    found = {run: begun for run in of_name if (begun := _begun(run)) is not None}
     if not found:
-        raise UsageError(f"there is no run of {path} in runs/: start one by `drom-net run {path}`, or name its RUN_DIR")
-    return max(found, key=lambda run: (run / "config.yaml").stat().st_mtime)
+        raise UsageError(
+            f"there is no run of {path} in runs/: start one by `drom-net run {path}`, or name its RUN_DIR (of nodes "
+            "that were started by hand their --out)"
+        )
+    return max(found, key=found.__getitem__)
+
+
+def _begun(run_dir: Path) -> float | None:
+    """When the run in a folder began, or the first of its nodes that were started by hand; None where there is none."""
+    files = [run_dir / "config.yaml", *run_dir.glob(f"{NODES}/*/spec.json")]
+    return min((path.stat().st_mtime for path in files if path.exists()), default=None)
 
 
 def _is_of(folder: str, name: str) -> bool:
@@ -73,10 +84,13 @@ def look(run_dir: Path) -> Seen:
     """
     state = read_state(run_dir)
     if state is None:
-        if not (run_dir / "summary.json").exists():
-            return Seen("waiting", {})
-        summary = load_summary(run_dir)
-        return Seen(summary["status"], summary)
+        if (run_dir / "summary.json").exists():
+            summary = load_summary(run_dir)
+            return Seen(summary["status"], summary)
+        if has_nodes_by_hand(run_dir):
+            state = state_by_hand(run_dir)
+            return Seen(state["status"], state, note_by_hand(state))
+        return Seen("waiting", {})
     # A state that is there is newer than a summary: that is of the interruption before the run was resumed.
     if has_ended_badly(state):
         return Seen(state["status"], state)
@@ -145,22 +159,28 @@ def state_in_words(task: Mapping[str, Any]) -> str:
     again = f", start {task['restarts'] + 1}" if task.get("restarts") else ""
     if state == "gone":
         return f"gone: its process has ended{again}"
+    if state == "elsewhere":
+        return "on another host"
     if task.get("waits_for") and state == "learning":
         return f"waits for {task['waits_for']}{again}"
     return str(state) + again
 
 
 def effect_in_words(task: Mapping[str, Any]) -> str:
-    """What the evidence says of a site: ``helps [0.80, 3.40]``; empty where there is none."""
+    """What the evidence says of a site: ``helps [0.80, 3.40]``, with the gain in points, by which it may be seen or by
+    log loss alone; empty where there is none."""
     its = task.get("sharing") or {}
     if not its.get("effect"):
         return ""
     bounds = its.get("gain_points_interval")
-    return str(its["effect"]) + (f" [{bounds[0]:.2f}, {bounds[1]:.2f}]" if bounds else "")
+    if not bounds:
+        return str(its["effect"])
+    by = " (log loss)" if its["effect"] != "cannot tell yet" and bounds[0] <= 0.0 <= bounds[1] else ""
+    return f"{its['effect']}{by} [{bounds[0]:.2f}, {bounds[1]:.2f}]"
 
 
 def kind_of(task: Mapping[str, Any]) -> str:
-    """gone, waits or starting, which are worth a look; else learning or ended."""
+    """gone, waits or starting, which are worth a look; else learning, ended or elsewhere."""
     state = "lost" if task.get("lost") else str(task.get("state", "ended"))
     if state in ("gone", "lost"):
         return "gone"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-import json
 import secrets
 import threading
 import time
@@ -14,81 +13,17 @@ from string import Template
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from drom_net.core.errors import ClusterError, DromNetError
-from drom_net.reporting.facts import read_events, read_facts
-from drom_net.reporting.pictures import curves
-from drom_net.reporting.watching import Seen, effect_in_words, kind_of, look, round_of, state_in_words
+from drom_net.core.errors import ClusterError
+from drom_net.reporting.facts import read_events
+from drom_net.reporting.feed import Feed
+from drom_net.reporting.past import Alike, moments_of, with_graph
+from drom_net.reporting.watching import look
 
-_EVERY_S, _ALIVE_S = 1.0, 15.0
-"""How often a run is looked at; after how long without news a line says that the connection is there."""
+_EVERY_S, _SHARE = 1.0, 0.01
+"""A run is looked at so often, or more rarely, so that it takes at most this share of a processor's time."""
 _CLIENTS = 16
-_CURVES, _POINTS = 12, 400
-"""Of so many sites the page has curves, with so many points at most."""
 _EVENTS = 50
-
-
-class Feed:
-    """What all open pages show; one thread writes it, theirs read it."""
-
-    def __init__(self) -> None:
-        self.changed = threading.Condition()
-        self.version = 0
-        self._now: dict[str, Any] = {"status": "waiting", "tasks": [], "events": []}
-        self._history: dict[str, list[list[float]]] = {}
-        """By label the (round, error in percent) of a curve."""
-
-    def put(self, seen: Seen, events: list[dict[str, Any]]) -> None:
-        state = seen.state
-        now: dict[str, Any] = {"status": seen.status, "events": [event["text"] for event in events]}
-        now |= {key: state.get(key) for key in ("name", "algorithm", "rounds", "rounds_limit", "error", "what_leaves")}
-        now |= {key: state.get(key) for key in ("error_rate", "majority_error_rate", "edges", "verdict")}
-        now["error"] = now["error"] or seen.note
-        now["tasks"] = [_site(task) for task in state.get("tasks", ())]
-        now["reducer"] = _site(state["reducer"]) if state.get("reducer") else None
-        with self.changed:
-            self._now = now
-            if state and seen.status == "running":
-                self._add("all", state.get("rounds", 0), state.get("error_rate"))
-                self._add("majority", state.get("rounds", 0), state.get("majority_error_rate"))
-                for task in list(state["tasks"])[:_CURVES]:
-                    self._add(f"site {task['name']}", round_of(task), task.get("error_rate"))
-            self.version += 1
-            self.changed.notify_all()
-
-    def put_curve(self, label: str, points: list[list[float]]) -> None:
-        """A curve of a run that has ended."""
-        self._history[label] = points
-
-    def wait(self, version: int) -> tuple[int, str | None]:
-        """(version, what there is as JSON) once it is newer than a version; None where nothing came for a while."""
-        with self.changed:
-            if not self.changed.wait_for(lambda: self.version > version, _ALIVE_S):
-                return version, None
-            return self.version, json.dumps(self._now | {"curves": self._history})
-
-    def _add(self, label: str, t: int, rate: float | None) -> None:
-        if rate is None:
-            return
-        points = self._history.setdefault(label, [])
-        if points and points[-1][0] >= t:
-            return
-        points.append([t, round(100.0 * rate, 3)])
-        if len(points) > _POINTS:
-            del points[1:-1:2]
-
-
-def _site(task: Any) -> dict[str, Any]:
-    """What the page tells of a node, as text where it is words."""
-    return {
-        "name": task["name"],
-        "round": round_of(task),
-        "error": task.get("error_rate"),
-        "majority": task.get("majority_error_rate"),
-        "sharing": effect_in_words(task),
-        "sent": task.get("bytes_sent") or 0,
-        "kind": kind_of(task),
-        "words": state_in_words(task),
-    }
+_HERE = ("127.0.0.1", "localhost")
 
 
 class PageServer:
@@ -102,13 +37,11 @@ class PageServer:
         Raises:
             ClusterError: It cannot listen there.
         """
-        self._token = secrets.token_urlsafe(16)
         try:
-            self._server = ThreadingHTTPServer(("127.0.0.1", port), _handler(feed, self._token))
+            self._server = _Server(port, feed)
         except OSError as error:
             raise ClusterError(f"cannot serve a page on 127.0.0.1:{port}: {error.strerror}") from None
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_port}/?token={self._token}"
+        self.url = f"http://127.0.0.1:{self._server.server_port}/?token={self._server.token}"
         self._thread = threading.Thread(target=self._server.serve_forever, name="page", daemon=True)
         self._thread.start()
 
@@ -131,104 +64,103 @@ def serve(run_dir: Path, port: int, tell: Callable[[str], None]) -> int:
     feed = Feed()
     server = PageServer(feed, port)
     tell(server.url)
-    over = False
+    alike, last = Alike(run_dir), None
     try:
         while True:
-            if not over:
-                seen = look(run_dir)
-                over = seen.is_over
-                if over and not feed.version:
-                    put_curves(feed, run_dir)
-                feed.put(seen, read_events(run_dir, limit=_EVENTS))
-            time.sleep(_EVERY_S)
+            if last is not None and last[0].is_over:
+                time.sleep(_EVERY_S)
+                continue
+            found = None if last is None else alike.look(last[0])  # which sees to its own share
+            begun = time.process_time()
+            now = with_graph(run_dir, look(run_dir)), read_events(run_dir, limit=_EVENTS)
+            is_first = last is None or not last[0].state
+            if is_first:
+                feed.begin(moments_of(run_dir, now[0]), len(now[0].state.get("tasks", ())))
+            if now[0].is_over:
+                found = alike.look(now[0])
+            if now != last or found is not None:
+                feed.put(*now, alike=found)
+            used, last = time.process_time() - begun, now
+            time.sleep(_EVERY_S if is_first else max(_EVERY_S, used / _SHARE))
     finally:
         server.close()
-
-
-def put_curves(feed: Feed, run_dir: Path) -> None:
-    """The curves of a run that has ended, from its records; none where it has kept none."""
-    try:
-        facts = read_facts(run_dir)
-    except DromNetError:
-        return
-    parts = [
-        ("all", facts.tasks),
-        *((f"site {name}", [task]) for name, task in zip(facts.names, facts.tasks, strict=False)),
-    ]
-    for label, tasks in parts[: _CURVES + 1]:
-        if sum(len(task.rounds) for task in tasks):
-            ours, majority = curves("", tasks, None).series
-            feed.put_curve(label, [[x, round(y, 3)] for x, y in zip(ours.x, ours.y, strict=True)])
-            if label == "all":
-                feed.put_curve("majority", [[x, round(y, 3)] for x, y in zip(majority.x, majority.y, strict=True)])
 
 
 def _static(name: str) -> str:
     return (Path(__file__).parent / "static" / name).read_text(encoding="utf-8")
 
 
-def _handler(feed: Feed, token: str) -> type[BaseHTTPRequestHandler]:
-    open_pages = threading.BoundedSemaphore(_CLIENTS)
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
 
-    class Handler(BaseHTTPRequestHandler):
-        timeout = 10.0
+    def __init__(self, port: int, feed: Feed) -> None:
+        self.feed, self.token = feed, secrets.token_urlsafe(16)
+        self.open_pages = threading.BoundedSemaphore(_CLIENTS)
+        super().__init__(("127.0.0.1", port), _Handler)
 
-        def do_GET(self) -> None:
-            name = self.headers.get("Host", "").partition(":")[0]  # a browser leaves port 80 out
-            try:
-                url = urlsplit(self.path)
-            except ValueError:
-                self.send_error(400, "that is no address")
-                return
-            if name not in ("127.0.0.1", "localhost"):  # a foreign name that was made to point here
-                self.send_error(403, "this page is of this machine")
-            elif not hmac.compare_digest(parse_qs(url.query).get("token", [""])[0].encode(), token.encode()):
-                self.send_error(403, "the address has no token, or another one")
-            elif url.path == "/":
-                self._page()
-            elif url.path == "/events":
-                self._events()
-            else:
-                self.send_error(404)
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        pass  # who left, or fell silent
 
-        def _page(self) -> None:
-            nonce = secrets.token_urlsafe(16)
-            style = _static("page.css") + _static("watch.css")
-            page = Template(_static("watch.html")).substitute(nonce=nonce, style=style, script=_static("watch.js"))
-            body = page.encode()
-            self._head("text/html; charset=utf-8", nonce)
-            self.send_header("Content-Length", str(len(body)))
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    timeout = 10.0
+
+    def do_GET(self) -> None:
+        name = self.headers.get("Host", "").partition(":")[0]  # a browser leaves port 80 out
+        try:
+            url = urlsplit(self.path)
+        except ValueError:
+            self.send_error(400, "that is no address")
+            return
+        token = parse_qs(url.query).get("token", [""])[0]
+        if name not in _HERE:  # a foreign name that was made to point here
+            self.send_error(403, "this page is of this machine")
+        elif not hmac.compare_digest(token.encode(), self.server.token.encode()):
+            self.send_error(403, "the address has no token, or another one")
+        elif url.path == "/":
+            self._page()
+        elif url.path == "/events":
+            self._events()
+        else:
+            self.send_error(404)
+
+    def _page(self) -> None:
+        nonce = secrets.token_urlsafe(16)
+        style = _static("page.css") + _static("watch.css")
+        page = Template(_static("watch.html")).substitute(nonce=nonce, style=style, script=_static("watch.js"))
+        body = page.encode()
+        self._head("text/html; charset=utf-8", nonce)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _events(self) -> None:
+        if not self.server.open_pages.acquire(blocking=False):
+            self.send_error(503, f"{_CLIENTS} pages are open already")
+            return
+        try:
+            self._head("text/event-stream")
             self.end_headers()
-            self.wfile.write(body)
+            version = 0
+            while True:
+                version, news = self.server.feed.wait(version)
+                self.wfile.write(b": here\n\n" if news is None else f"data: {news}\n\n".encode())
+                self.wfile.flush()
+        except OSError:
+            pass  # the page was closed
+        finally:
+            self.server.open_pages.release()
 
-        def _events(self) -> None:
-            if not open_pages.acquire(blocking=False):
-                self.send_error(503, f"{_CLIENTS} pages are open already")
-                return
-            try:
-                self._head("text/event-stream")
-                self.end_headers()
-                version = 0
-                while True:
-                    version, news = feed.wait(version)
-                    self.wfile.write(b": here\n\n" if news is None else f"data: {news}\n\n".encode())
-                    self.wfile.flush()
-            except OSError:
-                pass  # the page was closed
-            finally:
-                open_pages.release()
+    def _head(self, kind: str, nonce: str = "") -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", kind)
+        self.send_header("Cache-Control", "no-store")
+        self.send_header("Referrer-Policy", "no-referrer")
+        self.send_header("X-Content-Type-Options", "nosniff")
+        own = f"script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'" if nonce else ""
+        policy = f"default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; {own}"
+        self.send_header("Content-Security-Policy", policy)
 
-        def _head(self, kind: str, nonce: str = "") -> None:
-            self.send_response(200)
-            self.send_header("Content-Type", kind)
-            self.send_header("Cache-Control", "no-store")
-            self.send_header("Referrer-Policy", "no-referrer")
-            self.send_header("X-Content-Type-Options", "nosniff")
-            own = f"script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'" if nonce else ""
-            policy = f"default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; {own}"
-            self.send_header("Content-Security-Policy", policy)
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    return Handler
+    def log_message(self, format: str, *args: Any) -> None:
+        pass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -10,6 +11,8 @@ from drom_net.algorithms.features import Matrix
 
 ALIKE = 0.5
 """Sites are one group while the mean cosine between the parts that are joined is at least this."""
+SHOWN = 40
+"""Of more sites some are compared, evenly over all."""
 _NAMED = 6
 """Of a larger group only some are named."""
 
@@ -66,3 +69,43 @@ def _members(names: Sequence[str]) -> str:
     if len(names) <= _NAMED:
         return ", ".join(names)
     return f"{', '.join(names[: _NAMED - 1])} and {len(names) - _NAMED + 1} more"
+
+
+@dataclass(frozen=True, slots=True)
+class Related:
+    """Which sites' models are alike."""
+
+    names: Sequence[str]
+    """Of the sites that are shown; groups stand together."""
+    similarity: Matrix
+    """Their cosines, in that order."""
+    told: str
+    """The groups in words."""
+    shown: str
+    """How many of all sites these are, in words."""
+
+
+def spread_over(count: int, most: int = SHOWN) -> list[int]:
+    """The places of so many of `count` sites at the most, evenly over all."""
+    return [int(place) for place in np.unique(np.linspace(0, count - 1, min(count, most)).round())]
+
+
+def related(names: Sequence[str], models: Matrix, num_sites: int | None = None) -> Related | None:
+    """Group the sites by their own models; None where fewer than two have learned one.
+
+    Args:
+        models: A row for each name, zero where nothing was learned.
+        num_sites: How many there are in all, where these are some of them.
+    """
+    learned = np.flatnonzero(models.any(axis=1)).tolist()
+    if len(learned) < 2:
+        return None
+    some = [learned[place] for place in spread_over(len(learned))]
+    similarity = cosines(models[some])
+    groups = groups_of(similarity)
+    order = [site for group in groups for site in group]
+    of_these = [names[site] for site in some]
+    all_sites = num_sites or len(names)
+    shown = f"{len(some)} of {all_sites} sites" if len(some) < all_sites else "all sites"
+    told = group_sentence(of_these, groups)
+    return Related([of_these[site] for site in order], similarity[np.ix_(order, order)], told, shown)

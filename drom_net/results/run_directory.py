@@ -3,7 +3,7 @@
 ::
 
     config.yaml        the configuration as run, every value given
-    environment.json   versions, BLAS kernel, machine
+    environment.json   versions, BLAS kernel, machine, when it began
     simulation.json    what a simulation ran on: latency, loss, faults, the seed of what was drawn
     summary.json       the figures and the digest
     model.npz          W (a row a task), A where the algorithm has one, tasks, features, preprocessing
@@ -13,8 +13,9 @@
                        seconds since the first task began, of a simulation by its clock; one more where a node went on
                        after a crash (or timeline.parquet); the plain loop has no clock and writes none
     logs/              what the processes said
-    state.json         how the processes of a run do, about once a second; and how they ended, where it failed
-    events.jsonl       what happened to them, a line each: started, killed, back, waiting long, absent
+    state.json         how a run goes, about once a second while it lasts; and how it ended, where it failed
+    events.jsonl       what happened to its processes, a line each: started, killed, back, waiting long, absent
+    history.jsonl      how each site did at some moments of the run, a line each (drom_net.results.history)
     report.html        the run for people, where it was asked for, with report.png
     nodes/             while it runs, and for nodes started by hand: each node's own folder, called by the safe form of
                        its task's name (drom_net.core.names)
@@ -27,6 +28,7 @@ import os
 import platform
 import sys
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +49,7 @@ from drom_net.results.tables import write_records, write_timeline
 from drom_net.results.timeline import Disturbance, begun_anew
 
 NODES, LOGS, SIMULATION = "nodes", "logs", "simulation.json"
-STATE, EVENTS, REPORT = "state.json", "events.jsonl", "report.html"
+STATE, EVENTS, HISTORY, REPORT = "state.json", "events.jsonl", "history.jsonl", "report.html"
 
 
 def create_run_directory(path: Path) -> None:
@@ -186,8 +188,9 @@ def load_disturbances(run_dir: Path) -> list[Disturbance]:
 
 
 def write_environment(path: Path, *, blas: str) -> None:
-    """As `environment`, into a file."""
-    write_json(path, environment(blas))
+    """As `environment`, into a file, with the time: a run or a node begins."""
+    began = datetime.now(UTC).isoformat(timespec="seconds")
+    write_json(path, environment(blas) | {"began": began})
 
 
 def environment(blas: str) -> dict[str, str]:

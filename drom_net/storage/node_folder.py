@@ -90,6 +90,28 @@ def has_learned(folder: Path) -> bool:
     return any((folder / name).exists() and (folder / name).stat().st_size > size for name, size in may_have.items())
 
 
+class Kept(NamedTuple):
+    """A snapshot, for somebody who only looks."""
+
+    round: int
+    snapshot: Any
+    spent: Spent
+
+
+def look_at_kept(folder: Path, classes: Iterable[type]) -> Kept | None:
+    """The last snapshot in a node's folder that can be read, whether or not its node runs; None where there is none."""
+    allowed = frozenset(classes)
+    for path in sorted(folder.glob("snapshot-*.drom"), reverse=True):
+        try:
+            version, about, body = _read_intact(path)
+            document = json.loads(bytes(about))
+            if version == FORMAT_VERSION:
+                return Kept(document["round"], decode_snapshot(body, allowed), Spent.read(document.get("spent")))
+        except (CheckpointError, OSError, ValueError, TypeError, KeyError, RecursionError):
+            continue  # it is being replaced, or damaged: the node itself says so when it starts again
+    return None
+
+
 def _with_checksum(parts: Iterable[Part]) -> Iterator[Part]:
     """The same bytes in few pieces, and behind them their checksum.
 

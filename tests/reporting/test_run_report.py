@@ -14,21 +14,29 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 from processes import family
 
+from drom_net import __version__
+from drom_net.algorithms.adadrom.mixing import EXPERTS as experts
 from drom_net.cli import main
+from drom_net.core.errors import UsageError
 from drom_net.plots.base import inline_svg
+from drom_net.plots.report import draw_picture
+from drom_net.plots.sheet import draw_sheet
 from drom_net.reporting import facts as facts_module
 from drom_net.reporting import page as page_module
+from drom_net.reporting.about import EXPERTS, TERMS, about
 from drom_net.reporting.facts import RunFacts, read_facts
+from drom_net.reporting.figures import figures_of
 from drom_net.reporting.page import page_of, sentence_of, write_report
-from drom_net.reporting.pictures import overview
 from drom_net.results.relatedness import cosines, group_sentence, groups_of
+from drom_net.results.report import Panel, Picture, Series
 from drom_net.results.verdict import task_verdict
 
 pytestmark = pytest.mark.slow
 
-SECTIONS = ["answer", "sites", "curves", "relatedness", "calibration", "privacy", "time", "faults", "repeat"]
+SECTIONS = ["answer", "about", "sites", "curves", "relatedness", "calibration", "privacy", "time", "faults", "repeat"]
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +52,7 @@ class Page(HTMLParser):
         self.tags: list[tuple[str, dict[str, str]]] = []
         self.sections: dict[str, str] = {}
         self.names: list[str] = []
-        """What stands in the first cells of rows."""
+        """What stands in the first cells of rows, but for those that say what was learned."""
         self._section, self._in_name = "", False
         self.feed(text)
 
@@ -54,7 +62,7 @@ class Page(HTMLParser):
         if tag == "section":
             self._section = its["id"]
             self.sections[self._section] = ""
-        if tag == "th" and its.get("scope") == "row":
+        if tag == "th" and its.get("scope") == "row" and self._section != "about":
             self._in_name = True
             self.names.append("")
 
@@ -81,7 +89,7 @@ POLICY = {
 
 
 def whole_page(facts: RunFacts) -> str:
-    return page_of(facts, overview(facts))
+    return page_of(facts, figures_of(facts))
 
 
 def require_whole(text: str) -> Page:
@@ -145,6 +153,63 @@ def test_it_says_the_answer_first_and_all_that_follows() -> None:
     assert "--driver reference) has no clock" in page.sections["time"]
     assert len(page.all("svg")) == 5  # overview, curves, sharing, relatedness, calibration
     assert len(text) < 1_000_000
+
+
+def test_it_names_what_was_learned_and_explains_its_terms() -> None:
+    assert main(["init", "--example", "pumps", "-o", "pumps"]) == 0
+    assert main(["run", "pumps/pumps.yaml", "--driver", "reference", "--out", "out", "--report", "-q"]) == 0
+    page = require_whole(Path("out/report.html").read_text())
+    told = page.sections["about"]
+    assert "column service: +1 is yes, -1 is no" in told
+    assert "number: temperature, vibration, pressure, hours" in told and "category: model" in told
+    assert "3 sites, 510 labelled examples, 240 rounds" in told and "adadrom, with a reducer (tau = 20" in told
+    assert "began2" in told and "UTC" in told and f"drom_net {__version__}" in told
+    assert all(meaning in page.sections["sites"] for meaning in TERMS.values())
+    assert all(
+        name in page.sections["curves"] and meaning in page.sections["curves"] for name, meaning in EXPERTS.items()
+    )
+    assert set(EXPERTS) == set(experts)
+    assert f"pip install drom-net=={__version__}" in page.sections["repeat"]
+
+
+def test_the_picture_has_the_answer_and_every_figure(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[Any] = []
+    monkeypatch.setattr(page_module, "draw_sheet", lambda *given: (drawn.append(given), draw_sheet(*given)))
+    _, summary = run("data: {dataset: synthetic, tasks: 3, examples: 40, dim: 5}\n")
+    ((head, pictures, _),) = drawn
+    words = [text for text, _, _ in head]
+    assert words[0] == "cluster" and words[2].lower() == f"{summary['verdict'][0]}.".lower()
+    assert any(text.startswith("learner: adadrom") for text in words)
+    assert [caption for caption, _ in pictures] == [its.caption for its in figures_of(read_facts(Path("out"))).values()]
+    assert len(pictures) == 5
+
+
+def test_a_sheet_has_words_and_pictures_below_each_other() -> None:
+    def draw(path: Path) -> None:
+        draw_picture(Picture([Panel("", "x", "y", [Series("a", [0.0, 1.0], [0.0, 1.0])])], 1), path)
+
+    def nothing(path: Path) -> None:
+        raise UsageError("there is nothing to draw")
+
+    heights = []
+    for pictures in ([], [("one", draw)], [("one", draw), ("none", nothing), ("two", draw)]):
+        draw_sheet([("a $name", 12.0, "bold"), ("word " * 60, 9.0, "normal")], pictures, Path("sheet.png"))
+        with Image.open("sheet.png") as found:
+            heights.append(found.height)
+    assert 0 < heights[0] < heights[1] and heights[2] - heights[1] == heights[1] - heights[0]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "driver", "told"),
+    [
+        (3.25, "x", "3.25 s"),
+        (600.0, "simulation", "10 minutes of the simulated clock"),
+        (9000.0, "x", "2.5 hours"),
+    ],
+)
+def test_a_duration_is_told_in_a_fitting_unit(seconds: float, driver: str, told: str) -> None:
+    summary = {"name": "x", "algorithm": "drom", "driver": driver, "seconds": seconds, "rounds": 1, "tasks": []}
+    assert ("lasted", told) in about(RunFacts(Path("x"), summary))
 
 
 def test_no_name_becomes_markup_or_turns_its_neighbors() -> None:
@@ -230,7 +295,7 @@ def test_a_thousand_sites_are_a_page_that_can_be_read() -> None:
     page = require_whole(text)
     assert page.names[:10] == [f"site-{number:03}" for number in range(999, 989, -1)]
     assert page.names[19] == "site-000"
-    assert len(page.all("details")) == 2  # all sites, and what left them
+    assert len(page.all("details")) == 3  # all sites, what the columns say, and what left the sites
     assert len(text) < 2_000_000
 
 
@@ -334,9 +399,9 @@ def test_a_run_that_went_well_is_told_also_where_its_report_cannot_be_drawn(
     def fail(*_: object) -> None:
         raise ValueError("no such font")
 
-    monkeypatch.setattr(page_module, "draw_picture", fail)
+    monkeypatch.setattr(page_module, "draw_sheet", fail)
     Path("c.yaml").write_text("data: {dataset: synthetic, tasks: 1, examples: 30, dim: 5}\n")
-    monkeypatch.setattr(page_module, "page_of", lambda facts, overview: "")
+    monkeypatch.setattr(page_module, "page_of", lambda facts, figures: "")
     assert main(["run", "c.yaml", "--driver", "reference", "--out", "out", "--report"]) == 0
     told = capsys.readouterr()
     assert "warning: there is no report: no such font" in told.err

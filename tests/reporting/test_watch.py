@@ -5,26 +5,42 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import numpy as np
 import pytest
+from by_hand import start_star, write_config
+from processes import DEADLINE_S, family
 
 from drom_net.cli import main
 from drom_net.cluster import record as record_module
 from drom_net.cluster.launcher import this_launcher
 from drom_net.cluster.local import Interruption
 from drom_net.cluster.prepare import prepare
-from drom_net.cluster.record import Record
+from drom_net.cluster.record import Record, Recorded
 from drom_net.config.load import load_config
 from drom_net.core.errors import NodeFailedError, UsageError
 from drom_net.data.datasets import load_dataset
 from drom_net.learning.metrics import Totals
-from drom_net.reporting.watching import find_run, first_shown, is_in_trouble, kind_of, look, state_in_words
-from drom_net.reporting.web import Feed, PageServer, put_curves
+from drom_net.reporting.feed import Feed
+from drom_net.reporting.past import Alike, moments_of, with_graph
+from drom_net.reporting.watching import (
+    EXIT_CODES,
+    Seen,
+    find_run,
+    first_shown,
+    is_in_trouble,
+    kind_of,
+    look,
+    state_in_words,
+)
+from drom_net.reporting.web import PageServer
+from drom_net.results.history import History, most_moments, read_history, thinned
 
 CONFIG = "data: {dataset: synthetic, tasks: 3, examples: 30, dim: 5}\n"
 
@@ -267,6 +283,58 @@ def test_trouble_is_the_same_everywhere(task: dict[str, Any], kind: str) -> None
     assert kind_of(task) == kind and is_in_trouble(task) == (kind in ("gone", "waits"))
 
 
+@pytest.mark.process
+def test_nodes_by_hand_are_seen_from_their_own_folders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = write_config(tmp_path, "star", examples=20_000, pace_s=0.005)
+    with family(tmp_path) as processes:
+        nodes = start_star(processes, config, ["task-01", "task-02"], out="runs/cluster")
+        out = tmp_path / "runs" / "cluster"
+        elsewhere = processes.start("worker", str(config), "--task", "task-03", "--out", "other")
+        while not out.exists() or any(
+            not list(out.glob(f"nodes/{name}/snapshot-*")) for name in ("task-01", "task-02")
+        ):
+            assert all(node.poll() is None for node in (*nodes, elsewhere)), nodes[0].communicate()
+            os.sched_yield()
+        assert find_run(config) == Path("runs/cluster")
+        seen = look(out)
+        assert seen.status == "running" and not seen.is_over
+        assert [kind_of(task) for task in seen.state["tasks"]] == ["learning", "learning", "elsewhere"]
+        assert seen.state["reducer"]["state"] == "learning"
+        for task in seen.state["tasks"][:2]:
+            assert task["round"] == task["examples"] > 0 and task["bytes_sent"] > 0
+        assert "3 of 4 write here" in seen.note and "watch the others on their own hosts" in seen.note
+        assert main(["watch", str(out), "--once"]) == 0
+        assert "nodes started by hand" in capsys.readouterr().out
+        alike = Alike(out).look(seen)
+        assert alike is not None and (sorted(alike.names), alike.shown) == (["task-01", "task-02"], "2 of 3 sites")
+        for node in (*nodes, elsewhere):
+            node.send_signal(signal.SIGINT)
+        for node in (*nodes, elsewhere):
+            node.communicate(timeout=DEADLINE_S)
+        ended = look(out)
+        assert (ended.status, EXIT_CODES[ended.status]) == ("interrupted", 4)
+        assert [state_in_words(task) for task in ended.state["tasks"]] == ["ended", "ended", "on another host"]
+
+
+def test_a_node_by_hand_that_shows_no_life_is_gone() -> None:
+    spec = {"role": "worker", "name": "north", "task": 0, "tasks": ["north", "south"], "algorithm": "drom"}
+    spec |= {"parameters": {}, "seed": 0, "rounds": None, "dim": 3, "run_id": "", "config_digest": "x"}
+    spec |= {"feature_digest": "", "endpoint": "tcp://127.0.0.1:1", "timeouts": {}, "out": "x"}
+    folder = Path("run/nodes/north")
+    folder.mkdir(parents=True)
+    (folder / "spec.json").write_text(json.dumps(spec))
+    assert [task["state"] for task in look(Path("run")).state["tasks"]] == ["starting", "elsewhere"]
+    (folder / "life.json").write_text('{"incarnation": 2, "run_id": "x"}')
+    (folder / "lock").touch()
+    assert state_in_words(look(Path("run")).state["tasks"][0]) == "learning, start 2"
+    os.utime(folder / "lock", (1, 1))
+    assert state_in_words(look(Path("run")).state["tasks"][0]) == "gone: its process has ended, start 2"
+    assert main(["watch", "run", "--once"]) == 0
+    (folder / "spec.json").write_text("{")
+    with pytest.raises(UsageError, match=r"spec\.json is damaged"):
+        look(Path("run"))
+
+
 def get(url: str, path: str, **headers: str) -> tuple[int, dict[str, str], str]:
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=60)
@@ -279,9 +347,9 @@ def get(url: str, path: str, **headers: str) -> tuple[int, dict[str, str], str]:
 
 def test_the_page_is_for_who_has_its_token_on_this_machine() -> None:
     finished()
-    feed = Feed()
-    put_curves(feed, Path("out"))
-    feed.put(look(Path("out")), [{"text": "<b>north</b> is back"}])
+    feed, seen = Feed(), look(Path("out"))
+    feed.begin(moments_of(Path("out"), seen), 3)
+    feed.put(with_graph(Path("out"), seen), [{"text": "<b>north</b> is back"}])
     server = PageServer(feed)
     try:
         query = f"?{urlsplit(server.url).query}"
@@ -296,17 +364,99 @@ def test_the_page_is_for_who_has_its_token_on_this_machine() -> None:
         status, headers, line = get(server.url, f"/events{query}")
         assert (status, headers["Content-Type"]) == (200, "text/event-stream")
         news = json.loads(line.removeprefix("data: "))
-        assert news["status"] == "finished" and news["events"] == ["<b>north</b> is back"]
-        assert set(news["curves"]) == {"all", "majority", *(f"site task-0{number}" for number in (1, 2, 3))}
-        assert news["curves"]["all"][-1] == [30, pytest.approx(100 * look(Path("out")).state["error_rate"], abs=1e-3)]
+        assert news["head"]["status"] == "finished"
+        assert news["events"] == [{"time": None, "text": "<b>north</b> is back"}]
+        assert news["roster"]["names"] == ["task-01", "task-02", "task-03"] and news["reducer"][0] == "ended"
+        assert [one["rounds"] for one in news["moments"]] == [*range(1, 31), 30]
+        last, tasks = news["moments"][-2], seen.state["tasks"]
+        for key in ("examples", "errors", "majority_errors"):
+            assert last[key] == news["moment"][key] == [task[key] for task in tasks]
+        assert news["moment"]["low"] == [round(task["sharing"]["gain_points_interval"][0], 2) for task in tasks]
     finally:
         server.close()
 
 
-def test_a_curve_stays_short() -> None:
+def state_of(rounds: int, sites: int, **more: Any) -> Seen:
+    counts = {"examples": rounds, "errors": rounds // 4, "majority_errors": rounds // 2, "bytes_sent": 10 * rounds}
+    tasks = [{"name": f"site-{number:04}", "state": "learning", "round": rounds} | counts for number in range(sites)]
+    tasks[0] |= more
+    return Seen("running", {"name": "c", "rounds": rounds, "seconds": float(rounds), "tasks": tasks, "edges": None})
+
+
+def test_a_page_gets_all_once_and_then_what_is_new() -> None:
+    feed = Feed()
+    feed.put(state_of(1, 3))
+    version, whole = feed.wait(0)
+    assert version == 1 and whole is not None
+    assert json.loads(whole)["states"] == {} and "roster" in json.loads(whole)
+    feed.put(state_of(2, 3, state="gone"), [{"text": "killed", "time": "2026-11-30T00:00:00.000Z"}])
+    version, news = feed.wait(1)
+    assert version == 2 and news is not None
+    told = json.loads(news)
+    assert "roster" not in told and "moments" not in told and told["kept"]
+    assert told["states"] == {"0": ["gone", "gone: its process has ended"]} and told["events"][0]["text"] == "killed"
+    feed.put(state_of(3, 3), [{"text": "killed", "time": "2026-11-30T00:00:00.000Z"}])
+    assert "events" not in json.loads(feed.wait(2)[1] or "")
+    assert "roster" in json.loads(feed.wait(1)[1] or "")  # it has missed one
+    feed.put(state_of(4, 4))
+    assert len(json.loads(feed.wait(3)[1] or "")["roster"]["names"]) == 4  # other sites
+
+
+def test_of_a_thousand_sites_a_look_is_not_much_to_send_and_the_past_stays_short() -> None:
+    feed = Feed()
+    for t in range(1, 1000):
+        feed.put(state_of(t, 1000 if t > 900 else 1))
+    assert len(feed.wait(998)[1] or "") < 50_000
+    assert len(feed._moments) <= most_moments(1000) == 60
     feed = Feed()
     for t in range(1, 3000):
-        feed._add("all", t, 0.5)
-        feed._add("all", t, 0.4)
-    points = feed._history["all"]
-    assert len(points) <= 400 and points[0] == [1, 50.0] and points[-1] == [2999, 50.0]
+        feed.put(state_of(t, 2))
+    rounds = [one["rounds"] for one in feed._moments]
+    assert rounds[0] == 1 and rounds[-1] == 2999 and 100 < len(rounds) <= 240
+    assert max(np.diff(rounds[:-1])) < 60  # evenly over all
+
+
+def test_how_each_site_did_over_time_is_kept_and_read_again() -> None:
+    path = Path("history.jsonl")
+    for _ in range(2):  # as if resumed
+        its = History(path, 2)
+        for t in range(1, 2000):
+            its.add(state_of(t, 2).state)
+    its.add(state_of(2000, 2).state, at_end=True)
+    found = read_history(path, 2)
+    assert found[-1]["examples"] == [2000, 2000] and found[-1]["seconds"] > 3000
+    assert len(found) < 1000  # grows by the logarithm of the looks
+    assert len(thinned(found, 50)) <= 50 and thinned(found, 50)[-1] == found[-1]
+    assert read_history(path, 3) == [] == read_history(Path("nowhere"), 2)
+    path.write_text(path.read_text() + '{"seconds": NaN}\n{"rounds": 3}\n[]\nhalf a li')
+    assert read_history(path, 2) == found
+
+
+@pytest.mark.parametrize("driver", ["reference", "simulation"])
+def test_a_run_without_processes_can_be_watched_while_it_lasts(driver: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("c.yaml").write_text(CONFIG.replace("30", "300"))
+    seen: list[Seen] = []
+    real = Recorded.update
+
+    def update(its: Recorded, *round: Any) -> None:
+        real(its, *round)
+        seen.append(look(Path("out")))
+
+    monkeypatch.setattr(Recorded, "update", update)
+    monkeypatch.setattr(record_module, "_EVERY_S", 0.0)
+    monkeypatch.setattr(record_module, "_SHARE", 1e9)
+    assert main(["run", "c.yaml", "--driver", driver, "--out", "out", "-q"]) == 0
+    middle = seen[-1]
+    assert middle.status == "running" and middle.state["driver"] == driver
+    assert middle.state["tasks"][0]["state"] == "learning" and 0 < middle.state["tasks"][0]["examples"] <= 300
+    assert look(Path("out")).status == "finished" and not Path("out/state.json").exists()
+    assert read_history(Path("out/history.jsonl"), 3)[-1]["examples"] == [300, 300, 300]
+
+
+def test_which_sites_are_alike_is_told_of_a_run_that_has_ended() -> None:
+    finished()
+    found = Alike(Path("out")).look(look(Path("out")))
+    assert found is not None and sorted(found.names) == ["task-01", "task-02", "task-03"]
+    assert found.shown == "all sites" and np.allclose(np.diag(found.similarity), 1.0)
+    Path("out/model.npz").unlink()
+    assert Alike(Path("out")).look(look(Path("out"))) is None

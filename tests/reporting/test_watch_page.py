@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import time
@@ -21,8 +22,8 @@ from selenium.webdriver.chrome.service import Service  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
 
 from drom_net.reporting.facts import RunFacts  # noqa: E402
+from drom_net.reporting.figures import figures_of  # noqa: E402
 from drom_net.reporting.page import page_of  # noqa: E402
-from drom_net.reporting.pictures import overview  # noqa: E402
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 pytestmark = [
@@ -36,6 +37,13 @@ FILES = {
     "star": DATA,
     "ring": f"algorithm: {{name: drom-d, tau: 5}}\ntopology: {{graph: ring}}\n{DATA}",
 }
+
+
+FIGURES = {"star": ["error", "gain", "noise", "sent", "late"], "ring": ["error", "sent", "late"]}
+"""Of each layout: drom-d keeps no evidence."""
+WATCH_SHIFTS = """window.shifts = [];
+const note = list => shifts.push(...list.getEntries().map(entry => entry.value));
+new PerformanceObserver(note).observe({type: 'layout-shift'});"""
 
 
 @pytest.fixture
@@ -88,14 +96,30 @@ def test_a_site_that_is_killed_is_seen_to_go_and_to_come_back(layout: str, brows
         assert len(browser.find_elements("css selector", "#graph .edge")) == 4
         assert "running: round" in text_of(browser, "status")
         until(lambda: text_of(browser, "key").split() == ["all", "majority"], lambda: text_of(browser, "key"))
+        until(lambda: "alike" in text_of(browser, "told"), lambda: text_of(browser, "told"))
+        browser.execute_script(WATCH_SHIFTS)
         os.kill(process_of(processes, "task-02"), signal.SIGKILL)
         until(lambda: "task-02 was killed by SIGKILL" in text_of(browser, "events"), lambda: text_of(browser, "events"))
         until(lambda: "learning, start 2" in text_of(browser, "rows"), lambda: text_of(browser, "rows"))
         until(lambda: kinds(browser) == ["learning"] * nodes, lambda: str(kinds(browser)))
+        assert browser.execute_script("return shifts") == []  # nothing has moved when news came
+        for figure in FIGURES[layout]:
+            browser.find_element("css selector", f"#figure option[value={figure}]").click()
+            assert ("gain" if figure == "gain" else "From 0") in text_of(browser, "scale")
+            browser.find_element("id", "map").send_keys(Keys.ARROW_LEFT)
+            assert text_of(browser, "cell").startswith("task-01, round ")
+            browser.find_element("id", "map").send_keys(Keys.ARROW_DOWN)
+            assert text_of(browser, "cell").startswith("task-02, round ")
+            browser.execute_script("document.activeElement.blur()")
+        browser.find_element("id", "alike").send_keys(Keys.ARROW_LEFT)
+        assert re.fullmatch(r"task-0\d and task-0\d: -?\d\.\d\d", text_of(browser, "pair"))
         search = browser.find_element("id", "filter")
         search.send_keys("task-03")
         assert text_of(browser, "rows").count("task-0") == 1
-        search.send_keys(Keys.TAB)  # to the table, which can be scrolled by keys
+        for part in ("pause", "which", "figure", "map", "alike"):  # all that can be used can be reached by keys
+            browser.switch_to.active_element.send_keys(Keys.TAB)
+            assert browser.switch_to.active_element.get_attribute("id") == part
+        browser.switch_to.active_element.send_keys(Keys.TAB)  # to the table, which can be scrolled by keys
         assert browser.switch_to.active_element.get_attribute("aria-label") == "Table of sites"
         launcher.send_signal(signal.SIGINT)
         launcher.communicate(timeout=DEADLINE_S)
@@ -137,7 +161,7 @@ def test_the_report_fits_a_small_window_and_is_dark_where_wanted(browser: Any, t
     summary = {"name": "x", "algorithm": "drom", "driver": "processes", "status": "finished", "rounds": 9}
     path = tmp_path / "report.html"
     facts = RunFacts(tmp_path, summary | {"verdict": ["v"], "tasks": tasks})
-    path.write_text(page_of(facts, overview(facts)), encoding="utf-8")
+    path.write_text(page_of(facts, figures_of(facts)), encoding="utf-8")
     browser.set_window_size(480, 900)
     browser.get(path.as_uri())
     assert browser.execute_script("return document.documentElement.scrollWidth <= window.innerWidth")

@@ -133,7 +133,7 @@ def run(**given: Any) -> Any:
     is_flag=False,
     flag_value="",
     metavar="[PATH]",
-    help="Write the run's report, an .html page, and its main figure as .png beside it; by default in RUN_DIR.",
+    help="Write the run's report, an .html page, and the same as .png beside it; by default in RUN_DIR.",
 )
 @click.option(
     "--from",
