@@ -81,7 +81,9 @@ has given up, or that was stopped, is started again by the same command, and goe
 ## What comes out
 
 {out} {model}`result.json` says how it went. When all have finished, whoever runs the
-cluster puts the folders of all sites together by `drom-net merge`: send `nodes/{node}` if you are asked for it.
+cluster puts the folders of all sites together by `drom-net merge`. If you are asked for `nodes/{node}`, send it without
+`snapshot-*`, `examples` and `spool`. These may hold rows, and `merge` needs none of them of a node that has ended in
+order.
 
 ## Whom to ask
 

@@ -257,6 +257,11 @@ def test_rows_that_adadrom_keeps_are_in_snapshots_of_their_own_site_and_nowhere_
         files = [file for file in (tmp_path / folder).rglob("*") if file.is_file()]
         assert len(files) > 3
         assert [file.name for file in files if holds(file, every)] == []
+    for snapshot in tmp_path.glob("host-*/nodes/*/snapshot-*"):  # as they are to be sent
+        snapshot.unlink()
+    folders = [str(tmp_path / name) for name in ("hub", "host-0", "host-1")]
+    assert main(["merge", *folders, "--out", str(tmp_path / "b")]) == 0
+    assert (tmp_path / "b" / "model.npz").read_bytes() == (tmp_path / "all" / "model.npz").read_bytes()
     said = "".join((*pages, out, err, *(text for both in told for text in both)))
     assert not any(repr(value) in said for value in every)
 

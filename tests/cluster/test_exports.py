@@ -184,6 +184,7 @@ def test_a_site_is_told_what_to_do(sites: Path) -> None:
             assert f"`data/{f'rows-{name}.csv' if peers else f'{name}/rows.csv'}`" in page
         for path in (sites / node).iterdir():
             assert f"`{path.name}" in page, "all that is there is explained"
+        assert "without\n`snapshot-*`, `examples` and `spool`" in page, "they hold rows"
 
 
 def test_check_accepts_a_sites_folder_with_its_own_rows_alone(
