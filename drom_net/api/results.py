@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 _FIGURES = ("examples", "error_rate", "majority_error_rate", "auc", "log_loss", "f1", "unlabelled")
-_SHARING = ("error_rate_alone", "gain_points", "effect", "weight", "noise")
+_SHARING = ("error_rate_alone", "gain_points", "effect", "effect_by", "weight", "noise")
 _IN_MEMORY = "The rows were in memory; Run.save keeps the run, its figures and its models."
 _rate, _figure = partial(percent, unknown="–"), partial(number, unknown="–")
 _LINES = 8

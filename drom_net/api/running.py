@@ -16,9 +16,9 @@ from drom_net.api.rows import FRAME, in_python, in_words, read_in_memory
 from drom_net.api.threads import one_thread
 from drom_net.cluster.check import cost_of, listening, plan_facts
 from drom_net.cluster.directories import begin_run_directory, end_run_directory
+from drom_net.cluster.leaving import about_prepared
 from drom_net.cluster.local import Interruption
 from drom_net.cluster.machine import raise_file_descriptors, require_room, this_machine
-from drom_net.cluster.plan import about_run
 from drom_net.cluster.prepare import Prepared, prepare, require_stored
 from drom_net.cluster.progress import Silent
 from drom_net.cluster.requirements import require_closed, require_keys
@@ -157,7 +157,7 @@ def _fitted(prepared: Prepared, notes: Sequence[str]) -> Run:
     with Interruption() as interruption:
         tasks, centrals = run_as_loop(prepared, Silent(), interruption)
     facts = data_facts(prepared.dataset)
-    about = about_run(prepared.config)
+    about = about_prepared(prepared)
     summary = summary_of(tasks, centrals, about=about | {"positive": facts["positive"]}, driver="reference")
 
     def save(path: Path) -> None:

@@ -14,9 +14,10 @@ from drom_net.algorithms.drom import PAPER, DromParameters
 from drom_net.cli.output import count_of, print_result, print_table, showing_progress
 from drom_net.cli.report import report_at_end
 from drom_net.cli.requirements import require_local_source, require_loopback, require_metrics, task_index
-from drom_net.cli.telling import log_as, print_json, tell
+from drom_net.cli.telling import log_as, print_json, shown, tell
 from drom_net.cluster.check import PRIVATE, cost_of, listening, plan_facts, process_rows
 from drom_net.cluster.directories import require_resumable
+from drom_net.cluster.leaving import what_leaves_here
 from drom_net.cluster.machine import lacks, raise_file_descriptors, require_room, this_machine
 from drom_net.cluster.plan import ALMOST, Cost, Roster, check_sharing, hiding_table, source_endpoint
 from drom_net.cluster.prepare import Prepared, prepare, require_stored, stream_of
@@ -180,7 +181,7 @@ def check(
     for line in [columns_in_words(prepared.dataset), *prepared.dataset.notes]:
         if line:
             click.echo(line)
-    click.echo(f"what leaves: {what_leaves(config)}")
+    click.echo(shown(f"what leaves: {what_leaves_here(prepared)}"))
     for lack in lacks(costs, this_machine()):
         click.echo(f"this machine alone cannot run it: it needs {lack}")
     for line in hiding_lines(hiding or [], latency or 0.0, round_s or config.data.pace_s):

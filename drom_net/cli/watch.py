@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _PLAIN_EVERY_S = 2.0
 _MARGIN_LINES = 8
 _EVENTS_SHOWN = 5
+_WIDTHS = {"sharing": 36}
 
 
 def watch(path: Path, web: bool, port: int, once: bool, as_json: bool) -> int:
@@ -69,7 +70,7 @@ def _plain(state: Any) -> dict[str, Any]:
 
 def _line(run_dir: Path, seen: Seen) -> str:
     from drom_net.cli.telling import shown
-    from drom_net.reporting.watching import effect_in_words, is_in_trouble, state_in_words
+    from drom_net.reporting.watching import is_in_trouble, state_in_words
     from drom_net.results.wording import percent
 
     state = seen.state
@@ -77,7 +78,7 @@ def _line(run_dir: Path, seen: Seen) -> str:
         return f"{run_dir}: {seen.status}: nothing is known yet"
     rates = f"error rate {percent(state.get('error_rate'))} (majority {percent(state.get('majority_error_rate'))})"
     parts = [f"{seen.status}: round {state.get('rounds', 0)}{_of_limit(state)}", rates]
-    told = [effect_in_words(task).partition(" [")[0] for task in state["tasks"]]
+    told = [(task.get("sharing") or {}).get("effect") for task in state["tasks"]]
     if any(told):
         counts = {effect: told.count(effect) for effect in ("helps", "hurts", "cannot tell yet")}
         parts.append(", ".join(f"{effect}: {count}" for effect, count in counts.items() if count))
@@ -120,7 +121,8 @@ def _table(run_dir: Path, seen: Seen, height: int) -> Group:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("site", "round", "error", "majority", *(["sharing"] if shares else []), "sent", "node"):
         left = column in ("site", "sharing", "node")
-        table.add_column(column, justify="left" if left else "right", no_wrap=column != "node", max_width=24)
+        width = _WIDTHS.get(column, 24)
+        table.add_column(column, justify="left" if left else "right", no_wrap=column != "node", max_width=width)
     for task in rows:
         style = {"gone": "red", "waits": "yellow"}.get(kind_of(task), "")
         cells = [shown(task["name"]), str(round_of(task)), percent(task.get("error_rate"))]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from drom_net.cluster.leaving import readable, what_leaves_here
 from drom_net.cluster.plan import Cost, cost, source_of
 from drom_net.cluster.prepare import Prepared
-from drom_net.config.model import ClusterConfig, config_digest, peer_endpoints, what_leaves
+from drom_net.config.model import ClusterConfig, config_digest, peer_endpoints
 from drom_net.data.advice import advice
 from drom_net.data.dataset import Dataset
 from drom_net.protocol.node import named
@@ -46,7 +47,8 @@ def plan_facts(prepared: Prepared) -> dict[str, Any]:
         "notes": list(prepared.dataset.notes),
         "warnings": advice(prepared.dataset, prepared.streams),
         "config_digest": config_digest(config, prepared.roster.tasks),
-        "what_leaves": what_leaves(config),
+        "what_leaves": what_leaves_here(prepared),
+        "readable": [each._asdict() for each in readable(prepared)],
         "reducer": {"listens": config.reducer.listens_at, "endpoint": config.reducer.endpoint},
         "tasks": [
             {"task": task, "name": row.name, "node": row.node, "examples": row.examples, "address": row.address}
