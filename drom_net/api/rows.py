@@ -37,7 +37,7 @@ def in_words(text: str) -> str:
         text = text.replace(key, argument)
     text = _SETTING.sub(lambda key: f'{key[1]}="{key[2]}"', text)
     text = _PARAMETER.sub(lambda key: f'parameters["{key[1]}"]', _DATA.sub(lambda key: f"{key[1]}=", text))
-    return text.replace("write: positive: ", "write: positive=")
+    return re.sub(r"write: (positive|unlabelled): ", r"write: \1=", text)
 
 
 @contextmanager

@@ -187,7 +187,7 @@ def _find_labels(
         positive=settings.positive,
         negative=settings.negative,
         rest=settings.rest,
-        missing=settings.missing,
+        missing=settings.no_label,
         sees_all=sees_all,
     )
 
