@@ -164,6 +164,13 @@ class RowSettings(StreamSettings):
     )
 
     @property
+    def label_words(self) -> tuple[str, str]:
+        """What the rows call -1 and +1; ("-1", "1") where that is not said."""
+        if not self.positive:
+            return "-1", "1"
+        return self.negative[0] if self.negative else f"not {self.positive[0]}", self.positive[0]
+
+    @property
     def no_label(self) -> tuple[str, ...]:
         """What means in the label's column that there is none, beside an empty cell and alike."""
         return (*self.missing, *(self.unlabelled or ()))

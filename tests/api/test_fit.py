@@ -481,3 +481,27 @@ def test_two_threads_leave_blas_as_it_was() -> None:
         assert blas_threads() == 2
     finally:
         set_blas_threads(former)
+
+
+def test_all_wrong_rows_are_counted_in_one_error() -> None:
+    frame = pandas.DataFrame({"x": [1.0, 2.0, 3.0] * 9, "z": [0.5, 1.0] * 13 + [2.0], "label": [0, 1, 1] * 9})
+    run = drom_net.fit({"a": frame})
+    rows = [{"x": "bad", "z": "bad"}] * 5 + [{"x": 1.0, "z": 2.0}]
+    with pytest.raises(DataError) as caught:
+        run.predict("a", rows)
+    lines = str(caught.value).splitlines()
+    assert lines[0] == "the rows: expected rows that can be used, got 10 faults in 5 of 6 rows"
+    assert lines[1] == 'the rows, row 1, feature "x": expected a number, got "bad"' and lines[-1] == "and 4 more"
+
+
+def test_no_rows_have_no_labels() -> None:
+    """As `drom-net predict` of a header alone: tests/cli/test_predict.py."""
+    table = pandas.DataFrame({"x": [1.0, 2.0, 3.0] * 9, "ward": ["A", "B", "A"] * 9, "label": [0, 1, 1] * 9})
+    text = table.assign(note=[f"some words about case {n} of many" for n in range(27)])
+    for frame in (table, text, text[["note", "label"]]):
+        run = drom_net.fit({"a": frame})
+        for none in (frame.iloc[:0], pyarrow.table({name: [] for name in frame}), []):
+            assert run.predict("a", none).tolist() == []
+            assert run.predict_proba("a", none).shape == (0, 2)
+    arrays = drom_net.fit({"a": (np.eye(2)[[0, 1] * 10], [0, 1] * 10)})
+    assert arrays.predict("a", np.zeros((0, 2))).tolist() == arrays.predict("a", []).tolist() == []
