@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from drom_net.api.progress import Wanted, showing
 from drom_net.api.results import Run
 from drom_net.api.rows import FRAME, in_python, in_words, read_in_memory
 from drom_net.api.threads import one_thread
@@ -20,7 +21,6 @@ from drom_net.cluster.leaving import about_prepared
 from drom_net.cluster.local import Interruption
 from drom_net.cluster.machine import raise_file_descriptors, require_room, this_machine
 from drom_net.cluster.prepare import Prepared, prepare, require_stored
-from drom_net.cluster.progress import Silent
 from drom_net.cluster.requirements import require_closed, require_keys
 from drom_net.cluster.run import run as run_prepared
 from drom_net.cluster.run import run_as_loop
@@ -62,6 +62,7 @@ def fit(
     seed: int = 0,
     rounds: int | None = None,
     topology: Mapping[str, object] | None = None,
+    progress: Wanted = None,
     **options: object,
 ) -> Run:
     """Learn all sites' rows in this process: each is predicted, then learned.
@@ -82,6 +83,8 @@ def fit(
         seed: What every random draw is made from.
         rounds: At most so many.
         topology: As the section of a file: {"graph": "ring"}. By default a star.
+        progress: True for a line on standard error, False for none, or a function of (round, rounds, error rate so far)
+            that is called a few times a second. By default a line in a terminal or a notebook.
         options: Other keys of the section `data`: scaling, normalize, bias, columns, ignore, features, missing,
             shuffle, flip, passes, alignment ..
 
@@ -117,7 +120,7 @@ def fit(
         prepared = prepare(config, load_files(config.data, base=config.base, format=format))
         _warn(map(in_words, advice(prepared.dataset, prepared.streams)))
         alone = ["one site, which has nobody to share with; site= names the column of the site"]
-        return _fitted(prepared, alone if names is None and site is None else [])
+        return _fitted(prepared, alone if names is None and site is None else [], progress)
 
 
 def _data_section(
@@ -153,9 +156,10 @@ def _texts(labels: object) -> object:
     return None if labels is None else label_text(labels)
 
 
-def _fitted(prepared: Prepared, notes: Sequence[str]) -> Run:
-    with Interruption() as interruption:
-        tasks, centrals = run_as_loop(prepared, Silent(), interruption)
+def _fitted(prepared: Prepared, notes: Sequence[str], wanted: Wanted) -> Run:
+    with Interruption() as interruption, showing(wanted) as progress:
+        progress.start(prepared.roster.tasks, prepared.rounds)
+        tasks, centrals = run_as_loop(prepared, progress, interruption)
     facts = data_facts(prepared.dataset)
     about = about_prepared(prepared)
     summary = summary_of(tasks, centrals, about=about | {"positive": facts["positive"]}, driver="reference")
@@ -174,7 +178,14 @@ def _fitted(prepared: Prepared, notes: Sequence[str]) -> Run:
     )
 
 
-def run(config: Config, *, driver: str = "processes", out: str | Path | None = None, overrides: Overrides = ()) -> Run:
+def run(
+    config: Config,
+    *,
+    driver: str = "processes",
+    out: str | Path | None = None,
+    overrides: Overrides = (),
+    progress: Wanted = None,
+) -> Run:
     """Run the cluster of a configuration on this machine, as `drom-net run` does.
 
     Args:
@@ -182,6 +193,7 @@ def run(config: Config, *, driver: str = "processes", out: str | Path | None = N
         driver: "processes" (a process for each site), "reference" (the plain loop) or "simulation".
         out: The run directory; by default a new one in runs/.
         overrides: What replaces values of the configuration: {"algorithm.eta0": 5}, or ["algorithm.eta0=5"].
+        progress: As for `fit`.
 
     Returns:
         The run, as `load` reads it. One that was interrupted has the status "interrupted".
@@ -207,7 +219,8 @@ def run(config: Config, *, driver: str = "processes", out: str | Path | None = N
         if driver == "processes":
             _require_for_processes(prepared)
         folder = free_run_directory(prepared.config.name) if out is None else Path(out)
-        run_prepared(prepared, driver=driver, out=folder, progress=Silent())
+        with showing(progress) as shown:
+            run_prepared(prepared, driver=driver, out=folder, progress=shown)
     return load(folder)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import datetime
 import signal
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
@@ -275,7 +276,7 @@ class Interrupting(Silent):
 
 
 def test_ctrl_c_ends_a_run_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("drom_net.api.running.Silent", Interrupting)
+    monkeypatch.setattr("drom_net.api.progress.Silent", Interrupting)
     former = signal.getsignal(signal.SIGINT)
     run = drom_net.fit(arrays())
     assert (run.summary["status"], run.summary["rounds"]) == ("interrupted", 5)
@@ -505,3 +506,29 @@ def test_no_rows_have_no_labels() -> None:
             assert run.predict_proba("a", none).shape == (0, 2)
     arrays = drom_net.fit({"a": (np.eye(2)[[0, 1] * 10], [0, 1] * 10)})
     assert arrays.predict("a", np.zeros((0, 2))).tolist() == arrays.predict("a", []).tolist() == []
+
+
+def test_progress_is_a_function_a_line_or_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = (np.eye(2)[[0, 1] * 20], [0, 1] * 20)
+    called: list[tuple[int, int, float | None]] = []
+
+    def watch(t: int, rounds: int, error_rate: float | None) -> None:
+        called.append((t, rounds, error_rate))
+
+    run = drom_net.fit({"a": rows, "b": rows}, progress=watch)
+    assert called[-1] == (40, 40, run.summary["error_rate"])
+    config = {"data": {"dataset": "synthetic", "tasks": 2, "examples": 30, "dim": 4}}
+    done = drom_net.run(config, driver="reference", out=tmp_path / "run", progress=watch)
+    assert called[-1] == (30, 30, done.summary["error_rate"])
+    drom_net.fit({"a": rows, "b": rows})
+    drom_net.fit({"a": rows, "b": rows}, progress=False)
+    assert capsys.readouterr().err == "", "no terminal"
+    drom_net.fit({"a": rows, "b": rows}, progress=True)
+    line = f"round 40 of 40, error rate {100 * run.summary['error_rate']:.2f} %"
+    shown = capsys.readouterr().err
+    assert shown.endswith(f"\r{line}\r{' ' * len(line)}\r"), "it is gone in the end"
+    monkeypatch.setitem(sys.modules, "ipykernel", sys)
+    drom_net.fit({"a": rows, "b": rows})
+    assert capsys.readouterr().err == shown, "a notebook"
