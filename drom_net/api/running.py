@@ -15,7 +15,7 @@ from drom_net.api.progress import Wanted, showing
 from drom_net.api.results import Run
 from drom_net.api.rows import FRAME, in_python, in_words, read_in_memory
 from drom_net.api.threads import one_thread
-from drom_net.cluster.check import cost_of, listening, plan_facts
+from drom_net.cluster.check import bytes_as_a_rule, cost_of, listening, plan_facts
 from drom_net.cluster.directories import begin_run_directory, end_run_directory
 from drom_net.cluster.leaving import about_prepared
 from drom_net.cluster.local import Interruption
@@ -258,7 +258,8 @@ def check(config: Config, *, overrides: Overrides = ()) -> dict[str, Any]:
     ('adadrom', 40, 60)
     """
     prepared = _prepared(config, overrides)
-    return plan_facts(prepared) | asdict(cost_of(prepared))
+    costs = cost_of(prepared)
+    return plan_facts(prepared) | asdict(costs) | {"bytes_as_a_rule": bytes_as_a_rule(prepared, costs)}
 
 
 def _prepared(config: Config, overrides: Overrides) -> Prepared:

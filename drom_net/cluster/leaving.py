@@ -103,7 +103,7 @@ def readable(prepared: Prepared) -> list[Readable]:
         return []
     if graph is not None:
         return [_by_neighbors(sites, graph, attacks.reads, prepared), Readable(OTHER, None)]
-    syncs = _sync_rounds(algorithm.sync, prepared.rounds)
+    syncs = sync_rounds(algorithm.sync, prepared.rounds)
     may_split = prepared.roster.dim <= EXACT
     found = [_total(REDUCER, sites, [_read(site, syncs, attacks.reads, may_split) for site in sites], attacks.reads)]
     reads = attacks.others_read
@@ -118,7 +118,7 @@ def _total(who: str, sites: Sequence[_Site], read: Sequence[Which], reads: Reads
     return Readable(who, tuple(site.count(its) for site, its in zip(sites, read, strict=True)), reads.bound)
 
 
-def _sync_rounds(sync: SyncRounds, last: int) -> Places:
+def sync_rounds(sync: SyncRounds, last: int) -> Places:
     """All up to a round."""
     if not sync.growing:
         return np.arange(sync.tau, last + 1, sync.tau)
@@ -215,7 +215,7 @@ def _by_neighbors(sites: Sequence[_Site], graph: PeerGraph, reads: Reads, prepar
     same = len({algorithm.sync for algorithm in algorithms}) == 1 and len(graph.schedule.graphs) == 1
     if not same or not (is_full or along_tree) or hoods[0].scales is not None:
         return Readable(NEIGHBOR, None)
-    syncs = _sync_rounds(algorithms[0].sync, prepared.rounds)
+    syncs = sync_rounds(algorithms[0].sync, prepared.rounds)
     may_split, found = prepared.roster.dim <= EXACT, []
     for site, hood in zip(sites, hoods, strict=True):
         next_to = (hood.tree if along_tree else hood.neighbors) or ()

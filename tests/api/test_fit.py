@@ -532,3 +532,17 @@ def test_progress_is_a_function_a_line_or_nothing(
     monkeypatch.setitem(sys.modules, "ipykernel", sys)
     drom_net.fit({"a": rows, "b": rows})
     assert capsys.readouterr().err == shown, "a notebook"
+
+
+@pytest.mark.parametrize("topology", [None, {"graph": "full"}])
+def test_what_travels_as_a_rule_is_near_what_does(topology: dict[str, str] | None, tmp_path: Path) -> None:
+    """At the most it is three times as much, and of sparse rows more."""
+    config = {"data": {"dataset": "synthetic", "tasks": 4, "examples": 150, "dim": 20}}
+    config |= {"topology": topology} if topology else {}
+    plan = drom_net.check(config)
+    run = drom_net.run(config, driver="simulation", out=tmp_path / "run")
+    sent = sum(task["bytes_sent"] + (0 if topology else task["bytes_received"]) for task in run.summary["tasks"])
+    assert 3.0 * sent < plan["bytes_in_all"]
+    assert plan["bytes_as_a_rule"] == pytest.approx(sent, rel=0.3)
+    if not topology:
+        assert drom_net.check(config | {"algorithm": {"name": "drom"}})["bytes_as_a_rule"] is None
