@@ -234,8 +234,10 @@ def _likely_none(plain: Sequence[str], raw: Counter[str]) -> list[str]:
 
 def _left_out(texts: Sequence[str]) -> str:
     """How to say that these are no labels."""
-    written = quoted(texts[0]) if len(texts) == 1 else _yaml_list(texts[:_LISTED])
-    return f"if {written} is no label, write: unlabelled: {written}"
+    if len(texts) == 1:
+        return f"if {quoted(texts[0])} is no label, write: unlabelled: {quoted(texts[0])}"
+    shown = texts[:_LISTED]
+    return f"if {' and '.join(map(quoted, shown))} are no labels, write: unlabelled: {_yaml_list(shown)}"
 
 
 def _means_yes(label: str) -> bool:

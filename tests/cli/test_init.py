@@ -82,7 +82,7 @@ def test_a_third_label_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
     assert call(capsys, "verify", "run")[0] == 0
     odd = ("--positive", "good", "--negative", "none")
     code, _, err = call(capsys, *said, *odd, "--force")
-    assert code == 2 and 'if ["bad", "unclear"] is no label, add --unlabelled "bad" --unlabelled "unclear"' in err
+    assert code == 2 and 'if "bad" and "unclear" are no labels, add --unlabelled "bad" --unlabelled "unclear"' in err
 
 
 def test_a_site_that_has_one_of_two_labels_yet(capsys: pytest.CaptureFixture[str]) -> None:

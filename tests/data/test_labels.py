@@ -100,7 +100,8 @@ def test_more_than_two_labels_are_refused_with_the_line_to_write(counts: dict[st
     assert refused(counts) == (
         f"expected two labels, got {len(counts)}: {listed}; "
         f'if "{best}" is +1 and all others -1, write: positive: "{best}" and rest: negative; '
-        f"if {none} is no label, write: unlabelled: {none}"
+        + ("if " + none.strip("[]").replace(", ", " and ") + (" are no labels" if "[" in none else " is no label"))
+        + f", write: unlabelled: {none}"
     )
     labels, _ = find(counts, positive=(best,), rest="negative")
     assert {text: labels.sign(text) for text in counts} == {text: 1.0 if text == best else -1.0 for text in counts}
