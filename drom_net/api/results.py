@@ -24,7 +24,7 @@ from drom_net.core.errors import UsageError, naming
 from drom_net.data.dataset import pick_task
 from drom_net.data.faults import extra, parse_number
 from drom_net.data.formats.frames import make_frame
-from drom_net.data.settings import FileData
+from drom_net.data.settings import RowSettings
 from drom_net.data.stream import SparseRows
 from drom_net.learning.records import LEARNED
 from drom_net.plots.report import draw_picture
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 _FIGURES = ("examples", "error_rate", "majority_error_rate", "auc", "log_loss", "f1", "unlabelled")
-_SHARING = ("error_rate_alone", "gain_points", "effect", "weight", "noise")
+_SHARING = ("error_rate_alone", "gain_points", "effect", "effect_by", "weight", "noise")
 _IN_MEMORY = "The rows were in memory; Run.save keeps the run, its figures and its models."
 _rate, _figure = partial(percent, unknown="–"), partial(number, unknown="–")
 _LINES = 8
@@ -153,9 +153,7 @@ class Run:
     def _classes(self) -> npt.NDArray[Any]:
         """(the label that is -1, the one that is +1): truth values or numbers where both are."""
         data = None if self._config is None else self._config.data
-        if not isinstance(data, FileData) or not data.positive or not data.negative:
-            return np.array([-1, 1])
-        texts = [data.negative[0], data.positive[0]]
+        texts = list(data.label_words) if isinstance(data, RowSettings) else ["-1", "1"]
         if [text.lower() for text in texts] == ["false", "true"]:
             return np.array([False, True])
         numbers = [parse_number(text) for text in texts]

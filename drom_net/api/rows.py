@@ -18,7 +18,7 @@ from drom_net.data.faults import Faults, listed, quoted
 from drom_net.data.formats import FileFormat
 from drom_net.data.formats.frames import Frames
 from drom_net.data.formats.npz import Arrays
-from drom_net.data.incoming import RowError, RowReader
+from drom_net.data.incoming import RowError, RowReader, WrongRows
 from drom_net.data.stream import SparseRows, stacked
 from drom_net.data.tables import Source, Wanted, check_finite
 
@@ -37,7 +37,7 @@ def in_words(text: str) -> str:
         text = text.replace(key, argument)
     text = _SETTING.sub(lambda key: f'{key[1]}="{key[2]}"', text)
     text = _PARAMETER.sub(lambda key: f'parameters["{key[1]}"]', _DATA.sub(lambda key: f"{key[1]}=", text))
-    return text.replace("write: positive: ", "write: positive=")
+    return re.sub(r"write: (positive|unlabelled): ", r"write: \1=", text)
 
 
 @contextmanager
@@ -95,7 +95,7 @@ def read_rows(data: Any, reader: RowReader) -> Matrix | SparseRows:
     schema = reader.preprocessing.schema
     if isinstance(data, Mapping):
         return _one_by_one([data], reader)
-    if isinstance(data, list) and data and isinstance(data[0], Mapping | list | tuple):
+    if isinstance(data, list) and isinstance(next(iter(data), ()), Mapping | list | tuple):
         return _one_by_one(data, reader)
     if schema is not None and not isinstance(data, np.ndarray) and not hasattr(data, "tocsr"):
         return _of_frame(data, schema)
@@ -106,14 +106,14 @@ def read_rows(data: Any, reader: RowReader) -> Matrix | SparseRows:
 
 
 def _one_by_one(rows: Sequence[object], reader: RowReader) -> Matrix | SparseRows:
-    faults = Faults()
+    wrong = WrongRows(ROWS)
     found: list[Features] = []
     for number, row in enumerate(rows, start=1):
         try:
             found.append(reader.row(row))
         except RowError as error:
-            faults.add(f"{ROWS}, row {number}, {error.where}", error.expected, error.got, error.hint, kind=error.where)
-    faults.raise_if_any()
+            wrong.add(lambda one, number=number: f"{ROWS}, row {number}, {one.where}", error)  # type: ignore[misc]
+    wrong.raise_if_any(len(found))
     return stacked(found, reader.preprocessing.raw_dim)
 
 
@@ -127,6 +127,8 @@ def _of_frame(data: Any, schema: Schema) -> Matrix | SparseRows:
         place = FRAME
         faults.add(place, f"a feature column {quoted(name)}", listed(names), did_you_mean(name, names), kind="column")
     faults.raise_if_any()
+    if not len(data):
+        return stacked([], schema.width)
     texts = {column.name for column in schema.used if column.kind in (CATEGORY, TEXT)}
     own = Wanted(texts=texts, skip={*names} - wanted, missing=schema.missing_texts)
     table = frames.table(Path(FRAME), FRAME, own, faults)
@@ -140,6 +142,8 @@ def _of_frame(data: Any, schema: Schema) -> Matrix | SparseRows:
 def _of_arrays(data: Any, reader: RowReader) -> Matrix | SparseRows:
     made, faults = reader.preprocessing, Faults()
     count = data.shape[0] if hasattr(data, "shape") and len(data.shape) else 1
+    if not count:
+        return stacked([], made.raw_dim)
     table = Arrays({ROWS: (data, np.zeros(count))}).table(Source(Path(ROWS), ROWS), faults)
     faults.raise_if_any()
     assert table is not None

@@ -11,16 +11,16 @@ from typing import Any
 
 import numpy as np
 
+from drom_net.api.progress import Wanted, showing
 from drom_net.api.results import Run
 from drom_net.api.rows import FRAME, in_python, in_words, read_in_memory
 from drom_net.api.threads import one_thread
-from drom_net.cluster.check import cost_of, listening, plan_facts
+from drom_net.cluster.check import bytes_as_a_rule, cost_of, listening, plan_facts
 from drom_net.cluster.directories import begin_run_directory, end_run_directory
+from drom_net.cluster.leaving import about_prepared
 from drom_net.cluster.local import Interruption
 from drom_net.cluster.machine import raise_file_descriptors, require_room, this_machine
-from drom_net.cluster.plan import about_run
 from drom_net.cluster.prepare import Prepared, prepare, require_stored
-from drom_net.cluster.progress import Silent
 from drom_net.cluster.requirements import require_closed, require_keys
 from drom_net.cluster.run import run as run_prepared
 from drom_net.cluster.run import run_as_loop
@@ -63,6 +63,7 @@ def fit(
     seed: int = 0,
     rounds: int | None = None,
     topology: Mapping[str, object] | None = None,
+    progress: Wanted = None,
     **options: object,
 ) -> Run:
     """Learn all sites' rows in this process: each is predicted, then learned.
@@ -82,6 +83,8 @@ def fit(
         seed: What every random draw is made from.
         rounds: At most so many.
         topology: As the section of a file: {"graph": "ring"}. By default a star.
+        progress: True for a line on standard error, False for none, or a function of (round, rounds, error rate so far)
+            that is called a few times a second. By default a line in a terminal or a notebook.
         options: Other keys of the section `data`: scaling, normalize, bias, columns, ignore, features, missing,
             shuffle, flip, passes, alignment ..
 
@@ -106,7 +109,7 @@ def fit(
         sections: dict[str, object] = {"algorithm": {"name": learner, **(parameters or {})}, "seed": seed}
         sections |= {"data": _data_section(format, names, rows, options), "rounds": rounds}
         sections["topology"] = None if topology is None else dict(topology)
-        return _fitted(format, sections, is_alone=names is None and site is None)
+        return _fitted(format, sections, progress, is_alone=names is None and site is None)
 
 
 def _data_section(
@@ -144,16 +147,17 @@ def _texts(labels: object) -> object:
     return None if labels is None else label_text(labels)
 
 
-def _fitted(format: FileFormat, sections: Mapping[str, object], *, is_alone: bool) -> Run:
+def _fitted(format: FileFormat, sections: Mapping[str, object], wanted: Wanted, *, is_alone: bool) -> Run:
     """Learn the rows that `format` has in memory, for `fit`."""
     config = config_of({key: value for key, value in sections.items() if value is not None}, name=_FIT)
     assert isinstance(config.data, FileData)
     prepared = prepare(config, load_files(config.data, base=config.base, format=format))
     _warn(map(in_words, advice(prepared.dataset, prepared.streams)), stacklevel=4)
-    with Interruption() as interruption:
-        tasks, centrals = run_as_loop(prepared, Silent(), interruption)
+    with Interruption() as interruption, showing(wanted) as progress:
+        progress.start(prepared.roster.tasks, prepared.rounds)
+        tasks, centrals = run_as_loop(prepared, progress, interruption)
     facts = data_facts(prepared.dataset)
-    about = about_run(prepared.config)
+    about = about_prepared(prepared)
     summary = summary_of(tasks, centrals, about=about | {"positive": facts["positive"]}, driver="reference")
 
     def save(path: Path) -> None:
@@ -170,7 +174,14 @@ def _fitted(format: FileFormat, sections: Mapping[str, object], *, is_alone: boo
     )
 
 
-def run(config: Config, *, driver: str = "processes", out: str | Path | None = None, overrides: Overrides = ()) -> Run:
+def run(
+    config: Config,
+    *,
+    driver: str = "processes",
+    out: str | Path | None = None,
+    overrides: Overrides = (),
+    progress: Wanted = None,
+) -> Run:
     """Run the cluster of a configuration on this machine, as `drom-net run` does.
 
     Args:
@@ -178,6 +189,7 @@ def run(config: Config, *, driver: str = "processes", out: str | Path | None = N
         driver: "processes" (a process for each site), "reference" (the plain loop) or "simulation".
         out: The run directory; by default a new one in runs/.
         overrides: What replaces values of the configuration: {"algorithm.eta0": 5}, or ["algorithm.eta0=5"].
+        progress: As for `fit`.
 
     Returns:
         The run, as `load` reads it. One that was interrupted has the status "interrupted".
@@ -203,7 +215,8 @@ def run(config: Config, *, driver: str = "processes", out: str | Path | None = N
         if driver == "processes":
             _require_for_processes(prepared)
         folder = free_run_directory(prepared.config.name) if out is None else Path(out)
-        run_prepared(prepared, driver=driver, out=folder, progress=Silent())
+        with showing(progress) as shown:
+            run_prepared(prepared, driver=driver, out=folder, progress=shown)
     return load(folder)
 
 
@@ -241,7 +254,8 @@ def check(config: Config, *, overrides: Overrides = ()) -> dict[str, Any]:
     ('adadrom', 40, 60)
     """
     prepared = _prepared(config, overrides)
-    return plan_facts(prepared) | asdict(cost_of(prepared))
+    costs = cost_of(prepared)
+    return plan_facts(prepared) | asdict(costs) | {"bytes_as_a_rule": bytes_as_a_rule(prepared, costs)}
 
 
 def _prepared(config: Config, overrides: Overrides) -> Prepared:

@@ -37,6 +37,7 @@ def init(
     positive: tuple[str, ...],
     negative: tuple[str, ...],
     rest: str | None,
+    unlabelled: tuple[str, ...],
     missing: tuple[str, ...],
     merge: bool,
     example: str | None,
@@ -51,7 +52,7 @@ def init(
         return _example(example, out or Path(example), force=force, as_json=as_json)
     if not files:
         raise UsageError("missing argument FILE: the table, or tables, to learn from (or --example NAME)")
-    meant = Meant(positive or None, negative or None, rest)
+    meant = Meant(positive or None, negative or None, rest, unlabelled or None)
     if merge:
         return _merge(files, out or Path("cluster.yaml"), meant, force=force, as_json=as_json)
     target = out or Path(f"{files[0].name.partition('.')[0] if len(files) == 1 else 'cluster'}.yaml")
@@ -59,7 +60,7 @@ def init(
     if any(target.exists() and file.exists() and target.samefile(file) for file in files):
         raise UsageError(f"-o {target}: expected another file than the tables, got one of them")
     found = read_tables(files, missing=missing)
-    label = _column("--label", "the label", label, label_candidates(found), found.names, called_so)
+    label = _column("--label", "the label", label, label_candidates(found, unlabelled), found.names, called_so)
     if site is None and len(files) > 1:
         site = ""
     elif site != ONE_SITE:
@@ -91,6 +92,7 @@ def _told(target: Path, made: Draft) -> dict[str, Any]:
         "positive": settings.positive,
         "negative": settings.negative,
         "rest": settings.rest,
+        "unlabelled": settings.unlabelled,
         "columns": made.columns,
         "notes": list(made.notes),
     }

@@ -22,6 +22,7 @@ from drom_net.cluster.progress import Progress
 from drom_net.comparison.runner import RunsProgress
 from drom_net.core.lines import takes_a_line
 from drom_net.learning.metrics import Totals, total
+from drom_net.results.verdict import effect_of
 from drom_net.results.wording import number, percent, size
 
 _PACE_OF_S = 10.0
@@ -32,7 +33,6 @@ _LOG_EVERY_S = 10.0
 _RUNS_EVERY_S = 10.0
 _LIVE_EVERY_S = 0.25
 _LIVE_TASKS = 16
-_EFFECTS = {"helps": "helps", "hurts": "hurts", "cannot tell yet": "?"}
 _NAME_WIDTH = 40
 """Of a task's name in a table, which is cut where it is longer."""
 
@@ -336,13 +336,13 @@ def print_result(summary: dict[str, Any]) -> None:
         if sharing:
             its = task["sharing"]
             row += [percent(its["error_rate_alone"]), _points(its["gain_points"])]
-            row += [_EFFECTS.get(its.get("effect"), "-"), number(task["f1"])]
+            row += [_effect(its), number(task["f1"])]
             row += [percent(its["weight"], 1), percent(its["noise"], 1)]
         else:
             row += [number(task["f1"]), str(task["outliers"])]
             row += [size(task["bytes_sent"]), size(task["bytes_received"])]
         rows.append(row)
-    print_table(columns, rows, spare=("received", "sent", "outliers", "F1", "noise", "shared"))
+    print_table(columns, rows, spare=("received", "sent", "outliers", "F1", "noise", "shared", "log loss", "AUC"))
     moved = size(summary["bytes_sent"]), size(summary["bytes_received"])
     sentences = summary.get("verdict", [sharing["verdict"]] if sharing and "verdict" in sharing else [])
     text = (
@@ -365,6 +365,13 @@ def print_result(summary: dict[str, Any]) -> None:
         + f"digest {summary['digest']}"
     )
     click.echo(shown(text))
+
+
+def _effect(its: dict[str, Any]) -> str:
+    """What the table says of it."""
+    if its.get("effect") is None:
+        return "-"
+    return "?" if its["effect"] == "cannot tell yet" else effect_of(its)
 
 
 def _usage_line(summary: dict[str, Any]) -> str:

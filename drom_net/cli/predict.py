@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import sys
 from pathlib import Path
@@ -13,10 +12,10 @@ import click
 from drom_net.cli.requirements import task_index
 from drom_net.cli.telling import print_json, tell
 from drom_net.config.load import load_config
-from drom_net.core.errors import DataError, InputError, UsageError
+from drom_net.core.errors import InputError, UsageError
 from drom_net.data.faults import listed, quoted
 from drom_net.data.formats import line_format
-from drom_net.data.row_lines import decoded_lines, read_rows, sites_of_rows
+from drom_net.data.row_lines import decoded_lines, read_rows
 from drom_net.data.settings import FileData, RowSettings, StreamSettings
 from drom_net.results.model_file import load_model, row_reader_of
 from drom_net.results.site_model import SiteModel
@@ -39,18 +38,14 @@ def predict(run_dir: Path, task: str | None, site_column: str | None, row_format
     if sys.stdin.isatty():
         click.echo("reading rows from the terminal; end them with Ctrl-D", err=True)
     lines = decoded_lines(sys.stdin.buffer.read(), data.encoding if isinstance(data, FileData) else None)
-    rows = read_rows(lines, format=row_format, rows=reader)
-    sites = [names[index]] * len(rows)
-    if site_column is not None:
-        sites = sites_of_rows(lines, format=row_format, rows=reader, column=site_column)
-    elif isinstance(data, FileData) and data.task_column is not None:
-        with contextlib.suppress(DataError):  # rows of one task need not say whose they are
-            said = sites_of_rows(lines, format=row_format, rows=reader, column=data.task_column)
-            if others := sum(site != names[index] for site in said):
-                of = f"column {quoted(data.task_column)} says that {others} of {len(said)} rows are of another site"
-                tell(f"warning: {of}; --task labels all by the model of {names[index]}", "other_sites")
+    column = site_column or (data.task_column if isinstance(data, FileData) else None) or ""
+    rows, said = read_rows(lines, format=row_format, rows=reader, site=column, needs_site=site_column is not None)
+    sites = said if said is not None and site_column is not None else [names[index]] * len(rows)
+    if said is not None and site_column is None and (others := sum(site != names[index] for site in said)):
+        of = f"column {quoted(column)} says that {others} of {len(said)} rows are of another site"
+        tell(f"warning: {of}; --task labels all by the model of {names[index]}", "other_sites")
     models: dict[str, SiteModel] = {}
-    words = _words(data)
+    negative, positive = data.label_words if isinstance(data, RowSettings) else ("-1", "1")
     predictions: list[dict[str, Any]] = []
     for site, row in zip(sites, rows, strict=True):
         if site not in models:
@@ -63,7 +58,7 @@ def predict(run_dir: Path, task: str | None, site_column: str | None, row_format
         p = models[site].probability(score)
         sign = 1 if score >= 0.0 else -1
         named = {} if site_column is None else {"site": site}
-        predictions.append(named | {"label": words[sign], "p": p, "score": score, "sign": sign})
+        predictions.append(named | {"label": positive if sign > 0 else negative, "p": p, "score": score, "sign": sign})
     _print(predictions, site_column is not None, as_json=as_json)
 
 
@@ -85,10 +80,3 @@ def _data_of(run_dir: Path) -> StreamSettings | None:
         return load_config(run_dir / "config.yaml").data
     except InputError:
         return None
-
-
-def _words(data: StreamSettings | None) -> dict[int, str]:
-    """What the run's own files call +1 and -1; the numbers where it does not say."""
-    if not isinstance(data, RowSettings) or not data.positive:
-        return {1: "1", -1: "-1"}
-    return {1: data.positive[0], -1: data.negative[0] if data.negative else f"not {data.positive[0]}"}

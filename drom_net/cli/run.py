@@ -14,10 +14,11 @@ from drom_net.algorithms.drom import PAPER, DromParameters
 from drom_net.cli.output import count_of, print_result, print_table, showing_progress
 from drom_net.cli.report import report_at_end
 from drom_net.cli.requirements import require_local_source, require_loopback, require_metrics, task_index
-from drom_net.cli.telling import log_as, print_json, tell
-from drom_net.cluster.check import PRIVATE, cost_of, listening, plan_facts, process_rows
+from drom_net.cli.telling import log_as, print_json, shown, tell
+from drom_net.cluster.check import PRIVATE, bytes_as_a_rule, cost_of, listening, plan_facts, process_rows
 from drom_net.cluster.cost import ALMOST, Cost, hiding_table
 from drom_net.cluster.directories import require_resumable
+from drom_net.cluster.leaving import what_leaves_here
 from drom_net.cluster.machine import lacks, raise_file_descriptors, require_room, this_machine
 from drom_net.cluster.plan import Roster, check_sharing, source_endpoint
 from drom_net.cluster.prepare import Prepared, prepare, require_stored, stream_of
@@ -171,14 +172,15 @@ def check(
     costs = cost_of(prepared)
     hiding = None if latency is None else _hiding(prepared, latency, round_s)
     if as_json:
-        print_json(plan_facts(prepared) | dataclasses.asdict(costs) | {"hiding": hiding})
+        told = plan_facts(prepared) | dataclasses.asdict(costs)
+        print_json(told | {"bytes_as_a_rule": bytes_as_a_rule(prepared, costs), "hiding": hiding})
         return
     _print_processes(prepared)
     click.echo(_costs_in_words(prepared, costs))
     for line in [columns_in_words(prepared.dataset), *prepared.dataset.notes]:
         if line:
             click.echo(line)
-    click.echo(f"what leaves: {what_leaves(config)}")
+    click.echo(shown(f"what leaves: {what_leaves_here(prepared)}"))
     for lack in lacks(costs, this_machine()):
         click.echo(f"this machine alone cannot run it: it needs {lack}")
     for line in hiding_lines(hiding or [], latency or 0.0, round_s or config.data.pace_s):
@@ -204,19 +206,21 @@ def _print_processes(prepared: Prepared) -> None:
 def _costs_in_words(prepared: Prepared, costs: Cost) -> str:
     config, roster = prepared.config, prepared.roster
     if prepared.graph is None:
-        each = f"a worker sends at most {size(costs.push_bytes)} and gets {size(costs.pull_bytes)} in a sync round"
+        each = f"in a sync round a worker sends at most {size(costs.push_bytes)} and gets {size(costs.pull_bytes)}"
         descriptors = f"reducer about {costs.reducer_file_descriptors}, a worker {costs.worker_file_descriptors}"
     else:
-        each = f"a peer sends {size(costs.push_bytes)} to each neighbor in a sync round"
+        each = f"a peer sends at most {size(costs.push_bytes)} to each neighbor in a sync round"
         descriptors = f"a peer at most about {costs.worker_file_descriptors}"
     rounds, in_all = "without an end", ""
     if prepared.rounds:
         rounds = f"{count_of(prepared.rounds, 'round')}, {costs.sync_rounds} of them sync rounds"
         in_all = f", at most {size(costs.bytes_in_all)} in all"
+        if about := bytes_as_a_rule(prepared, costs):
+            in_all += f" (about {size(about)} as a rule)"
     tasks = count_of(len(roster.tasks), "task")
     return (
         f"\n{config.algorithm.name} on {type(config.data).dataset}: {tasks}, d = {roster.dim}, {rounds}\n"
-        f"{each}; all together {size(costs.bytes_per_sync_round)}{in_all}\n"
+        f"{each}; all together at most {size(costs.bytes_per_sync_round)}{in_all}\n"
         f"file descriptors: {descriptors}, `drom-net run` {costs.launcher_file_descriptors}\n"
         f"on one machine: {count_of(costs.processes, 'process', 'processes')}, "
         f"{count_of(costs.connections, 'connection')}, at least {size(costs.memory_bytes)} of memory, "

@@ -26,6 +26,7 @@ _SHARE = 0.01
 """Of many sites it looks more rarely, so that it takes at most this share of a processor's time."""
 _MARGIN_LINES = 8
 _EVENTS_SHOWN = 5
+_WIDTHS = {"sharing": 36}
 
 
 def watch(path: Path, web: bool, port: int, once: bool, as_json: bool) -> int:
@@ -124,7 +125,8 @@ def _table(run_dir: Path, seen: Seen, height: int) -> Group:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("site", "round", "error", "majority", *(["sharing"] if shares else []), "sent", "node"):
         left = column in ("site", "sharing", "node")
-        table.add_column(column, justify="left" if left else "right", no_wrap=column != "node", max_width=24)
+        width = _WIDTHS.get(column, 24)
+        table.add_column(column, justify="left" if left else "right", no_wrap=column != "node", max_width=width)
     for task in rows:
         style = {"gone": "red", "waits": "yellow"}.get(kind_of(task), "")
         cells = [shown(task["name"]), str(round_of(task)), percent(task.get("error_rate"))]

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from drom_net.cluster.plan import about_run
+from drom_net.cluster.leaving import about_prepared
 from drom_net.cluster.prepare import Prepared
 from drom_net.cluster.simulate import Conditions
 from drom_net.config.model import AS_RUN, to_yaml
@@ -91,7 +91,7 @@ def end_run_directory(
         tasks,
         centrals,
         data_facts=data_facts(prepared.dataset),
-        about=about_run(prepared.config) | (also or {}),
+        about=about_prepared(prepared) | (also or {}),
         driver=driver,
         file_format=file_format,
     )

@@ -100,11 +100,17 @@ def describe_file(path: Path) -> list[dict[str, Any]]:
 # --- what may be the label and the site --------------------------------------------------------------
 
 
-def label_candidates(found: Tables) -> dict[str, str]:
-    """Columns with two kinds of cells, each with what they are; those that are called so first."""
+def label_candidates(found: Tables, unlabelled: Sequence[str] = ()) -> dict[str, str]:
+    """Columns with two kinds of cells, each with what they are; those that are called so first.
+
+    Args:
+        unlabelled: Cells that do not count.
+    """
     candidates = {}
     for name in found.names:
         total = _total(found, name)
+        for text in unlabelled:
+            total.pop(text, None)
         texts = {plain_label(text).casefold() for text in total}
         if len(texts) == 2:
             candidates[name] = " and ".join(f"{quoted(text)} {count:,}" for text, count in total.most_common(3))
@@ -153,6 +159,7 @@ class Meant:
     positive: tuple[str, ...] | None = None
     negative: tuple[str, ...] | None = None
     rest: str | None = None
+    unlabelled: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -207,9 +214,11 @@ def _by_option(problem: Problem) -> Problem:
     hint = problem.hint.replace("write: ", "add ").replace(" and rest: negative", " --rest negative")
     hint = hint.replace("rest: negative", "--rest negative").replace("list it there", "add --negative TEXT")
     hint = hint.replace("data.positive says", "--positive says")
-    if found := re.search(r"positive: \[(.*)\]", hint):
-        hint = hint.replace(found[0], " ".join(f"--positive {text}" for text in found[1].split(", ")))
-    return dataclasses.replace(problem, hint=hint.replace("positive: ", "--positive "))
+    for key in ("positive", "unlabelled"):
+        if found := re.search(key + r": \[([^]]*)\]", hint):
+            hint = hint.replace(found[0], " ".join(f"--{key} {text}" for text in found[1].split(", ")))
+        hint = hint.replace(f"{key}: ", f"--{key} ")
+    return dataclasses.replace(problem, hint=hint)
 
 
 def _from(path: Path, folder: Path) -> str:
@@ -277,6 +286,8 @@ def _render(
         lines.append(f"  negative: {_one_or_list(settings.negative)}")
     if settings.rest:
         lines.append(f"  rest: {settings.rest}")
+    if settings.unlabelled:
+        lines.append(_commented(f"  unlabelled: {_one_or_list(settings.unlabelled)}", "predicted, not learned"))
     if settings.missing:
         lines.append(_commented(f"  missing: {write_flow(list(settings.missing))}", "texts that mean a missing value"))
     dates = [column.name for column in settings.columns or () if column.kind in (kinds.DATE, kinds.TIME)]
@@ -356,6 +367,9 @@ def merge_drafts(configs: Sequence[ClusterConfig], out: Path, meant: Meant) -> s
         positive=positive,
         negative=negative,
         rest=rest,
+        unlabelled=meant.unlabelled
+        or tuple(dict.fromkeys(text for data in found for text in data.unlabelled or ()))
+        or None,
         missing=tuple(dict.fromkeys(text for data in found for text in data.missing)),
         columns=tuple(columns),
         hash=max(places_for(columns), min(TEXT_PLACES, places + LEVEL_PLACES if places else 0)),

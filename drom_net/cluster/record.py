@@ -12,14 +12,16 @@ from types import TracebackType
 from typing import Any, ParamSpec, Self
 
 from drom_net.cluster.launcher import this_launcher
+from drom_net.cluster.leaving import about_prepared
 from drom_net.cluster.local import Interruption
-from drom_net.cluster.plan import PeerGraph, about_run
+from drom_net.cluster.plan import PeerGraph
 from drom_net.cluster.prepare import Prepared
 from drom_net.cluster.progress import Progress
 from drom_net.learning.metrics import Totals, total
 from drom_net.node.reports import Counts
 from drom_net.node.spec import NodeSpec
 from drom_net.protocol.node import REDUCER
+from drom_net.results.evidence import Effect, told_by
 from drom_net.results.history import History
 from drom_net.results.run_directory import EVENTS, HISTORY, STATE
 
@@ -28,7 +30,7 @@ _EVERY_S, _SHARE = 1.0, 0.01
 _EVENTS_LIMIT = 10_000
 _GOOD = ("joined_again", "returned", "caught_up", "connection_found")
 """Notes of a structured log that tell how a trouble ended."""
-_EFFECTS = {1: "helps", 0: "cannot tell yet", -1: "hurts"}
+_EFFECTS: dict[int, Effect] = {1: "helps", 0: "cannot tell yet", -1: "hurts"}
 P = ParamSpec("P")
 
 
@@ -91,7 +93,7 @@ class Record:
         self._history = History(out / HISTORY, len(names))
         self._progress: tuple[int, Callable[[], Sequence[Totals]]] | None = None
         """Of a driver without processes: its round, and what gives the counts."""
-        self._about = about_run(prepared.config) | this_launcher()
+        self._about = about_prepared(prepared) | this_launcher()
         self._about |= {
             "driver": driver,
             "rounds_limit": prepared.rounds or None,
@@ -247,10 +249,12 @@ def _sharing(counts: Counts) -> dict[str, Any]:
     found: dict[str, Any] = {"error_rate": errors / examples, "error_rate_alone": alone / examples}
     found |= {"gain_points": 100.0 * (alone - errors) / examples, "noise": counts.get("drom_net_noise")}
     effect = counts.get("drom_net_sharing_effect")
-    found["effect"] = None if effect is None else _EFFECTS.get(int(effect))
+    found["effect"] = its = None if effect is None else _EFFECTS.get(int(effect))
     for unit in ("points", "nats"):
         bounds = [counts.get(f"drom_net_sharing_gain_{unit}_{side}") for side in ("low", "high")]
         found[f"gain_{unit}_interval"] = None if None in bounds else bounds
+    bounds = found["gain_points_interval"]
+    found["effect_by"] = told_by(its, (bounds[0], bounds[1])) if its and bounds else None
     low, high = found["gain_nats_interval"] or (None, None)
     found["gain_nats"] = (
         None if low is None or high is None else 0.5 * (low + high)

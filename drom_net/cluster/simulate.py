@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from drom_net.cluster.leaving import about_prepared
 from drom_net.cluster.plan import about_run, algorithm_of, is_delayed, node_specs, peer_specs
 from drom_net.cluster.prepare import Prepared
 from drom_net.cluster.progress import Progress
@@ -195,7 +196,7 @@ def forecast(prepared: Prepared, conditions: Conditions, progress: Progress) -> 
     look = partial(look_at, progress, len(prepared.streams))
     simulator.run(check=checks_of(prepared, sampled=True), check_every=1000, look=look)
     tasks, centrals = outcomes(prepared, simulator, finished=True)
-    summary = summary_of(tasks, centrals, about=about_run(prepared.config), driver="simulation")
+    summary = summary_of(tasks, centrals, about=about_prepared(prepared), driver="simulation")
     nodes = [simulator.totals_of(index) for index in range(simulator.num_nodes)]
     network = {
         "messages": sum(node.messages_sent for node in nodes),

@@ -264,6 +264,8 @@ def config_digest(config: ClusterConfig, tasks: Sequence[str]) -> str:
         data["files"] = PurePath(config.data.files).name
     if isinstance(config.data, RowSettings):
         del data["tasks"]
+        if not data["unlabelled"]:  # as it was before there was such a key
+            del data["unlabelled"]
         if isinstance(config.data.features, str):
             data["features"] = PurePath(config.data.features).name
     content = {"algorithm": written["algorithm"], "data": data, "tasks": list(tasks)}

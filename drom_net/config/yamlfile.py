@@ -13,6 +13,7 @@ from pathlib import Path
 
 import yaml
 
+from drom_net.config.yamlsyntax import explain
 from drom_net.core.errors import ConfigError, Problem
 
 SIZE_LIMIT_BYTES = 2**20
@@ -213,9 +214,9 @@ def read_yaml(path: Path, problems: Problems) -> Item:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        mark = Mark(False, content.count(b"\n", 0, error.start) + 1, 0, str(path))
-        got = f"the byte 0x{content[error.start]:02x}"
-        raise failure(mark, expected="UTF-8", got=got, hint="save the file as UTF-8") from None
+        line, start = content.count(b"\n", 0, error.start) + 1, content.rfind(b"\n", 0, error.start) + 1
+        place, got = f"{path}:{line}:{error.start - start + 1}", f"the byte 0x{content[error.start]:02x}"
+        raise ConfigError([Problem(place, "UTF-8", got, "save the file as UTF-8")]) from None
     node = _compose(text, whole, "")
     if node is None:
         raise failure(whole, expected="a mapping", got="an empty file")
@@ -262,17 +263,13 @@ def _compose(text: str, whole: Mark, path: str) -> yaml.Node | None:
             raise failure(mark, path, expected="one YAML document", got="another one")
         return node
     except yaml.MarkedYAMLError as error:
-        got = f"a syntax error ({', '.join(part for part in (error.problem, error.context) if part)})"
-        at = error.problem_mark
-        if whole.option or at is None:
-            raise failure(whole, path, expected="YAML", got=got) from None
-        hint = ""
-        if "'\\t'" in got:
-            hint = "indent with spaces, not tabs"
-        elif "{task}" in "".join(text.splitlines()[at.line : at.line + 1]):
-            hint = "a text that starts with { needs quotes"
-        place = f"{whole.file}:{at.line + 1}:{at.column + 1}"
-        raise ConfigError([Problem(place, "YAML", got, hint)]) from None
+        found = explain(error, text)
+        if found is None:
+            raise failure(whole, path, expected="YAML", got="a syntax error") from None
+        if whole.option:
+            raise failure(whole, path, expected=found.expected, got=found.got, hint=found.hint) from None
+        place = f"{whole.file}:{found.line + 1}:{found.column + 1}"
+        raise ConfigError([Problem(place, found.expected, found.got, found.hint)]) from None
     except yaml.reader.ReaderError as error:
         mark = whole if whole.option else replace(whole, line=text.count("\n", 0, error.position) + 1)
         got = f"the character U+{ord(text[error.position]):04X}"

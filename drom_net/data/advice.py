@@ -16,6 +16,12 @@ _SAMPLE = 500
 """Rows of each task that are looked at."""
 _SCALES = 100.0
 _PARALLEL = 0.99
+FEW_ROWS = 20
+"""With fewer, of fifty sites, no evidence could tell that sharing helps one, were it right in each row and the site
+alone wrong in each (`results.evidence`)."""
+_FEW_OF_A_LABEL, _SHARE_OF_A_LABEL = 5, 0.02
+_FAR_MORE = 10
+"""Times the rows of the median of the other sites."""
 
 
 def advice(dataset: Dataset, streams: Sequence[TaskStream]) -> list[str]:
@@ -24,9 +30,8 @@ def advice(dataset: Dataset, streams: Sequence[TaskStream]) -> list[str]:
     Args:
         streams: The data set's tasks, prepared.
     """
-    return [
-        line for line in (_scales(dataset, streams), _parallel(dataset, streams), _one_label(dataset, streams)) if line
-    ]
+    looks = (_scales, _parallel, _one_label, _few_of_a_label, _few_rows, _far_more)
+    return [line for look in looks if (line := look(dataset, streams))]
 
 
 def _scales(dataset: Dataset, streams: Sequence[TaskStream]) -> str:
@@ -81,13 +86,63 @@ def _cosines(rows: Matrix | SparseRows) -> Vector:
 
 
 def _one_label(dataset: Dataset, streams: Sequence[TaskStream]) -> str:
-    names = [
-        task.name
+    told = [
+        quoted(task.name)
         for task, stream in zip(dataset.tasks, streams, strict=True)
-        if len(stream.labels) and not ((stream.clean > 0.0).any() and (stream.clean < 0.0).any())
+        if (counts := _counts(stream)) != (0, 0) and 0 in counts
     ]
-    if not names:
+    if not told:
         return ""
-    shown = ", ".join(map(quoted, names[:3])) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    have = "has one label only: its error says" if len(names) == 1 else "have one label only: their errors say"
-    return f"{shown} {have} little"
+    have = "has one label only: its error says" if len(told) == 1 else "have one label only: their errors say"
+    return f"{_first(told)} {have} little"
+
+
+def _few_of_a_label(dataset: Dataset, streams: Sequence[TaskStream]) -> str:
+    """Sites with nearly one label only."""
+    told = []
+    for task, stream in zip(dataset.tasks, streams, strict=True):
+        rarer, rows = min(_counts(stream)), sum(_counts(stream))
+        if 0 < rarer < _FEW_OF_A_LABEL and rarer < _SHARE_OF_A_LABEL * rows:
+            told.append(f"{quoted(task.name)} ({rarer:,} of {rows:,})")
+    if not told:
+        return ""
+    return f"few rows of the rarer label at {_first(told)}: the error says little, and little can be learned of it"
+
+
+def _few_rows(dataset: Dataset, streams: Sequence[TaskStream]) -> str:
+    """Sites with so few rows that are learned that nothing can be told of them."""
+    told = [
+        f"{quoted(task.name)} ({rows:,})"
+        for task, stream in zip(dataset.tasks, streams, strict=True)
+        if len(stream.labels) and (rows := sum(_counts(stream))) < FEW_ROWS
+    ]
+    if not told:
+        return ""
+    return (
+        f"too few rows with a label at {_first(told)}: to learn a model, or to tell whether sharing helps, takes "
+        f"{FEW_ROWS} at the very least, and mostly some hundreds"
+    )
+
+
+def _far_more(dataset: Dataset, streams: Sequence[TaskStream]) -> str:
+    """One site that learns mostly when all others have ended."""
+    sizes = [len(stream.labels) for stream in streams]
+    most = int(np.argmax(sizes))
+    others = [size for site, size in enumerate(sizes) if site != most and size]
+    if not others or streams[most].spread_over is not None or sizes[most] < _FAR_MORE * np.median(others):
+        return ""
+    return (
+        f"{quoted(dataset.tasks[most].name)} has {sizes[most]:,} rows, {sizes[most] / np.median(others):,.0f} times as "
+        "many as the other sites in the median: most of them come when the others have ended; data.alignment: spread "
+        "deals the rows of all sites over the same rounds"
+    )
+
+
+def _counts(stream: TaskStream) -> tuple[int, int]:
+    """(rows of +1, rows of -1), before label noise."""
+    return int(np.count_nonzero(stream.clean > 0.0)), int(np.count_nonzero(stream.clean < 0.0))
+
+
+def _first(told: Sequence[str]) -> str:
+    """The first three."""
+    return ", ".join(told[:3]) + (f" and {len(told) - 3} more" if len(told) > 3 else "")

@@ -70,7 +70,13 @@ class Faults:
         if len(self._kept) < SHOWN_LIMIT:
             self._kept.append(Problem(place, expected, got, hint))
 
-    def raise_if_any(self) -> None:
-        """Raises DataError with what was kept, and how many were not."""
+    def raise_if_any(self, in_all: Problem | None = None) -> None:
+        """Raises DataError with what was kept, and how many were not.
+
+        Args:
+            in_all: What is said before those that were kept, where others were not.
+        """
         if self.count:
-            raise DataError(self._kept, omitted=self.count - len(self._kept))
+            omitted = self.count - len(self._kept)
+            first = [in_all] if in_all is not None and omitted else []
+            raise DataError([*first, *self._kept], omitted=omitted)

@@ -38,6 +38,7 @@ from drom_net.data.sites import (
     label_counts,
     labels_in_words,
     look_at,
+    notes_on_empty_columns,
     notes_on_names,
     open_tables,
     plain_sites,
@@ -98,7 +99,7 @@ def _load_tables(
     opened_sites, found = _open_and_look(settings, format, base, features, names, faults)
     sites = [in_order(site, settings, found.schema, faults) for site in opened_sites]
     faults.raise_if_any()
-    site_notes = notes_on_names(sites, settings.task_column)
+    site_notes = [*notes_on_names(sites, settings.task_column), *notes_on_empty_columns(sites, found.schema)]
     shown = f"{settings.files}, column {quoted(settings.label)}"
     counts: Counter[str] = Counter()
     for site in sites:
@@ -186,7 +187,7 @@ def _find_labels(
         positive=settings.positive,
         negative=settings.negative,
         rest=settings.rest,
-        missing=settings.missing,
+        missing=settings.no_label,
         sees_all=sees_all,
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from drom_net.algorithms.features import Features, Matrix, SparseVector
-from drom_net.core.errors import did_you_mean
+from drom_net.core.errors import Problem, did_you_mean
 from drom_net.data.cells import LARGEST_NUMBER, CellError, shown
-from drom_net.data.columns import NUMBER
-from drom_net.data.faults import listed, parse_number, quoted
+from drom_net.data.columns import NUMBER, Schema
+from drom_net.data.faults import Faults, listed, parse_number, quoted
 from drom_net.data.labels import NUMERIC, Labels
 from drom_net.data.preprocessing import NO_SCALING, Preprocessing
 
@@ -33,7 +33,51 @@ class RowError(Exception):
             where: In the row: `column "age"`, `label`.
         """
         self.where, self.expected, self.got, self.hint = where, expected, got, hint
+        self.more: list[RowError] = []
+        """What else is wrong with the row."""
         super().__init__(f"{where}: expected {expected}, got {got}" + (f"; {hint}" if hint else ""))
+
+
+class WrongRows:
+    """What is wrong with many rows: how much in all, and the first of each column."""
+
+    def __init__(self, shown: str) -> None:
+        """
+        Args:
+            shown: What the rows are called in messages.
+        """
+        self._shown, self._faults, self._rows = shown, Faults(), 0
+
+    @property
+    def faults(self) -> Faults:
+        """For what is wrong with no row by itself."""
+        return self._faults
+
+    def add(self, place: Callable[[RowError], str], error: RowError) -> None:
+        """One more row.
+
+        Args:
+            place: Where one of its faults is.
+        """
+        self._rows += 1
+        for one in (error, *error.more):
+            self._faults.add(place(one), one.expected, one.got, one.hint, kind=one.where)
+
+    def raise_if_any(self, good: int) -> None:
+        """Raises DataError.
+
+        Args:
+            good: How many rows there are with which nothing is wrong.
+        """
+        got = f"{self._faults.count:,} faults in {self._rows:,} of {good + self._rows:,} rows"
+        self._faults.raise_if_any(Problem(self._shown, "rows that can be used", got))
+
+
+def raise_all(errors: Sequence[RowError]) -> None:
+    """Raise the first, with the others."""
+    if errors:
+        errors[0].more = list(errors[1:])
+        raise errors[0]
 
 
 @dataclass(frozen=True)
@@ -118,7 +162,7 @@ class RowReader:
             raise RowError("row", f"{width} {'numbers' if schema is None else 'cells'}", got)
         if schema is not None:
             return self._cells(row, "feature")
-        return self._dense([[_number(value, f"number {n}") for n, value in enumerate(row, 1)]])[0]
+        return self._dense([_numbers(row, lambda value, n: _number(value, f"number {n}"))])[0]
 
     def sparse(self, indices: Sequence[int], values: Sequence[float]) -> Features:
         """A row of increasing feature numbers from 0, below `sparse_dim`, and their values; the others are 0.
@@ -181,7 +225,7 @@ class RowReader:
             cells = [cell.replace(",", ".") if of else cell for cell, of in zip(cells, numbers, strict=True)]
         if schema is not None:
             return self._cells(cells, "column")
-        return self._dense([[_number_of(cell, n) for n, cell in enumerate(cells, 1)]])[0]
+        return self._dense([_numbers(cells, _number_of)])[0]
 
     def _dense_width(self) -> int:
         if self.preprocessing.hash is not None:
@@ -198,8 +242,9 @@ class RowReader:
                 if np.abs(row).max(initial=0.0) <= 1e100:  # false for NaN, too
                     return self._small_enough(row)
             return self._small_enough(schema.encode(cells))
-        except CellError as error:
-            raise RowError(f"{what} {quoted(error.column)}", error.expected, error.got) from None
+        except CellError:
+            raise_all(list(_wrong_cells(schema, cells, what)))
+            raise
 
     def _dense(self, numbers: Matrix | list[list[float]]) -> list[Features]:
         rows = np.asarray(numbers, dtype=np.float64)
@@ -211,10 +256,10 @@ class RowReader:
         schema = self.preprocessing.schema
         if schema is None:
             raise RowError("row", "numbers without names, or data.columns that has the names", "names")
-        for column in schema.used:
-            if column.name not in row:
-                hint = did_you_mean(column.name, [key for key in row if isinstance(key, str)][:100])
-                raise RowError(f"feature {quoted(column.name)}", "a value, or null where it is missing", "none", hint)
+        absent = [column.name for column in schema.used if column.name not in row]
+        known = [key for key in row if isinstance(key, str)][:100]
+        expected = "a value, or null where it is missing"
+        raise_all([RowError(f"feature {quoted(name)}", expected, "none", did_you_mean(name, known)) for name in absent])
         return self._cells([row[column.name] for column in schema.used], "feature")
 
     def _sparse(self, indices: object, values: object) -> Features:
@@ -255,6 +300,26 @@ class RowReader:
         for array in row if isinstance(row, SparseVector) else (row,):
             array.flags.writeable = False
         return row
+
+
+def _wrong_cells(schema: Schema, cells: Sequence[object], what: str) -> Iterator[RowError]:
+    for column, cell in zip(schema.used, cells, strict=True):
+        try:
+            schema.parse(column, cell)
+        except CellError as error:
+            yield RowError(f"{what} {quoted(column.name)}", error.expected, error.got)
+
+
+def _numbers(cells: Sequence[Any], number_of: Callable[[Any, int], float]) -> list[float]:
+    """All of a row's, each with its number from 1. Raises RowError of all that are none."""
+    found, errors = [], []
+    for n, cell in enumerate(cells, start=1):
+        try:
+            found.append(number_of(cell, n))
+        except RowError as error:
+            errors.append(error)
+    raise_all(errors)
+    return found
 
 
 def _number(value: object, where: str) -> float:

@@ -190,7 +190,8 @@ def _as_configured(
         kinds = {text.casefold() for text in others}
         if len(kinds) > 1:
             left = Counter({text: count for text, count in raw.items() if plain_label(text) in others})
-            hint = "if all of them are -1, write: rest: negative"
+            none = _likely_none(list(others.values()), left)
+            hint = "if all of them are -1, write: rest: negative; " + _left_out(none)
             expected = f"{' or '.join(map(quoted, positive))} (data.positive) and one other label"
             faults.add(place, expected, _listed(left), hint)
             return None, ""
@@ -199,7 +200,7 @@ def _as_configured(
         known = {plain_label(text) for text in negative}
         odd = Counter({text: count for text, count in raw.items() if plain_label(text) in others.keys() - known})
         if odd:
-            hint = "list it there, or write: rest: negative"
+            hint = "list it there, or write: rest: negative; " + _left_out(list(odd))
             expected = f"a label of data.positive or data.negative ({', '.join(map(quoted, negative))})"
             faults.add(place, expected, _listed(odd), hint)
             return None, ""
@@ -219,7 +220,24 @@ def _refuse_many(plain: list[str], raw: Counter[str], place: str, faults: Faults
     hint = f"if {quoted(best)} is +1 and all others -1, write: positive: {quoted(best)} and rest: negative"
     if {plain_label(text) for text in plain} == {"0", "1", "-1"}:
         hint = "-1 and +1, or 0 and 1; " + hint
+    hint += "; " + _left_out(_likely_none([text for text in plain if text != best], raw))
     faults.add(place, "two labels", f"{len(plain)}: {_listed(raw)}", hint)
+
+
+def _likely_none(plain: Sequence[str], raw: Counter[str]) -> list[str]:
+    """Which of the labels beside +1 may be none: those that do not mean no, where one does; else the rarest."""
+    others = [text for text in plain if text.lower() not in NO]
+    if len(others) == len(plain) - 1:
+        return others
+    return [min(plain, key=lambda text: (_count(raw, text), text))]
+
+
+def _left_out(texts: Sequence[str]) -> str:
+    """How to say that these are no labels."""
+    if len(texts) == 1:
+        return f"if {quoted(texts[0])} is no label, write: unlabelled: {quoted(texts[0])}"
+    shown = texts[:_LISTED]
+    return f"if {' and '.join(map(quoted, shown))} are no labels, write: unlabelled: {_yaml_list(shown)}"
 
 
 def _means_yes(label: str) -> bool:

@@ -43,7 +43,7 @@ def live_rows(settings: LiveData) -> RowReader:
     positive = settings.positive
     labels = NUMERIC
     if positive is not None:
-        labels = Labels(positive, settings.negative or (), settings.rest == NEGATIVE, settings.missing)
+        labels = Labels(positive, settings.negative or (), settings.rest == NEGATIVE, settings.no_label)
     return RowReader(preprocessing, settings.label, labels, delimiter=settings.delimiter, decimal=settings.decimal)
 
 

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from drom_net.algorithms.features import Features
-from drom_net.core.errors import DataError, Problem, did_you_mean
+from drom_net.core.errors import DataError, Problem
 from drom_net.core.names import tidy
 from drom_net.data.cells import label_text
-from drom_net.data.faults import Faults, listed, quoted
+from drom_net.data.faults import Faults, quoted
 from drom_net.data.formats import line_format
-from drom_net.data.formats.dialects import csv_rows, decode, likely_delimiter
+from drom_net.data.formats.dialects import decode
 from drom_net.data.formats.jsonl import once
-from drom_net.data.incoming import RowError, RowReader
+from drom_net.data.incoming import RowError, RowReader, WrongRows
 
-__all__ = ["LineParser", "decoded_lines", "once", "read_rows", "sites_of_rows"]
+__all__ = ["LineParser", "decoded_lines", "once", "read_rows"]
 
 SHOWN = "standard input"
 
@@ -67,8 +66,10 @@ def _decoded(line: bytes) -> str:
         raise RowError("text", "UTF-8", f"byte 0x{line[error.start]:02x}") from None
 
 
-def read_rows(text_stream: Iterable[str], *, format: str, rows: RowReader) -> list[Features]:
-    """The rows, encoded, as `RowPreparation` takes them.
+def read_rows(
+    text_stream: Iterable[str], *, format: str, rows: RowReader, site: str = "", needs_site: bool = False
+) -> tuple[list[Features], list[str] | None]:
+    """The rows, encoded, as `RowPreparation` takes them; and whose each is, None where they do not say it.
 
     CSV of columns with names needs a line of them; other columns (a label) are left out. CSV without has columns of
     numbers, and a first line that is no numbers is taken for their names. Labels of other formats are not looked at.
@@ -76,19 +77,30 @@ def read_rows(text_stream: Iterable[str], *, format: str, rows: RowReader) -> li
     Args:
         format: As `line_format` takes it.
         rows: What the rows are.
+        site: The column that says whose each is.
+        needs_site: Whether they must say it.
 
     Raises:
         DataError: All that is wrong; places are "standard input:LINE".
     """
-    faults = Faults()
+    reads, wrong = line_format(format), WrongRows(SHOWN)
+    if needs_site and not reads.has_columns:
+        raise DataError([Problem(SHOWN, "rows whose sites have a column, csv or jsonl", f"the format {format}")])
 
     def tell(line: int, error: RowError) -> None:
-        place = f"{SHOWN}:{line}" + ("" if error.where in ("line", "column names") else f", {error.where}")
-        faults.add(place, error.expected, error.got, error.hint, kind=error.where)
+        wrong.add(
+            lambda one: f"{SHOWN}:{line}" + ("" if one.where in ("line", "column names") else f", {one.where}"), error
+        )
 
-    found = list(line_format(format).unlabelled(_text_lines(text_stream, faults), rows, tell))
-    faults.raise_if_any()
-    return found
+    lines = _text_lines(text_stream, wrong.faults)
+    found = list(reads.unlabelled(lines, rows, tell, site, needs_site=needs_site))
+    wrong.raise_if_any(len(found))
+    sites = [tidy(label_text(cell)) for _, cell in found]
+    if "" in sites:
+        if needs_site:
+            raise DataError([Problem(f"{SHOWN}, row {sites.index('') + 1}", f"a site in {quoted(site)}", "none")])
+        return [row for row, _ in found], None
+    return [row for row, _ in found], sites
 
 
 def decoded_lines(data: bytes, encoding: str | None = None) -> list[str]:
@@ -107,34 +119,6 @@ def decoded_lines(data: bytes, encoding: str | None = None) -> list[str]:
         expected, got = f"{encoding or 'UTF-8'} text", f"byte 0x{data[error.start]:02x}"
         raise DataError([Problem(f"{SHOWN}:{line}", expected, got)]) from None
     return list(io.StringIO(text.removeprefix("\ufeff"), newline=""))
-
-
-def sites_of_rows(lines: Sequence[str], *, format: str, rows: RowReader, column: str) -> list[str]:
-    """Whose each row is that `read_rows` finds in these lines.
-
-    Raises:
-        DataError: They do not say it.
-    """
-    found: list[object] = []
-    if format == "csv":
-        first = next((number for number, line in enumerate(lines) if line.strip()), None)
-        if first is None:
-            raise DataError([Problem(f"{SHOWN}:1", f"column names, with {quoted(column)}", "nothing")])
-        delimiter = rows.delimiter or likely_delimiter(lines[first])
-        cells = [row for _, row in csv_rows(lines[first:], delimiter, lambda *fault: None)]
-        header = [name.strip() for name in cells[0]]
-        if header.count(column) != 1:
-            hint = did_you_mean(column, header)
-            raise DataError([Problem(f"{SHOWN}:{first + 1}", f"one column {quoted(column)}", listed(header), hint)])
-        found += [row[header.index(column)] for row in cells[1:]]
-    elif format == "jsonl":
-        found += [json.loads(line).get(column) for line in lines if line.strip()]
-    else:
-        raise DataError([Problem(SHOWN, "rows whose sites have a column, csv or jsonl", f"the format {format}")])
-    names = [tidy(label_text(site)) for site in found]
-    if "" in names:
-        raise DataError([Problem(f"{SHOWN}, row {names.index('') + 1}", f"a site in {quoted(column)}", "none")])
-    return names
 
 
 def _text_lines(text_stream: Iterable[str], faults: Faults) -> Iterator[str]:

@@ -104,6 +104,11 @@ class RowSettings(StreamSettings):
     rest: str | None = option(
         Choice(("negative",)), None, doc="negative: every label that data.positive does not name is -1."
     )
+    unlabelled: tuple[str, ...] | None = option(
+        TextOrTexts(Text("a text in the label's column")),
+        None,
+        doc="What is no label (unknown, pending, ..): such rows are predicted and not learned, as where it is missing.",
+    )
     columns: tuple[Column, ...] | None = option(
         ColumnKinds(),
         None,
@@ -158,6 +163,18 @@ class RowSettings(StreamSettings):
     bias: float = option(
         Number(at_least=0.0), 1.0, doc="A constant feature of this value, put behind the others; 0 is none."
     )
+
+    @property
+    def label_words(self) -> tuple[str, str]:
+        """What the rows call -1 and +1; ("-1", "1") where that is not said."""
+        if not self.positive:
+            return "-1", "1"
+        return self.negative[0] if self.negative else f"not {self.positive[0]}", self.positive[0]
+
+    @property
+    def no_label(self) -> tuple[str, ...]:
+        """What means in the label's column that there is none, beside an empty cell and alike."""
+        return (*self.missing, *(self.unlabelled or ()))
 
     @property
     def schema(self) -> Schema | None:

@@ -274,6 +274,23 @@ def notes_on_names(sites: Sequence[Site], task_column: str | None) -> list[str]:
     return notes
 
 
+def notes_on_empty_columns(sites: Sequence[Site], schema: Schema) -> list[str]:
+    """Sites without a cell in most of the columns that are learned from."""
+    notes = []
+    for site in sites:
+        empty = [column.name for column in schema.used if _is_empty(site.table.cells[column.name], site.rows)]
+        if 2 * len(empty) > len(schema.used):
+            told = f"no cell in {len(empty)} of {len(schema.used)} columns ({listed(empty)})"
+            notes.append(f"site {quoted(site.name)} has {told}: little can be learned there")
+    return notes
+
+
+def _is_empty(cells: Cells, rows: npt.NDArray[np.int64] | None) -> bool:
+    """Whether all are missing."""
+    missing = cells.codes < 0 if isinstance(cells, Texts) else np.isnan(cells.values)
+    return bool((missing if rows is None else missing[rows]).all())
+
+
 def in_order(site: Site, settings: FileData, schema: Schema, faults: Faults) -> Site:
     """The site with its rows by data.order; of equals the first in the file comes first."""
     if settings.order is None:

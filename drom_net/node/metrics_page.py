@@ -28,7 +28,8 @@ METRICS = {
     "drom_net_seen_errors_total": "Predictions that were wrong on the labels seen, since the run began.",
     "drom_net_alone_errors_total": "The same of a task's own experts, which use nothing of the others.",
     "drom_net_sharing_weight": "The weight of a task's experts that share, from 0 to 1.",
-    "drom_net_sharing_effect": "Whether sharing helps a task: 1, hurts it: -1, or cannot be told yet: 0.",
+    "drom_net_sharing_effect": "Whether sharing helps a task: 1, hurts it: -1, or cannot be told yet: 0; by errors, or "
+    "by log loss where errors cannot tell yet (their bounds have 0 between them).",
     "drom_net_sharing_gain_points_low": "Sharing gains a task at least so many points of the error rate.",
     "drom_net_sharing_gain_points_high": "Sharing gains a task at most so many points of the error rate.",
     "drom_net_sharing_gain_nats_low": "Sharing gains a task at least so much log loss an example, in nats.",

@@ -26,7 +26,7 @@ from drom_net.results import wording
 from drom_net.results.relatedness import related
 from drom_net.results.run_directory import REPORT
 from drom_net.results.summary import write_text
-from drom_net.results.verdict import task_verdict
+from drom_net.results.verdict import effect_of, task_verdict
 from drom_net.results.wording import size
 
 ROWS_SHOWN = 20
@@ -248,7 +248,7 @@ def _row(task: Mapping[str, Any], shares: bool) -> list[str]:
     its = task.get("sharing") or {}
     gain, bounds = its.get("gain_points"), its.get("gain_points_interval")
     told = "–" if gain is None else f"{gain:+.2f}" + (f" [{bounds[0]:.2f}, {bounds[1]:.2f}]" if bounds else "")
-    effect = f"{_mark(its)} {its['effect']}" if its.get("effect") else "–"
+    effect = f"{_mark(its)} {effect_of(its)}" if its.get("effect") else "–"
     return [*cells, percent(its.get("error_rate_alone")), told, effect, *rates, percent(its.get("noise"))]
 
 

@@ -14,6 +14,7 @@ from drom_net.config.load import load_config
 from drom_net.core.errors import UsageError
 from drom_net.results.outcomes import read_json
 from drom_net.results.run_directory import NODES, STATE, load_summary
+from drom_net.results.verdict import effect_of
 
 EXIT_CODES = {"finished": 0, "failed": 1, "interrupted": 4, "gone": 4}
 """What `drom-net watch` ends with, by the status of a run that has ended."""
@@ -167,16 +168,16 @@ def state_in_words(task: Mapping[str, Any]) -> str:
 
 
 def effect_in_words(task: Mapping[str, Any]) -> str:
-    """What the evidence says of a site: ``helps [0.80, 3.40]``, with the gain in points, by which it may be seen or by
-    log loss alone; empty where there is none."""
+    """What the evidence says of a site: ``helps [0.80, 3.40]``, in points; ``helps (log loss) [0.001, 0.039] nats``
+    where errors cannot tell it yet; empty where there is none."""
     its = task.get("sharing") or {}
     if not its.get("effect"):
         return ""
+    told = effect_of(its)
+    if told != its["effect"] and (bounds := its.get("gain_nats_interval")):
+        return f"{told} [{bounds[0]:.3f}, {bounds[1]:.3f}] nats"
     bounds = its.get("gain_points_interval")
-    if not bounds:
-        return str(its["effect"])
-    by = " (log loss)" if its["effect"] != "cannot tell yet" and bounds[0] <= 0.0 <= bounds[1] else ""
-    return f"{its['effect']}{by} [{bounds[0]:.2f}, {bounds[1]:.2f}]"
+    return told + (f" [{bounds[0]:.2f}, {bounds[1]:.2f}]" if bounds else "")
 
 
 def kind_of(task: Mapping[str, Any]) -> str:

@@ -326,6 +326,24 @@ class _OfAverages:
         self._average, self._t = average, t
 
 
+class Reads(NamedTuple):
+    """How many rows an attack reads, as far as it follows from who sends when."""
+
+    rule: str = ""
+    """One of those below; empty where it does not follow."""
+    bound: str = ""
+    """at least, up to, or empty for exactly so many."""
+
+
+UNKNOWN = Reads()
+ALL = Reads("every row that is told")
+ALL_LEARNED = ALL._replace(bound="up to")
+"""What is not learned from (an outlier, a margin with a loss of 0) is not told."""
+BUT_THE_LAST = Reads("a row follows from what is told after it", "up to")
+ALONE = Reads("rows that are alone between two contributions", "at least")
+ALONE_OR_TWO = Reads("the same, and pairs that AdaDROM's sketch takes apart", "at least")
+
+
 class Attacks(NamedTuple):
     """Those that are known on a learner; None where none is."""
 
@@ -333,23 +351,40 @@ class Attacks(NamedTuple):
     """(parameters, dim) -> one for each site that is listened to."""
     on_replies: Callable[[Any, int], OnReplies] | None = None
     """(parameters, dim) -> one for each site that listens."""
+    reads: Reads = UNKNOWN
+    """What the first reads, on a star or a full graph."""
+    others_read: Reads = UNKNOWN
+    """What the second does."""
 
 
 _KNOWN: dict[type, Attacks] = {
-    DromParameters: Attacks(_OfDuals),
+    DromParameters: Attacks(_OfDuals, reads=BUT_THE_LAST),
     DromDParameters: Attacks(_OfDuals),
-    AdaDROMParameters: Attacks(_OfSummands, _OfTotals),
-    OSMTLParameters: Attacks(_OfExamples, _OfOthersExamples),
-    PooledParameters: Attacks(_OfExamples, _OfCommonModel),
-    FedAvgParameters: Attacks(_OfModels, _OfAverages),
-    FedAvgDParameters: Attacks(_OfModels),
-    ProxGDParameters: Attacks(_OfModels),
-    DOFWParameters: Attacks(_OfExamples),
+    AdaDROMParameters: Attacks(_OfSummands, _OfTotals, ALONE_OR_TWO, ALONE_OR_TWO),
+    OSMTLParameters: Attacks(_OfExamples, _OfOthersExamples, ALL, ALL),
+    PooledParameters: Attacks(_OfExamples, _OfCommonModel, ALL, ALONE),
+    FedAvgParameters: Attacks(_OfModels, _OfAverages, ALONE, ALONE),
+    FedAvgDParameters: Attacks(_OfModels, reads=ALONE),
+    ProxGDParameters: Attacks(_OfModels, reads=ALL_LEARNED),
+    DOFWParameters: Attacks(_OfExamples, reads=ALL_LEARNED),
 }
 
 
 def attacks_on(parameters: object) -> Attacks:
     """By the class of a learner's parameters, as one class has one way of sending."""
-    if isinstance(parameters, DromParameters) and parameters.solver == "sums":
-        return Attacks(_OfProducts)
-    return _KNOWN.get(type(parameters), Attacks())
+    found = _KNOWN.get(type(parameters), Attacks())
+    if isinstance(parameters, DromParameters):
+        if parameters.solver == "sums":
+            return Attacks(_OfProducts)
+        if not parameters.lam:
+            return Attacks(_OfDuals)
+        if isinstance(parameters, DromDParameters):
+            at_once = parameters.tau == 1 and parameters.exchange != "delayed" and not parameters.postpone_below
+            return found._replace(reads=ALL_LEARNED if at_once else UNKNOWN)
+    if getattr(parameters, "loss", "logistic") != "logistic" and ALONE in (found.reads, found.others_read):
+        # Where a loss is 0 nothing is told: a row is missing, or alone with one that is.
+        reads, others_read = (
+            each._replace(bound="about") if each == ALONE else each for each in (found.reads, found.others_read)
+        )
+        return found._replace(reads=reads, others_read=others_read)
+    return found

@@ -18,6 +18,7 @@ import numpy as np
 from drom_net.algorithms.features import Vector
 
 Effect = Literal["helps", "hurts", "cannot tell yet"]
+Measure = Literal["errors", "log loss"]
 LEVEL = 0.05
 """How probable it may be that anything false is ever said of any of a run's tasks, or of all together."""
 _HORIZON = 100
@@ -85,3 +86,11 @@ def effect(*intervals: tuple[float, float]) -> Effect:
         if low > 0.0 or high < 0.0:
             return "helps" if low > 0.0 else "hurts"
     return "cannot tell yet"
+
+
+def told_by(found: Effect, of_errors: tuple[float, float]) -> Measure | None:
+    """By what the effect was told: by errors where their interval says it as well, else by log loss alone; None where
+    it cannot be told."""
+    if found == "cannot tell yet":
+        return None
+    return "errors" if effect(of_errors) == found else "log loss"

@@ -7,7 +7,7 @@ from typing import Any
 
 from drom_net.algorithms.adadrom.mixing import ALONE, EVIDENCE, EXPERTS, FLOOR
 from drom_net.algorithms.features import Matrix, Vector
-from drom_net.results.evidence import effect, interval, levels, missing
+from drom_net.results.evidence import effect, interval, levels, missing, told_by
 
 Figures = dict[str, Any]
 _NOISE_FROM = 20
@@ -32,7 +32,8 @@ def sharing_figures(mixture: Vector, evidence: Vector, level: float | None = Non
     of the others.
     `gain_points` (points of the error rate) and `gain_nats` (log loss an example) are positive where sharing helped.
     `gain_points_interval` and `gain_nats_interval` ([low, high]) hold at all times and both together, but for `level`;
-    `effect` is what they say, and `examples_missing` about how many more it takes until they say anything.
+    `effect` is what they say, `effect_by` which of the two says it (errors, where they do; else log loss), and
+    `examples_missing` about how many more it takes until they say anything.
     `weight` is the mean over the examples of what the experts that share weigh. `noise` is the share of labels that
     came out contrary to the prediction, where each counts the more the surer it was.
 
@@ -48,7 +49,7 @@ def sharing_figures(mixture: Vector, evidence: Vector, level: float | None = Non
     errors, alone = int(counts["errors"]), int(counts["errors_alone"])
     figures: Figures = {"errors": errors, "errors_alone": alone}
     figures |= dict.fromkeys(("error_rate", "error_rate_alone", "gain_points", "gain_nats", "weight", "noise"))
-    figures |= dict.fromkeys(("effect", "gain_points_interval", "gain_nats_interval", "examples_missing"))
+    figures |= dict.fromkeys(("effect", "effect_by", "gain_points_interval", "gain_nats_interval", "examples_missing"))
     if examples:
         figures["error_rate"], figures["error_rate_alone"] = errors / examples, alone / examples
         figures["gain_points"] = 100.0 * (alone - errors) / examples
@@ -74,6 +75,7 @@ def _evidence(examples: int, counts: dict[str, float], level: float) -> Figures:
     forecasts = [more for more in (missing(*nats), missing(*errors)) if more is not None]
     return {
         "effect": found,
+        "effect_by": told_by(found, of_errors),
         "gain_points_interval": [100.0 * bound for bound in of_errors],
         "gain_nats_interval": list(of_nats),
         "examples_missing": min(forecasts, default=None) if found == "cannot tell yet" else None,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from drom_net.learning.metrics import Totals, total
+from drom_net.results.evidence import told_by
 from drom_net.results.wording import percent
 
 _TASKS_TOLD = 3
@@ -120,7 +121,7 @@ def sharing_verdict(
         when = "" if more is None else f", {_about(more)}"
         said = [f"sharing: cannot tell yet whether it helps{when}: {rates}, {_gain(overall)}"]
     else:
-        said = [f"sharing {found}: {rates}, {_gain(overall)}"]
+        said = [f"sharing {effect_of(overall)}: {rates}, {_gain(overall)}"]
     of: dict[str, list[tuple[float, str]]] = {"helps": [], "hurts": [], "cannot tell yet": []}
     for name, its, is_good in zip(names, tasks, better, strict=True):
         if its["effect"] in (None, "cannot tell yet"):
@@ -128,7 +129,8 @@ def sharing_verdict(
             text = name if more is None else f"{name} ({_about(more)})"
             of["cannot tell yet"].append((math.inf if more is None else more, text))
         elif its["effect"] == "hurts" or is_good:
-            of[its["effect"]].append((-abs(its["gain_nats"]), f"{name} {_gain(its)}"))
+            by = " (log loss)" if _is_by_log_loss(its) else ""
+            of[its["effect"]].append((-abs(its["gain_nats"]), f"{name}{by} {_gain(its)}"))
     for effect, whom in of.items():
         told = [text for _, text in sorted(whom, key=lambda pair: pair[0])]
         if len(told) > _TASKS_TOLD:
@@ -149,15 +151,30 @@ def task_verdict(its: Figures) -> str:
     if found is None:
         return "nothing can be said"
     if found != "cannot tell yet":
-        return f"{found}: {_gain(its)}"
+        return f"{effect_of(its)}: {_gain(its)}"
     more = its.get("examples_missing")
     return f"cannot tell yet{'' if more is None else f', {_about(more)}'}: {_gain(its)}"
+
+
+def effect_of(its: Figures) -> str:
+    """``helps``, ``hurts`` or ``cannot tell yet``; ``helps (log loss)`` where that has told it, and errors cannot yet.
+
+    Args:
+        its: As for `task_verdict`; it has an effect.
+    """
+    return f"{its['effect']} (log loss)" if _is_by_log_loss(its) else str(its["effect"])
+
+
+def _is_by_log_loss(its: Figures) -> bool:
+    """Of the intervals, as earlier versions did not say it."""
+    bounds, found = its.get("gain_points_interval"), its.get("effect")
+    return bounds is not None and found is not None and told_by(found, (bounds[0], bounds[1])) == "log loss"
 
 
 def _gain(its: Figures) -> str:
     """A gain with its interval, in points of the error rate; in log loss where that alone has told the effect."""
     low, high = its["gain_points_interval"]
-    if its["effect"] == "cannot tell yet" or (low > 0.0 if its["effect"] == "helps" else high < 0.0):
+    if not _is_by_log_loss(its):
         return f"{its['gain_points']:+.2f} points [{low:.2f}, {high:.2f}]"
     low, high = its["gain_nats_interval"]
     return f"{its['gain_nats']:+.3f} nats [{_nats(low)}, {_nats(high)}]"

@@ -70,6 +70,7 @@ def wrong_figures(run_dir: Path, summary: dict[str, Any]) -> list[str]:
         overall, of_tasks = sharing_sections(model["MIXTURE"], model["EVIDENCE"])
         for said, figures in [*zip(summary["tasks"], of_tasks, strict=True), (summary | {"name": "all"}, overall)]:
             its = said.get("sharing", {})
+            its = {"effect_by": figures["effect_by"]} | its  # earlier versions did not say it
             if any(its.get(key) != value for key, value in figures.items()):
                 wrong.append(f"{said['name']}: sharing is not what the models say")
     has_unlabelled = any((task_rows["active"] == PREDICTED).any() for task_rows in rows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import datetime
 import signal
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
@@ -276,7 +277,7 @@ class Interrupting(Silent):
 
 
 def test_ctrl_c_ends_a_run_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("drom_net.api.running.Silent", Interrupting)
+    monkeypatch.setattr("drom_net.api.progress.Silent", Interrupting)
     former = signal.getsignal(signal.SIGINT)
     run = drom_net.fit(arrays())
     assert (run.summary["status"], run.summary["rounds"]) == ("interrupted", 5)
@@ -482,3 +483,67 @@ def test_two_threads_leave_blas_as_it_was() -> None:
         assert blas_threads() == 2
     finally:
         set_blas_threads(former)
+
+
+def test_all_wrong_rows_are_counted_in_one_error() -> None:
+    frame = pandas.DataFrame({"x": [1.0, 2.0, 3.0] * 9, "z": [0.5, 1.0] * 13 + [2.0], "label": [0, 1, 1] * 9})
+    run = drom_net.fit({"a": frame})
+    rows = [{"x": "bad", "z": "bad"}] * 5 + [{"x": 1.0, "z": 2.0}]
+    with pytest.raises(DataError) as caught:
+        run.predict("a", rows)
+    lines = str(caught.value).splitlines()
+    assert lines[0] == "the rows: expected rows that can be used, got 10 faults in 5 of 6 rows"
+    assert lines[1] == 'the rows, row 1, feature "x": expected a number, got "bad"' and lines[-1] == "and 4 more"
+
+
+def test_no_rows_have_no_labels() -> None:
+    """As `drom-net predict` of a header alone: tests/cli/test_predict.py."""
+    table = pandas.DataFrame({"x": [1.0, 2.0, 3.0] * 9, "ward": ["A", "B", "A"] * 9, "label": [0, 1, 1] * 9})
+    text = table.assign(note=[f"some words about case {n} of many" for n in range(27)])
+    for frame in (table, text, text[["note", "label"]]):
+        run = drom_net.fit({"a": frame})
+        for none in (frame.iloc[:0], pyarrow.table({name: [] for name in frame}), []):
+            assert run.predict("a", none).tolist() == []
+            assert run.predict_proba("a", none).shape == (0, 2)
+    arrays = drom_net.fit({"a": (np.eye(2)[[0, 1] * 10], [0, 1] * 10)})
+    assert arrays.predict("a", np.zeros((0, 2))).tolist() == arrays.predict("a", []).tolist() == []
+
+
+def test_progress_is_a_function_a_line_or_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = (np.eye(2)[[0, 1] * 20], [0, 1] * 20)
+    called: list[tuple[int, int, float | None]] = []
+
+    def watch(t: int, rounds: int, error_rate: float | None) -> None:
+        called.append((t, rounds, error_rate))
+
+    run = drom_net.fit({"a": rows, "b": rows}, progress=watch)
+    assert called[-1] == (40, 40, run.summary["error_rate"])
+    config = {"data": {"dataset": "synthetic", "tasks": 2, "examples": 30, "dim": 4}}
+    done = drom_net.run(config, driver="reference", out=tmp_path / "run", progress=watch)
+    assert called[-1] == (30, 30, done.summary["error_rate"])
+    drom_net.fit({"a": rows, "b": rows})
+    drom_net.fit({"a": rows, "b": rows}, progress=False)
+    assert capsys.readouterr().err == "", "no terminal"
+    drom_net.fit({"a": rows, "b": rows}, progress=True)
+    line = f"round 40 of 40, error rate {100 * run.summary['error_rate']:.2f} %"
+    shown = capsys.readouterr().err
+    assert shown.endswith(f"\r{line}\r{' ' * len(line)}\r"), "it is gone in the end"
+    monkeypatch.setitem(sys.modules, "ipykernel", sys)
+    drom_net.fit({"a": rows, "b": rows})
+    assert capsys.readouterr().err == shown, "a notebook"
+
+
+@pytest.mark.parametrize("topology", [None, {"graph": "full"}])
+def test_what_travels_as_a_rule_is_near_what_does(topology: dict[str, str] | None, tmp_path: Path) -> None:
+    """At the most it is three times as much, and of sparse rows more."""
+    config = {"data": {"dataset": "synthetic", "tasks": 4, "examples": 150, "dim": 20}}
+    config |= {"topology": topology} if topology else {}
+    plan = drom_net.check(config)
+    run = drom_net.run(config, driver="simulation", out=tmp_path / "run")
+    sent = sum(task["bytes_sent"] + (0 if topology else task["bytes_received"]) for task in run.summary["tasks"])
+    assert 3.0 * sent < plan["bytes_in_all"]
+    assert plan["bytes_as_a_rule"] == pytest.approx(sent, rel=0.3)
+    if not topology:
+        assert drom_net.check(config | {"algorithm": {"name": "drom"}})["bytes_as_a_rule"] is None

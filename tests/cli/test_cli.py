@@ -726,7 +726,8 @@ def test_a_run_says_what_sharing_gained_each_task(tmp_path: Path, capsys: pytest
         assert its["gain_points"] == pytest.approx(100 * (its["error_rate_alone"] - its["error_rate"]))
         cells = [task["name"], f"{100 * its['error_rate_alone']:.2f} %", f"{its['gain_points']:+.2f}"]
         cells += [f"{100 * its['weight']:.1f} %", f"{100 * its['noise']:.1f} %"]
-        cells.append({"helps": "helps", "hurts": "hurts", "cannot tell yet": "?"}[its["effect"]])
+        shown = {"helps": "helps", "hurts": "hurts", "cannot tell yet": "?"}[its["effect"]]
+        cells.append(shown + " (log loss)" * (its["effect_by"] == "log loss"))
         assert its["gain_nats_interval"][0] <= its["gain_nats"] <= its["gain_nats_interval"][1]
         assert all(cell in line for cell in cells)
 

@@ -66,6 +66,25 @@ def test_three_labels_by_options(capsys: pytest.CaptureFixture[str]) -> None:
     assert call(capsys, "check", "visits.yaml")[0] == 0
 
 
+def test_a_third_label_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    table = three_labels()
+    code, _, err = call(capsys, "init", table, *LABEL)
+    assert code == 2 and 'if "good" is no label, add --unlabelled "good"' in err
+    said = ("init", table, "--site", "site", "--label", "outcome")
+    code, out, _ = call(capsys, *said, "--unlabelled", "unclear", "--positive", "good", "--json")
+    assert (code, json.loads(out)["unlabelled"]) == (0, ["unclear"])
+    data = load_config(Path("visits.yaml")).data
+    assert (data.positive, data.negative) == (("good",), ("bad",))  # type: ignore[attr-defined]
+    assert data.unlabelled == ("unclear",)  # type: ignore[attr-defined]
+    assert call(capsys, "run", "visits.yaml", "--driver", "reference", "--out", "run", "-q")[0] == 0
+    summary = json.loads(Path("run/summary.json").read_text())
+    assert (summary["examples"], summary["unlabelled"]) == (40, 20)
+    assert call(capsys, "verify", "run")[0] == 0
+    odd = ("--positive", "good", "--negative", "none")
+    code, _, err = call(capsys, *said, *odd, "--force")
+    assert code == 2 and 'if "bad" and "unclear" are no labels, add --unlabelled "bad" --unlabelled "unclear"' in err
+
+
 def test_a_site_that_has_one_of_two_labels_yet(capsys: pytest.CaptureFixture[str]) -> None:
     """Its draft is joined with those of other sites."""
     said = ("--site", "-", "--label", "outcome", "--positive", "good", "--negative", "bad")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import drom_net
 from drom_net.cli import main
 
 HEADER = "Café,x,outcome"
@@ -137,3 +138,58 @@ def test_rows_of_other_sites_are_told(
     assert code == 0 and len(out.splitlines()) == 3
     assert 'warning: column "Café" says that 1 of 2 rows are of another site' in err
     assert predict(monkeypatch, capsys, text.replace("Süd".encode(), b"Nord"), run, "--task", "Nord")[2] == ""
+
+
+def test_all_wrong_cells_are_counted_and_the_first_of_each_column_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [(str(n % 7), f"{n % 5}.5", "no" if n % 7 < 3 else "yes") for n in range(40)]
+    Path("t.csv").write_text(as_csv(rows, "x,z,ill"))
+    Path("t.yaml").write_text("data: {files: t.csv, label: ill}\n")
+    assert main(["run", "t.yaml", "--driver", "reference", "--out", "run", "-q"]) == 0
+    capsys.readouterr()
+    wrong = as_csv([("bad", "worse"), ("1", "2"), ("3", "off"), ("bad", "1"), ("a", "b"), ("1", "o")], "x,z")
+    code, out, err = predict(monkeypatch, capsys, wrong.encode(), "run")
+    told = [
+        "standard input: expected rows that can be used, got 7 faults in 5 of 6 rows",
+        'standard input:2, column "x": expected a number, got "bad"',
+        'standard input:2, column "z": expected a number, got "worse"',
+        'standard input:4, column "z": expected a number, got "off"',
+        'standard input:5, column "x": expected a number, got "bad"',
+        'standard input:6, column "x": expected a number, got "a"',
+        'standard input:6, column "z": expected a number, got "b"',
+        "and 1 more",
+    ]
+    assert (code, out, err) == (2, "", "".join(f"error: {line}\n" for line in told))
+    one = predict(monkeypatch, capsys, b"x,z\n1,bad\n2,3\n", "run")[2]
+    assert one == 'error: standard input:2, column "z": expected a number, got "bad"\n'
+    lines = '{"x": "bad", "z": "bad"}\n' * 9 + '{"x": 1, "z": 2}\n{"x": 1}\n'
+    code, out, err = predict(monkeypatch, capsys, lines.encode(), "run", "--format", "jsonl")
+    assert (code, out) == (2, "") and "got 19 faults in 10 of 11 rows\n" in err
+
+
+@pytest.mark.parametrize(("arguments", "told"), [((), "label,p,score\n"), (("--json",), "[]\n")])
+def test_a_header_alone_gives_nothing_and_no_error(
+    arguments: tuple[str, ...], told: str, run: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As `Run.predict` of an empty frame: tests/api/test_fit.py."""
+    assert predict(monkeypatch, capsys, b"x\n", run, "--task", "Nord", *arguments) == (0, told, "")
+
+
+def test_both_name_a_label_by_one_rule(
+    run: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def words(run: str, arguments: tuple[str, ...]) -> list[str]:
+        _, out, _ = predict(monkeypatch, capsys, b"x\n-2.5\n2.5\n", run, *arguments)
+        found: list[str] = drom_net.load(run).site(0).predict([{"x": -2.5}, {"x": 2.5}]).tolist()
+        assert [label for label, *_ in csv.reader(io.StringIO(out))][1:] == found
+        return found
+
+    assert words(run, ("--task", "Nord")) == ["schlecht", "gut, sehr"]
+    Path("rest.yaml").write_text(
+        "data: {files: t.csv, task_column: Café, label: outcome, positive: 'gut, sehr', rest: negative}\n"
+    )
+    assert main(["run", "rest.yaml", "--driver", "reference", "--out", "rest", "-q"]) == 0
+    capsys.readouterr()
+    assert words("rest", ("--task", "Nord")) == ["not gut, sehr", "gut, sehr"]

@@ -20,6 +20,7 @@ from drom_net.algorithms.drom import DromParameters
 from drom_net.algorithms.features import dot, places
 from drom_net.cli import main
 from drom_net.cluster.audit import NEIGHBOR, NO_ATTACK, OTHER, READ, REDUCER, Audit, audit
+from drom_net.cluster.leaving import readable, what_leaves_here
 from drom_net.cluster.prepare import Prepared, prepare
 from drom_net.cluster.progress import Silent
 from drom_net.config.load import load_config
@@ -186,16 +187,100 @@ def test_check_and_run_say_what_others_can_compute(tmp_path: Path, capsys: pytes
     file = str(tmp_path / "cluster.yaml")
     assert main(["check", file]) == 0
     out = capsys.readouterr().out
-    assert "what leaves: The reducer can compute each site's first 8 rows" in out and "another site can" in out
+    assert "what leaves: The reducer can compute rows that are alone between two sync rounds" in out
+    told = f"Of the rows here: the reducer at least 10 of the {ROWS} of each site; another site none for certain.\n"
+    assert told in out
     assert main(["check", file, "--json", "--set", "algorithm.tau=1"]) == 0
-    every = json.loads(capsys.readouterr().out)["what_leaves"]
+    plan = json.loads(capsys.readouterr().out)
+    every = plan["what_leaves"]
     assert every.startswith("The reducer can compute every row")
+    assert f"the reducer at least {ROWS} of the {ROWS} of each site" in every
+    assert [(each["who"], each["rows"]) for each in plan["readable"]] == [(REDUCER, [ROWS] * 3), (OTHER, [0] * 3)]
     assert main(["check", file, "--task", "task-01"]) == 0
     assert "what leaves: The reducer can compute" in capsys.readouterr().out
     run = ["run", file, "--driver", "reference", "--out", str(tmp_path / "run"), "--set", "algorithm.tau=1"]
     assert main(run) == 0
     assert f"what leaves: {every}\n" in capsys.readouterr().out
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["what_leaves"] == every
+
+
+FULL, PATH = "topology: {graph: full}", "topology: {graph: path}"
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "more", "sizes"),
+    [
+        ("name: adadrom", "", (5, 9, 40)),
+        ("name: adadrom", "", (5, 40)),
+        ("name: adadrom", "", (9, 11)),
+        ("name: adadrom, tau: 1", "", (10, 30, 40)),
+        ("name: adadrom, tau: 2", "", (23, 30)),
+        ("name: adadrom", "rounds: 9", (30, 30)),
+        ("name: adadrom", FULL, (12, 40, 40)),
+        ("name: adadrom, tau: 1", FULL, (40, 40)),
+        ("name: adadrom, tau: 1", PATH, (40, 40, 40, 40)),
+        ("name: drom", "", (5, 30, 40)),
+        ("name: drom, lambda: 0", "", (30, 30)),
+        ("name: drom, solver: sums", "", (30, 30)),
+        ("name: drom-d", FULL, (30, 40, 40)),
+        ("name: drom-d, tau: 5", FULL, (30, 40)),
+        ("name: drom-d", PATH, (30, 40, 30)),
+        ("name: fed-avg", "", (20, 41, 60)),
+        ("name: fed-avg, tau: 10", "", (21, 40, 40)),
+        ("name: fed-avg, tau: 1", "", (20, 30, 40)),
+        ("name: fed-avg, tau: 1", "", (30, 30)),
+        ("name: fed-avg-d, tau: 1", FULL, (30, 30, 30)),
+        ("name: prox-gd", "", (20, 30)),
+        ("name: d-ofw", "", (20, 30)),
+        ("name: fed-avg, tau: 1", "", (10, 30)),
+        ("name: pooled", "", (10, 30, 40)),
+        ("name: pooled", "", (10, 30)),
+        ("name: osmtl", "", (10, 30)),
+        ("name: osmtl", "", (10, 30, 20)),
+        ("name: local", "", (10, 30)),
+        ("name: d-admm", "", (10, 30)),
+    ],
+)
+def test_what_check_says_can_be_read_is_what_an_audit_reads(
+    algorithm: str, more: str, sizes: tuple[int, ...], tmp_path: Path
+) -> None:
+    """At the least, at the most or exactly; with these rows the bounds are met."""
+    for site, rows in enumerate(sizes):
+        (tmp_path / f"{site}.csv").write_text(table(site, rows))
+    path = tmp_path / "own.yaml"
+    data = "{files: '{task}.csv', label: y, scaling: none, bias: 0"
+    for spread in ("", ", alignment: spread"):
+        path.write_text(f"algorithm: {{{algorithm}}}\n{more}\ndata: {data}{spread}}}\n")
+        config = load_config(path)
+        made = prepare(config, load_dataset(config.data, base=config.base))
+        found = {onlooker.who: onlooker.read for onlooker in audit(made, Silent()).onlookers}
+        for who, rows_of_sites, bound in readable(made):
+            read = found[who]
+            if rows_of_sites is None:
+                continue
+            assert read is not None
+            said = sum(rows_of_sites)
+            fits = said <= read if bound == "at least" else said >= read if bound == "up to" else said == read
+            assert fits, (spread, who, rows_of_sites, read)
+            if PATH not in more and not spread and (who != OTHER or "adadrom" in algorithm):
+                assert said == read, (who, rows_of_sites, read)
+
+
+def test_sites_that_differ_are_named_and_of_many_the_first(tmp_path: Path) -> None:
+    def told(*sizes: int, algorithm: str = "name: drom") -> str:
+        for site, rows in enumerate(sizes):
+            (tmp_path / f"{site}.csv").write_text(table(site, rows))
+        path = tmp_path / "own.yaml"
+        path.write_text(f"algorithm: {{{algorithm}}}\ndata: {{files: '{{task}}.csv', label: y}}\n")
+        config = load_config(path)
+        made = prepare(config, load_dataset(config.data, base=config.base))
+        return what_leaves_here(made).partition(" Of the rows here: ")[2]
+
+    assert told(5, 30) == "the reducer up to 4 of 5 of 0, 29 of 30 of 1."
+    many = told(5, 30, 30, 30, 30, 30, 30)
+    assert many.endswith("29 of 30 of 4, and so on, 178 of 185 in all.")
+    alike = told(*range(12, 18), algorithm="name: adadrom")
+    assert alike == "the reducer at least 10 of each site (70 of 117 in all); another site none for certain."
 
 
 def test_keys_are_not_said_to_hide_anything_from_members(tmp_path: Path) -> None:

@@ -238,7 +238,8 @@ ONE_SVMLIGHT: dict[str, tuple[str, dict[str, Any], str]] = {
         "# x\n1 1:1\n3 1:1\n-1 1:1\n3 1:1\n",
         {},
         'a.svm, labels: expected two labels, got 3: "3" 2, "-1" 1, "1" 1; '
-        'if "1" is +1 and all others -1, write: positive: "1" and rest: negative',
+        'if "1" is +1 and all others -1, write: positive: "1" and rest: negative; '
+        'if "3" is no label, write: unlabelled: "3"',
     ),
     "0 and -1": ("0 1:1\n-1 1:1\n", {}, 'a.svm, labels: expected -1 and +1, or 0 and 1, got "-1" 1, "0" 1'),
     "empty file": ("", {}, "a.svm: expected rows, got an empty file"),
@@ -341,7 +342,8 @@ ONE_NPZ: dict[str, tuple[dict[str, Any], str]] = {
     "a third label": (
         {"X": np.ones((3, 2)), "y": np.array([1.0, 3.0, 0.0])},
         'a.npz, labels: expected two labels, got 3: "0" 1, "1" 1, "3" 1; '
-        'if "1" is +1 and all others -1, write: positive: "1" and rest: negative',
+        'if "1" is +1 and all others -1, write: positive: "1" and rest: negative; '
+        'if "3" is no label, write: unlabelled: "3"',
     ),
     "a part missing": (
         {name: part for name, part in CSR.items() if name != "indices"},
@@ -664,7 +666,8 @@ def test_labels_and_cells_are_told_at_once(tmp_path: Path) -> None:
     told = message(tmp_path, "{task}.csv", columns=(Column("x", "number"), Column("y", "number")))
     assert told == (
         '{task}.csv, column "label": expected two labels, got 3: "1" 2, "3" 2, "0" 1; '
-        'if "1" is +1 and all others -1, write: positive: "1" and rest: negative\n'
+        'if "1" is +1 and all others -1, write: positive: "1" and rest: negative; '
+        'if "3" is no label, write: unlabelled: "3"\n'
         f'a.csv:2, column "x": expected a number, got "bad"; {NUMBER}\n'
         'a.csv:3, column "y": expected a number up to 1e+100, got 1e+200\n'
         f'b.csv:3, column "y": expected a number, got "off"; {NUMBER}'

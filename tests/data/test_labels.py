@@ -87,23 +87,35 @@ def test_several_spellings_of_two_are_refused_with_the_line_to_write(counts: dic
 
 
 @pytest.mark.parametrize(
-    ("counts", "best"),
-    [({"a": 5, "b": 3, "c": 9}, "b"), ({"yes": 50, "no": 30, "unknown": 2}, "yes"), ({"4": 5, "2": 3, "3": 9}, "2")],
+    ("counts", "best", "none"),
+    [
+        ({"a": 5, "b": 3, "c": 9}, "b", '"a"'),
+        ({"yes": 50, "no": 30, "unknown": 2}, "yes", '"unknown"'),
+        ({"yes": 50, "no": 3, "unknown": 20, "pending": 9}, "yes", '["unknown", "pending"]'),
+        ({"4": 5, "2": 3, "3": 9}, "2", '"4"'),
+    ],
 )
-def test_more_than_two_labels_are_refused_with_the_line_to_write(counts: dict[str, int], best: str) -> None:
+def test_more_than_two_labels_are_refused_with_the_line_to_write(counts: dict[str, int], best: str, none: str) -> None:
     listed = ", ".join(f'"{text}" {count}' for text, count in sorted(counts.items(), key=lambda item: -item[1]))
     assert refused(counts) == (
-        f"expected two labels, got 3: {listed}; "
-        f'if "{best}" is +1 and all others -1, write: positive: "{best}" and rest: negative'
+        f"expected two labels, got {len(counts)}: {listed}; "
+        f'if "{best}" is +1 and all others -1, write: positive: "{best}" and rest: negative; '
+        + ("if " + none.strip("[]").replace(", ", " and ") + (" are no labels" if "[" in none else " is no label"))
+        + f", write: unlabelled: {none}"
     )
     labels, _ = find(counts, positive=(best,), rest="negative")
     assert {text: labels.sign(text) for text in counts} == {text: 1.0 if text == best else -1.0 for text in counts}
+    left_out = json.loads(none) if none.startswith("[") else [json.loads(none)]
+    labels, _ = find(counts, missing=tuple(left_out))
+    assert {labels.sign(text) for text in left_out} == {0.0}
+    assert {labels.sign(text) for text in counts if text not in left_out} == {1.0, -1.0}
 
 
 def test_minus_one_and_zero_and_one() -> None:
     assert refused({"1": 3, "0": 4, "-1": 5}) == (
         'expected two labels, got 3: "-1" 5, "0" 4, "1" 3; -1 and +1, or 0 and 1; '
-        'if "1" is +1 and all others -1, write: positive: "1" and rest: negative'
+        'if "1" is +1 and all others -1, write: positive: "1" and rest: negative; '
+        'if "0" is no label, write: unlabelled: "0"'
     )
     assert refused({"0": 4, "-1": 5}) == 'expected -1 and +1, or 0 and 1, got "-1" 5, "0" 4'
 
@@ -157,7 +169,7 @@ def test_positive_alone_leaves_one_other_label() -> None:
 def test_positive_makes_nothing_of_further_labels_unless_rest_says_so() -> None:
     assert refused({"spam": 50, "ham": 3, "eggs": 4}, positive=("spam",)) == (
         'expected "spam" (data.positive) and one other label, got "eggs" 4, "ham" 3; '
-        "if all of them are -1, write: rest: negative"
+        'if all of them are -1, write: rest: negative; if "ham" is no label, write: unlabelled: "ham"'
     )
 
 
@@ -166,7 +178,7 @@ def test_negative_lists_the_others() -> None:
     assert (labels.sign("ham"), labels.sign("eggs"), labels.sign("beans")) == (-1.0, -1.0, None)
     assert refused({"spam": 50, "ham": 3, "eggs": 4}, positive=("spam",), negative=("ham",)) == (
         'expected a label of data.positive or data.negative ("ham"), got "eggs" 4; '
-        "list it there, or write: rest: negative"
+        'list it there, or write: rest: negative; if "eggs" is no label, write: unlabelled: "eggs"'
     )
 
 

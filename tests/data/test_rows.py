@@ -31,7 +31,7 @@ TABLE = Schema(KINDS, places=8)
 
 
 def read(text: str, rows: RowReader = PLAIN, format: str = "csv") -> list[Any]:
-    return read_rows(io.StringIO(text), format=format, rows=rows)
+    return read_rows(io.StringIO(text), format=format, rows=rows)[0]
 
 
 def message(text: str, rows: RowReader = PLAIN, format: str = "csv") -> str:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from drom_net.results.evidence import LEVEL, boundary, effect, interval, levels, missing
+from drom_net.results.evidence import LEVEL, boundary, effect, interval, levels, missing, told_by
 
 
 @pytest.mark.parametrize("level", [0.05, 0.05 / 24])
@@ -62,6 +62,13 @@ def test_the_effect_is_what_leaves_0_out_and_the_first_counts() -> None:
     assert effect(unsure, unsure) == "cannot tell yet"
     assert effect(unsure, sure) == effect(sure, unsure) == effect(sure, bad) == "helps"
     assert effect(bad, sure) == effect(unsure, bad) == "hurts"
+
+
+def test_errors_tell_the_effect_where_they_can_else_log_loss() -> None:
+    sure, unsure, bad = (0.1, 0.2), (-0.1, 0.2), (-0.2, -0.1)
+    assert told_by("helps", sure) == told_by("hurts", bad) == "errors"
+    assert told_by("helps", unsure) == told_by("helps", bad) == told_by("hurts", sure) == "log loss"
+    assert told_by("cannot tell yet", unsure) is None
 
 
 def test_all_tasks_share_the_level_and_one_has_nobody_to_share_with() -> None:

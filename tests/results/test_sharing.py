@@ -123,8 +123,8 @@ def of(errors: int, alone: int, examples: int = 400, *, nats: float = 0.0, level
         (
             [of(10, 11), of(11, 10, nats=16.0)],
             [
-                "sharing helps: 2.62 % errors, as alone, +0.020 nats [0.002, 0.038]",
-                "sharing helps 1 of 2 tasks: b +0.040 nats [0.012, 0.068]",
+                "sharing helps (log loss): 2.62 % errors, as alone, +0.020 nats [0.002, 0.038]",
+                "sharing helps 1 of 2 tasks: b (log loss) +0.040 nats [0.012, 0.068]",
                 "cannot tell yet of 1 of 2 tasks: a",
             ],
         ),

@@ -32,7 +32,6 @@ from drom_net.algorithms.base import (
 )
 from drom_net.algorithms.features import Sums
 from drom_net.algorithms.learner import Learner
-from drom_net.algorithms.ridge import EXACT
 from drom_net.algorithms.sums import WITH_EXTREMES, SumsCentral, add_up, along_tree, init_sums
 from drom_net.core.fields import Flag, Integer, option
 
@@ -112,22 +111,16 @@ def _robust(sync: SyncRounds, only: int | None = None) -> CentralStep:
 
 
 def _reveals(q: AdaDROMParameters, on_graph: bool) -> str:
+    rows = "rows that are alone between two sync rounds, as each site's first are, with their labels"
     if q.tau == 1:
-        rows = "every row"
-    elif q.tau == 2:
-        rows = "many rows"
-    else:
-        rows = (
-            f"each site's first 8 rows (10 where there are at most {EXACT} features), and any that is alone between "
-            "two sync rounds,"
-        )
+        rows = "every row with its label"
     if on_graph:
         return (
-            f"A neighbor can compute {rows} with its label, and the model up to its sign, of each site whose sums come "
+            f"A neighbor can compute {rows}, and the model up to its sign, of each site whose sums come "
             "to it alone: on a full graph of all, along the spanning tree of another graph of those at its ends."
         )
     return (
-        f"The reducer can compute {rows} with its label, and each site's model up to its sign; from two totals another "
+        f"The reducer can compute {rows}, and each site's model up to its sign; from two totals another "
         "site can compute rows of a site that alone had something new meanwhile, so with two sites as many."
     )
 

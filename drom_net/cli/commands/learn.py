@@ -18,6 +18,7 @@ from drom_net.cli.commands import durations
 @click.option("--positive", metavar="TEXT", multiple=True, help="The label that is +1; once more for another spelling.")
 @click.option("--negative", metavar="TEXT", multiple=True, help="The label that is -1; by default the other one.")
 @click.option("--rest", type=click.Choice(["negative"]), help="Every label that is not +1 is -1.")
+@click.option("--unlabelled", metavar="TEXT", multiple=True, help="No label (unknown, ..): not learned from.")
 @click.option(
     "--missing", metavar="TEXT", multiple=True, help="A text that means a missing value, beside NA and alike."
 )

@@ -107,9 +107,21 @@ class LineFormat(Format):
     @abstractmethod
     def parser(self, rows: RowReader) -> LineParser: ...
 
+    has_columns: ClassVar[bool] = False
+    """Whether cells have names, so that one may say whose a row is."""
+
     @abstractmethod
-    def unlabelled(self, lines: Iterable[str], rows: RowReader, tell: Tell) -> Iterator[Features]:
+    def unlabelled(
+        self, lines: Iterable[str], rows: RowReader, tell: Tell, site: str = "", *, needs_site: bool = False
+    ) -> Iterator[tuple[Features, object]]:
         """Rows to be predicted, of lines that may have labels, which are not looked at.
+
+        Args:
+            site: A column beside those of the rows.
+            needs_site: Whether it must be there.
+
+        Returns:
+            Each row, and its cell of that column; None without.
 
         Raises:
             DataError: `tell` may raise it.
@@ -133,12 +145,19 @@ class RowALine(LineFormat):
     def parser(self, rows: RowReader) -> LineParser:
         return LineParser(partial(self.row, rows=rows, labelled=True))
 
-    def unlabelled(self, lines: Iterable[str], rows: RowReader, tell: Tell) -> Iterator[Features]:
+    def unlabelled(
+        self, lines: Iterable[str], rows: RowReader, tell: Tell, site: str = "", *, needs_site: bool = False
+    ) -> Iterator[tuple[Features, object]]:
         for number, line in enumerate(lines, start=1):
             try:
-                found = self.row(line, rows, labelled=False) if line.strip() else None
+                found = self.unlabelled_row(line, rows, site) if line.strip() else None
             except RowError as error:
                 tell(number, error)
             else:
                 if found is not None:
-                    yield found[0]
+                    yield found
+
+    def unlabelled_row(self, text: str, rows: RowReader, site: str) -> tuple[Features, object] | None:
+        """The row in a line that is not blank, and its cell of the column of the site."""
+        found = self.row(text, rows, labelled=False)
+        return found and (found[0], None)

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from drom_net.algorithms.features import Features
+from drom_net.core.errors import did_you_mean
 from drom_net.data.cells import MISSING
-from drom_net.data.faults import Faults
+from drom_net.data.faults import Faults, listed, quoted
 from drom_net.data.formats.arrow import gather, pyarrow
 from drom_net.data.formats.base import Example, LineFormat, LineParser, TableFormat, Tell
 from drom_net.data.formats.dialects import Dialect, csv_rows, decoded, find_dialect, is_single_byte, likely_delimiter
@@ -34,6 +35,7 @@ class Csv(TableFormat, LineFormat):
     suffixes = (".csv", ".tsv", ".tab", ".txt")
     line_suffixes = (".csv", ".tsv")
     extra = "tables"
+    has_columns = True
 
     def header(self, path: Path, shown: str, wanted: Wanted, faults: Faults) -> tuple[str, ...] | None:
         dialect = find_dialect(path, shown, wanted, faults)
@@ -85,16 +87,23 @@ class Csv(TableFormat, LineFormat):
     def parser(self, rows: RowReader) -> _Parser:
         return _Parser(rows)
 
-    def unlabelled(self, lines: Iterable[str], rows: RowReader, tell: Tell) -> Iterator[Features]:
+    def unlabelled(
+        self, lines: Iterable[str], rows: RowReader, tell: Tell, site: str = "", *, needs_site: bool = False
+    ) -> Iterator[tuple[Features, object]]:
         """It may do without column names where the schema has none, and fields may have line breaks in quotes."""
         lines = iter(lines)
         first = next((line for line in lines if line.strip()), None)
         if first is None:
-            if rows.preprocessing.schema is not None:
-                tell(1, RowError("line", "column names", "nothing"))
+            if rows.preprocessing.schema is not None or needs_site:
+                with_site = "" if rows.preprocessing.schema is not None else f", with {quoted(site)}"
+                tell(1, RowError("line", f"column names{with_site}", "nothing"))
             return
         try:
             header = _Header(rows, first, labelled=False)
+            at = header.names.index(site) if site and header.names.count(site) == 1 else None
+            if at is None and needs_site:
+                hint = did_you_mean(site, header.names)
+                raise RowError("column names", f"one column {quoted(site)}", listed(header.names), hint)
         except RowError as error:
             tell(1, error)
             return
@@ -105,7 +114,7 @@ class Csv(TableFormat, LineFormat):
             lines, header.delimiter, lambda line, *fault: tell(line + read, RowError("line", *fault))
         ):
             try:
-                yield header.read(cells)[0]
+                yield header.read(cells)[0], None if at is None else cells[at]
             except RowError as error:
                 tell(number + read, error)
 

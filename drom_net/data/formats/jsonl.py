@@ -17,6 +17,7 @@ from drom_net.data.incoming import SPARSE, RowError, RowReader
 class JsonLines(RowALine):
     name = "jsonl"
     line_suffixes = (".jsonl", ".ndjson")
+    has_columns = True
 
     def row(self, text: str, rows: RowReader, *, labelled: bool) -> Example:
         found = parse_json(text)
@@ -24,6 +25,10 @@ class JsonLines(RowALine):
             hint = did_you_mean(rows.label, found)
             raise RowError("label", f"a key {quoted(rows.label)}", "none", hint)
         return json_row(rows, found), rows.sign(found[rows.label]) if labelled else 0.0
+
+    def unlabelled_row(self, text: str, rows: RowReader, site: str) -> tuple[Features, object]:
+        found = parse_json(text)
+        return json_row(rows, found), found.get(site) if site else None
 
 
 def parse_json(text: str) -> dict[str, Any]:

@@ -38,7 +38,8 @@ _LABELLED = 100_000
 _TICKETS = 40
 """Bits of a ticket that count; those above are the node's incarnation, so that no two lives use one twice."""
 _OF_SHARING = (
-    *("effect", "examples_missing", "gain_points", "gain_points_interval", "gain_nats", "gain_nats_interval"),
+    *("effect", "effect_by", "examples_missing"),
+    *("gain_points", "gain_points_interval", "gain_nats", "gain_nats_interval"),
 )
 """What the status has of `sharing.sharing_figures`."""
 
