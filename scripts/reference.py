@@ -134,7 +134,8 @@ def _member(path: str, member: Any) -> list[str]:
     if not inspect.isclass(member):
         return [*parts, _signature(path, member), *_prose(member)]
     made = [_signature(path.removesuffix("()"), member)] if path.endswith("()") else []
-    parts += [*made, *_prose(member), *(_prose(member.__init__) if made and "Args:" in str(member.__init__.__doc__) else [])]
+    parts += [*made, *_prose(member)]
+    parts += _prose(member.__init__) if made and "Args:" in str(member.__init__.__doc__) else []
     for key, value in vars(member).items():
         if key.startswith("_") or not inspect.getdoc(value):
             continue
