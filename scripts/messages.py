@@ -143,7 +143,7 @@ class _Finder(ast.NodeVisitor):
     def _is_passed_on(self, node: ast.expr) -> bool:
         """Whether it is another's text, which has an entry of its own."""
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            return node.attr == "expected" and node.value.id in ("error", "problem", "wrong", "one")
+            return node.attr == "expected" and node.value.id in ("error", "problem", "wrong", "one", "found")
         return isinstance(node, ast.Name) and node.id == "expected" and self.scopes[-1].get("expected") == []
 
     def _note(self, node: ast.stmt | ast.expr, error: str, text: str) -> None:
@@ -202,7 +202,7 @@ class _Finder(ast.NodeVisitor):
             return str(DATA["words"][source])
         match node:
             case ast.Name(id=name) | ast.Attribute(attr=name):
-                if name.isupper() and isinstance(value := constants().get(name), str | int | float):
+                if name.isupper() and isinstance(value := constants(self.module).get(name), str | int | float):
                     return str(value)
                 name = name.strip("_")
                 return str(DATA["words"].get(name, name.upper()))
@@ -257,16 +257,14 @@ def _either(texts: list[str]) -> str:
 
 def _problem(place: str, expected: str, got: str, hint: str = "") -> str:
     hint = hint and (f"[; {hint[1:-1]}]" if hint[0] == "[" else f"; {hint}")
-    return f"{place}: expected {expected}, got {got}{hint}"
+    return f"{place or 'PLACE'}: expected {expected}, got {got}{hint}"
 
 
 @functools.cache
-def constants() -> dict[str, object]:
-    """The package's named constants that are plain values."""
-    nodes = [node for tree in trees().values() for node in tree.body if isinstance(node, ast.Assign)]
-    return {
-        target.id: node.value.value
-        for node in nodes
-        for target in node.targets
-        if isinstance(target, ast.Name) and isinstance(node.value, ast.Constant)
-    }
+def constants(module: str) -> dict[str, object]:
+    """Named constants that are plain values: the package's, and before them those of this module."""
+    found: dict[str, object] = {}
+    for node in (node for tree in (*trees().values(), trees()[module]) for node in tree.body):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
+            found |= {target.id: node.value.value for target in node.targets if isinstance(target, ast.Name)}
+    return found
