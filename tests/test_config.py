@@ -7,7 +7,7 @@ import dataclasses
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,9 @@ from drom_net.config.model import (
     TOP_LEVEL,
     ClusterConfig,
     ReducerSettings,
+    algorithm_settings,
     config_digest,
+    data_settings,
     graph_schedule,
     is_loopback,
     peer_endpoints,
@@ -36,7 +38,7 @@ from drom_net.config.model import (
 )
 from drom_net.config.schema import SCHEMA_FILE, json_schema, reference_tables
 from drom_net.core.errors import ConfigError, DataError, InputError, UsageError
-from drom_net.core.fields import settings_of
+from drom_net.core.fields import REQUIRED, Setting, settings_of
 from drom_net.data.public.places import DATA_FOLDER_VARIABLE
 from drom_net.data.settings import DATA_SECTIONS, DigitsSites, FileData, LiveData
 from drom_net.graph.families import resolve
@@ -864,7 +866,42 @@ def test_the_stored_schema_and_the_tables_are_in_step() -> None:
     """``python -m drom_net.config`` writes both."""
     assert json.loads(SCHEMA_FILE.read_text()) == json_schema()
     assert reference_tables() in (ROOT / "docs" / "configuration.md").read_text()
-    assert len(BUILTIN) + len(DATA_SECTIONS) + 9 == reference_tables().count("### ")
+
+
+def rows_of(text: str) -> dict[str, tuple[str, ...]]:
+    """(accepts, default, meaning) by key, of the tables in a text."""
+    cells = (re.split(r" (?<!\\)\| ", line[2:-2]) for line in text.splitlines() if line.startswith("| `"))
+    return {key.strip("`"): tuple(rest) for key, *rest in cells}
+
+
+@pytest.mark.parametrize(
+    ("section", "selector", "kinds", "settings_for"),
+    [("algorithm", "name", BUILTIN, algorithm_settings), ("data", "dataset", DATA_SECTIONS, data_settings)],
+)
+def test_the_tables_say_every_key_of_every_kind(
+    section: str, selector: str, kinds: dict[str, object], settings_for: Callable[[str], dict[str, Setting]]
+) -> None:
+    """In the kind's own table, by reference to that of another one, or in the table of all."""
+    parts = dict(part.split("\n", 1) for part in reference_tables().removeprefix("### ").split("\n### "))
+    common = rows_of(parts[f"`{section}`"])
+    for kind in kinds:
+        text = parts.get(f"`{section}`, with `{selector}: {kind}`", "")
+        told = dict(common)
+        for where, listed in re.findall(r"As with `([\w-]+)`: (.+?)\.(?=\s)", text):
+            rows = rows_of(parts[f"`{section}`, with `{selector}: {where}`"])
+            for key, default in re.findall(r"`(\w+)`(?: \(default ([^)]+)\))?", listed):
+                told[key] = (rows[key][0], default or rows[key][1], rows[key][2])
+        told |= rows_of(text)
+        for key in re.findall(r"`(\w+)`", "".join(re.findall(r"There is no ([^.]+)\.", text))):
+            del told[key]
+        assert text or f"| `{selector}: {kind}` |" in parts[f"`{section}`, with another `{selector}`"]
+        known = settings_for(kind)
+        assert told.keys() == known.keys(), kind
+        for key, setting in known.items():
+            accepts, default, meaning = told[key]
+            assert (accepts, meaning) == (setting.spec.expected(), setting.doc), (kind, key)
+            odd = {REQUIRED: "required", math.inf: ".inf", (): "[]"}
+            assert default.strip("`") == odd.get(setting.default, str(setting.default).lower()), (kind, key)
 
 
 def valid(document: object) -> bool:

@@ -25,6 +25,8 @@ Exit codes:
   129  its terminal was closed (SIGHUP)
   130  interrupted (Ctrl-C)
   143  terminated (SIGTERM)
+
+docs/reference/errors.md says of every message what to do.
 """
 
 

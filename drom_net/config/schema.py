@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import json
 import math
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -144,15 +145,18 @@ def _property(setting: Setting) -> dict[str, Any]:
 
 
 def reference_tables() -> str:
-    """Every key with what it accepts, its default and its meaning, as Markdown."""
+    """Every key with what it accepts, its default and its meaning, as Markdown; what several kinds have stands once."""
     about = "Beside the sections " + ", ".join(f"`{section}`" for section in SECTIONS) + "."
     parts = [_table("At the top", about, settings_of(ClusterConfig))]
-    for name, learner in BUILTIN.items():
-        about = f"{inspect.getdoc(learner.parameters) or ''} {learner.reveals}"
-        parts.append(_table(f"`algorithm`, with `name: {name}`", about, algorithm_settings(name)))
-    for dataset, section in DATA_SECTIONS.items():
-        about = inspect.getdoc(section) or ""
-        parts.append(_table(f"`data`, with `dataset: {dataset}`", about, data_settings(dataset)))
+    learners = {
+        name: (f"{inspect.getdoc(learner.parameters) or ''} {learner.reveals}", algorithm_settings(name))
+        for name, learner in BUILTIN.items()
+    }
+    about = "Every learner has these keys. The sections below have its own ones, and what leaves a site."
+    parts += _tables_of_kinds("algorithm", "name", about, learners)
+    kinds = {name: (inspect.getdoc(section) or "", data_settings(name)) for name, section in DATA_SECTIONS.items()}
+    about = "Every kind of data has these keys, where its own section does not say otherwise."
+    parts += _tables_of_kinds("data", "dataset", about, kinds)
     parts.append(_table("`source`", inspect.getdoc(SourceSettings) or "", settings_of(SourceSettings)))
     about = (inspect.getdoc(TopologySettings) or "") + " Only with a learner that runs on a graph, which needs it."
     parts.append(_table("`topology`", about, settings_of(TopologySettings)))
@@ -166,13 +170,60 @@ def reference_tables() -> str:
     return "\n".join(parts)
 
 
+def _tables_of_kinds(
+    section: str, selector: str, about: str, kinds: dict[str, tuple[str, dict[str, Setting]]]
+) -> list[str]:
+    """A table of what all kinds have (or all but one), and for each kind one of what no kind before it has.
+
+    Args:
+        selector: The key that chooses the kind.
+        about: What the first table is of.
+        kinds: What each is, and its keys.
+    """
+    every = [settings for _, settings in kinds.values()]
+    common: dict[str, Setting] = {}
+    for key, count in Counter(key for settings in every for key in settings).items():
+        rows = [_row(settings[key]) for settings in every if key in settings]
+        if count >= len(kinds) - 1:
+            usual = Counter(rows).most_common(1)[0][0]
+            common[key] = next(settings[key] for settings in every if key in settings and _row(settings[key]) == usual)
+    home = {_row(setting): ("", setting) for setting in common.values()}
+    parts, plain = [_table(f"`{section}`", about, common)], []
+    for kind, (what, settings) in kinds.items():
+        own: dict[str, Setting] = {}
+        as_in: dict[str, list[str]] = {}
+        lacks = [f"`{key}`" for key in common if key not in settings]
+        for key, setting in settings.items():
+            where, first = home.setdefault(_row(setting), (kind, setting))
+            if where == kind:
+                own[key] = setting
+            elif where or setting.default != first.default:
+                default = "" if setting.default == first.default else f" (default {_default(setting)})"
+                as_in.setdefault(where, []).append(f"`{key}`{default}")
+        if not own and not as_in and not lacks:
+            plain.append(f"| `{selector}: {kind}` | {what} |")
+            continue
+        more = [f"As {f'with `{where}`' if where else 'above'}: {', '.join(keys)}." for where, keys in as_in.items()]
+        more += [f"There is no {', '.join(lacks)}."] if lacks else []
+        parts.append(_table(f"`{section}`, with `{selector}: {kind}`", " ".join([what, *more]), own))
+    if plain:
+        lines = [f"### `{section}`, with another `{selector}`", "", "| | what it is |", "| --- | --- |"]
+        parts.append("\n".join([*lines, *plain, ""]))
+    return parts
+
+
+def _row(setting: Setting) -> tuple[str, str, str]:
+    """What a table says of a key, but for its default."""
+    return setting.key, setting.spec.expected(), setting.doc
+
+
 def _table(title: str, about: str, settings: dict[str, Setting]) -> str:
     lines = [f"### {title}", "", *([about, ""] if about else [])]
-    lines += ["| key | accepts | default | meaning |", "| --- | --- | --- | --- |"]
+    lines += ["| key | accepts | default | meaning |", "| --- | --- | --- | --- |"] if settings else []
     for key, setting in settings.items():
         cells = (f"`{key}`", setting.spec.expected(), _default(setting), setting.doc)
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-    return "\n".join([*lines, ""])
+    return "\n".join([*lines, ""] if settings else lines)
 
 
 def _default(setting: Setting) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -19,6 +20,21 @@ def commands(member: click.Command, path: tuple[str, ...] = ()) -> list[tuple[st
     """The words of every command, groups and the whole line among them."""
     inner = member.commands if isinstance(member, click.Group) else {}
     return [path, *(found for name, child in inner.items() for found in commands(child, (*path, name)))]
+
+
+COMMANDS = [pytest.param(path, id=" ".join(path) or "drom-net") for path in commands(group)]
+
+
+def command_of(path: tuple[str, ...]) -> click.Command:
+    found: click.Command = group
+    for name in path:
+        assert isinstance(found, click.Group)
+        found = found.commands[name]
+    return found
+
+
+def takes(path: tuple[str, ...], option: str) -> bool:
+    return any(option in param.opts for param in command_of(path).params)
 
 
 def test_help_and_version_import_next_to_nothing() -> None:
@@ -43,8 +59,8 @@ def test_the_package_itself_imports_nothing() -> None:
     assert {name for name in run.stdout.split() if name.partition(".")[0] in HEAVY} == set()
 
 
-@pytest.mark.parametrize("path", [(), ("keys",), ("data",)])
-def test_lists_of_commands_are_whole_at_80_columns(
+@pytest.mark.parametrize("path", COMMANDS)
+def test_help_is_whole_at_80_columns(
     path: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
@@ -68,3 +84,78 @@ def test_compare_names_the_packages_that_it_can_run(capsys: pytest.CaptureFixtur
     """They stand in its help as text, so that help imports none of them."""
     main(["compare", "--help"])
     assert f"of {', '.join(PACKAGES)}" in " ".join(capsys.readouterr().out.split())
+
+
+def test_help_of_every_command_goes_into_a_pipe() -> None:
+    """Without colors, and with the same words whatever the terminal was."""
+    lines = [[*path, "--help"] for path in commands(group)]
+    code = (
+        "import json, sys\nfrom drom_net.cli import main\n"
+        f"for line in json.loads({json.dumps(json.dumps(lines))}):\n    assert main(line) == 0\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stderr == "" and "\x1b" not in run.stdout
+    for path in commands(group):
+        assert f"Usage: {' '.join(('drom-net', *path))} " in run.stdout
+    code = "import sys\nfrom drom_net.cli import main\nsys.exit(main(['run', '--help']))"
+    nobody = subprocess.run(
+        ["sh", "-c", '"$0" -c "$1" | true', sys.executable, code], capture_output=True, text=True, check=True
+    )
+    assert nobody.stderr == ""
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_a_wrong_option_is_one_clear_error(path: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    line = " ".join(("drom-net", *path))
+    told = f"no such option '--zzz'; `{line} --help` tells more"
+    assert main([*path, "--zzz"]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", f"error: {told}\n")
+    if takes(path, "--json"):
+        assert main([*path, "--json", "--zzz"]) == 2
+        out, err = capsys.readouterr()
+        assert (json.loads(out), err) == ({"error": told, "exit_code": 2}, f"error: {told}\n")
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_a_wrong_argument_is_one_clear_error(
+    path: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One too many, or an unknown command; or, of a command that takes any number, one that is not there."""
+    monkeypatch.chdir(tmp_path)
+    command = command_of(path)
+    arguments = [param for param in command.params if isinstance(param, click.Argument)]
+    several = any(param.nargs < 0 for param in arguments)
+    given = [param for param in command.params if (param.required or param in arguments) and param.nargs > 0]
+    code = main([*path, *(word for param in given for word in _given(param)), "nowhere"])
+    out, err = capsys.readouterr()
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ") and len(err.splitlines()) == 1
+    if isinstance(command, click.Group):
+        assert "no such command 'nowhere'" in err
+    elif not several:
+        assert "nowhere" in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def _given(param: click.Parameter) -> list[str]:
+    """Something that it takes."""
+    value = param.type.choices[0] if isinstance(param.type, click.Choice) else "nowhere"
+    return [value] if isinstance(param, click.Argument) else [param.opts[0], "some"]
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in COMMANDS if takes(path.values[0], "--json") and path.id not in ("data list", "doctor")]
+)
+def test_an_error_is_json_where_that_is_asked_for(
+    path: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a file or run that is not there."""
+    monkeypatch.chdir(tmp_path)
+    needed = [word for param in command_of(path).params if param.required for word in _given(param)]
+    code = main([*path, *(needed or ["nowhere"]), "--json"])
+    out, err = capsys.readouterr()
+    told = json.loads(out)
+    assert code == told["exit_code"] == 2
+    assert err == "".join(f"error: {line}\n" for line in told["error"].splitlines())
+    assert "nowhere" in told["error"] or "missing option" in told["error"]
