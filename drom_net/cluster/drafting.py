@@ -359,6 +359,7 @@ def merge_drafts(configs: Sequence[ClusterConfig], out: Path, meant: Meant) -> s
     if problems:
         raise DataError(problems)
     places = sum(max(0, (data.hash or 0) - LEVEL_PLACES) for data in found)
+    unlabelled = dict.fromkeys(text for data in found for text in data.unlabelled or ())
     merged = FileData(
         files=patterns.pop(),
         task_column=found[0].task_column,
@@ -367,9 +368,7 @@ def merge_drafts(configs: Sequence[ClusterConfig], out: Path, meant: Meant) -> s
         positive=positive,
         negative=negative,
         rest=rest,
-        unlabelled=meant.unlabelled
-        or tuple(dict.fromkeys(text for data in found for text in data.unlabelled or ()))
-        or None,
+        unlabelled=meant.unlabelled or tuple(unlabelled) or None,
         missing=tuple(dict.fromkeys(text for data in found for text in data.missing)),
         columns=tuple(columns),
         hash=max(places_for(columns), min(TEXT_PLACES, places + LEVEL_PLACES if places else 0)),
