@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 
 from drom_net.cluster.progress import Progress, Silent
 from drom_net.learning.metrics import Totals, total
+from drom_net.node.lines import takes_a_line
 from drom_net.results.wording import percent
 
 Watch = Callable[[int, int, float | None], object]
@@ -49,14 +50,16 @@ class _Line:
 
     def _write(self, text: str) -> None:
         ending = "\r" if not text else ""
-        print(f"\r{text:<{self._width}}{ending}", end="", file=sys.stderr, flush=True)
+        if sys.stderr is not None and takes_a_line(sys.stderr):
+            with contextlib.suppress(OSError, ValueError):  # who has gone ends no run
+                print(f"\r{text:<{self._width}}{ending}", end="", file=sys.stderr, flush=True)
 
 
-@contextmanager
+@contextlib.contextmanager
 def showing(wanted: Wanted) -> Iterator[Progress]:
     """The progress that a caller wants; by default a line in a terminal or a notebook, and nothing elsewhere."""
     if wanted is None:
-        wanted = sys.stderr.isatty() or "ipykernel" in sys.modules
+        wanted = (sys.stderr is not None and sys.stderr.isatty()) or "ipykernel" in sys.modules
     if isinstance(wanted, bool):
         if not wanted:
             yield Silent()

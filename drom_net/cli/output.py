@@ -20,8 +20,8 @@ from rich.table import Table
 from drom_net.cli.telling import is_structured, shown, tell
 from drom_net.cluster.progress import Progress
 from drom_net.comparison.runner import RunsProgress
-from drom_net.core.lines import takes_a_line
 from drom_net.learning.metrics import Totals, total
+from drom_net.node.lines import Lines, takes_a_line
 from drom_net.results.verdict import effect_of
 from drom_net.results.wording import number, percent, size
 
@@ -150,21 +150,20 @@ class LiveProgress(QuietProgress):
 
     def __init__(self) -> None:
         self._live = Live(console=console(err=True), transient=True, auto_refresh=False)
-        self._unsaid: deque[str] = deque()
-        """What waits until somebody reads (`core.lines`)."""
+        self._late = _AboveTable(self._live)
 
     def __enter__(self) -> LiveProgress:
         self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._say_unsaid()
+        self._late.finish()
         self._live.stop()
 
     def update(self, t: int, totals: Callable[[], Sequence[Totals]], sigma: float | None) -> None:
         if not self._due(_LIVE_EVERY_S) or not takes_a_line(sys.stderr):
             return
-        self._say_unsaid()
+        self._late.write_late()
         counts = totals()
         table = Table()
         for column in ("task", "examples", "error rate", "majority", "F1"):
@@ -179,14 +178,19 @@ class LiveProgress(QuietProgress):
             self._live.update(Group(line, table), refresh=True)
 
     def say(self, text: str) -> None:
-        self._unsaid.append(text)
-        if takes_a_line(sys.stderr):
-            self._say_unsaid()
+        self._late.write(text)
 
-    def _say_unsaid(self) -> None:
-        while self._unsaid:
-            with contextlib.suppress(OSError, ValueError):
-                self._live.console.print(shown(self._unsaid.popleft()), markup=False)
+
+class _AboveTable(Lines):
+    """Lines above a table that is redrawn in place."""
+
+    def __init__(self, live: Live) -> None:
+        super().__init__("stderr")
+        self._live = live
+
+    def _print(self, text: str) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            self._live.console.print(shown(text.rstrip("\n")), markup=False)
 
 
 def progress_line(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from drom_net.core.lines import STDERR
+from drom_net.node.lines import STDERR
 
 if TYPE_CHECKING:
     from drom_net.node.reports import JsonLog

@@ -18,6 +18,7 @@ from typing import Any
 
 from drom_net.core.blas import ONE_THREAD
 from drom_net.core.errors import NodeFailedError, StoppedError
+from drom_net.node.lines import write_late_lines
 from drom_net.node.signals import ONE_WISH_S, stop_signals
 from drom_net.node.spec import NodeSpec
 
@@ -157,6 +158,7 @@ class _Children:
 
     def look(self) -> None:
         """Wait a little for what the nodes report, pass it on, and see who has ended."""
+        write_late_lines()
         for key, _ in self._selector.select(_LOOK_EVERY_S):
             child = key.data
             for line in _read_lines(child):

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from drom_net.core.errors import RejectedError
+from drom_net.node.lines import write_late_lines
 from drom_net.node.loop import Host
 from drom_net.node.telemetry import Telemetry
 from drom_net.protocol.node import Event, Snapshot
@@ -72,6 +73,7 @@ class ProcessHost(Host):
         if self._transport.rejected_by and self._node.state in (WorkerState.JOINING, PeerState.JOINING):
             raise RejectedError(self._transport.trouble)
         self._folder.show_life()
+        write_late_lines()
         return self._telemetry.look()
 
     def persist(self, now: float) -> bool:

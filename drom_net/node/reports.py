@@ -21,8 +21,8 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from drom_net.core.lines import STDERR, STDOUT
 from drom_net.learning.metrics import Totals
+from drom_net.node.lines import STDERR, STDOUT
 from drom_net.node.spec import NodeSpec
 
 _TEXT_LIMIT = 2000

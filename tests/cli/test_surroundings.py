@@ -21,7 +21,7 @@ from drom_net.learning.metrics import Totals
 from drom_net.node.signals import stop_signals
 from drom_net.results.summary import remove_folder
 
-DATA = "data: {dataset: synthetic, tasks: 2, examples: 10, dim: 3}\n"
+DATA = "data: {dataset: synthetic, tasks: 2, examples: 25, dim: 3}\n"
 STAR = f"algorithm: {{name: drom}}\n{DATA}reducer: {{endpoint: 'ipc://mine.csv'}}\n"
 RING = f"algorithm: {{name: drom-d}}\ntopology: {{graph: ring}}\n{DATA}peers: {{endpoints: ['ipc://mine.csv', 'ipc://b']}}\n"
 LIVE = """
