@@ -42,7 +42,7 @@ def check_learner(learner: Learner | str, *, processes: bool = False, **paramete
     and as real processes where it is asked for: all must give one digest, and `verify` must accept each run.
 
     Args:
-        learner: Its record, or its name as a topology file has it: MODULE:ATTRIBUTE, or an entry point.
+        learner: Its record, or its name as a YAML file has it: MODULE:ATTRIBUTE, or an entry point.
         processes: Whether also real processes; they must be able to import it (installed, or on PYTHONPATH).
         parameters: Other values than the defaults, by the keys of the section `algorithm`.
 

@@ -161,7 +161,7 @@ def _job(dataset: ComparisonData, name: str, values: Values, seed: int) -> Job:
 
 
 def _written(name: str, values: Values) -> str:
-    """By the keys of a topology file, as JSON; iterate, optimistic and the powers are of the variants alone."""
+    """By the keys of a YAML file, as JSON; iterate, optimistic and the powers are of the variants alone."""
     parameters = BUILTIN[name].parameters if name in YARDSTICKS else VariantParameters
     keys = {setting.field: key for key, setting in settings_of(parameters).items()}
     return json.dumps({keys[field]: ".inf" if value == math.inf else value for field, value in values.items()})

@@ -410,7 +410,7 @@ def _cost_lines(costs: Sequence[Sequence[Cell]]) -> list[str]:
 
 
 def _parameters(entry: Entry, result: Result, trial: Trial) -> str:
-    """By the keys of a topology file, as JSON."""
+    """By the keys of a YAML file, as JSON."""
     config = dataclasses.replace(result, chosen=trial).config(0)
     fields = [*line_of(entry.learner).search.fixed, *entry.fixed, *trial.drawn]
     return json.dumps(written_parameters(config, fields))

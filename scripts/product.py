@@ -82,7 +82,7 @@ def combinations() -> list[Combination]:
 
 
 def write_sites(folder: Path) -> None:
-    """The sites' files, and a topology file of them for a star and one for peers."""
+    """The sites' files, and a YAML file of them for a star and one for peers."""
     data = load_dataset(Synthetic(tasks=len(LENGTHS), examples=max(LENGTHS), dim=6), base=folder)
     for task, length in zip(data.tasks, LENGTHS, strict=True):
         assert isinstance(task.rows, np.ndarray)

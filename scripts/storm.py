@@ -64,7 +64,7 @@ def draw_policy(draw: Random) -> str:
 
 
 def draw_config(draw: Random, policy: str) -> str:
-    """A topology file.
+    """A YAML file.
 
     Args:
         policy: Its sections policy and timeouts.
@@ -142,7 +142,7 @@ def draw_conditions(draw: Random, num_nodes: int, seed: int) -> Conditions:
 
 
 def scenario(seed: int) -> tuple[str, Prepared, Conditions]:
-    """(topology file, the same with its data, what it runs on)."""
+    """(YAML file, the same with its data, what it runs on)."""
     draw = generator(seed, "storm")
     text = draw_config(draw, draw_policy(generator(seed, "policy")))
     with tempfile.TemporaryDirectory(prefix="drom-net-") as folder:

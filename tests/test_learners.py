@@ -116,7 +116,7 @@ DATA = "data: {dataset: synthetic, tasks: 3, examples: 12, dim: 4}\n"
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A package with learners and entry points, where Python looks for packages; the folder of a topology file."""
+    """A package with learners and entry points, where Python looks for packages; the folder of a YAML file."""
     site = tmp_path / "site"
     (site / "other_learners").mkdir(parents=True)
     (site / "other_learners" / "__init__.py").touch()

@@ -45,7 +45,7 @@ class MultiTaskClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     `drom-net run --driver reference`; `partial_fit` goes on from there.
 
     Args:
-        learner: As `algorithm.name` of a topology file; one that runs on a star.
+        learner: As `algorithm.name` of a YAML file; one that runs on a star.
         parameters: Its parameters, by the keys of that section.
         task_column: The column of X that has the task of a row: the name of a column of a frame, or a number from 0.
             None where `tasks` says it. It counts as no feature.
@@ -200,7 +200,7 @@ class MultiTaskClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
     def _config(self, names: Sequence[str]) -> ClusterConfig:
-        """What a topology file would say.
+        """What a YAML file would say.
 
         Raises:
             ConfigError: A parameter is wrong.

@@ -34,7 +34,7 @@ class RiverClassifier(Classifier):
     idle.
 
     Args:
-        learner: As `algorithm.name` of a topology file; one that runs on a star.
+        learner: As `algorithm.name` of a YAML file; one that runs on a star.
         parameters: Its parameters, by the keys of that section.
         sites: The names of all sites; None where there is one.
         site_feature: The feature that names the site of a row. None where `site` says it. It counts as no feature.

@@ -46,7 +46,7 @@ _HEAD = "The configuration of a fit in Python. Its rows were in memory, so it ca
 _ALONE = "one site, which has nobody to share with; site= names the column of the site"
 _OF_FILES = {"files", "directory", "format", "dataset", "task_column", "delimiter", "decimal", "encoding", "zero_based"}
 Config = str | Path | Mapping[str, object]
-"""A topology file, or a mapping with what it would say."""
+"""A YAML file, or a mapping with what it would say."""
 Overrides = Mapping[str, object] | Sequence[str]
 """What replaces that: {"algorithm.eta0": 5}, or as --set has it."""
 
@@ -76,7 +76,7 @@ def fit(
             a matrix of SciPy.
         site: The column that names the site of a row. None where there is one site, or the sites are keys.
         label: The label's column.
-        learner: As `algorithm.name` of a topology file.
+        learner: As `algorithm.name` of a YAML file.
         parameters: Its parameters, by the keys of that section.
         positive: The label that is +1, or its spellings. By default the one of two that means yes, else the rarer one.
         order: Learn each site's rows by this time or number. By default as they come.
@@ -185,7 +185,7 @@ def run(
     """Run the cluster of a configuration on this machine, as `drom-net run` does.
 
     Args:
-        config: A topology file, or a mapping with what it would say.
+        config: A YAML file, or a mapping with what it would say.
         driver: "processes" (a process for each site), "reference" (the plain loop) or "simulation".
         out: The run directory; by default a new one in runs/.
         overrides: What replaces values of the configuration: {"algorithm.eta0": 5}, or ["algorithm.eta0=5"].

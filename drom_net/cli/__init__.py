@@ -26,7 +26,7 @@ Exit codes:
   130  interrupted (Ctrl-C)
   143  terminated (SIGTERM)
 
-docs/reference/errors.md says of every message what to do.
+docs/reference/errors.md lists all errors, and says what to do about each group.
 """
 
 
@@ -47,7 +47,8 @@ class _Headed(click.Group):
 def group() -> None:
     """Online multi-task learning across sites that keep their own data.
 
-    Each site is a task with its own process; the processes share strength by one vector in a sync round.
+    Each site is a task with its own process; the processes learn from each other by the vectors
+    that they exchange in sync rounds.
 
     \b
     Examples:

@@ -115,7 +115,7 @@ def _dataset(word: str, overrides: tuple[str, ...]) -> ComparisonData:
         require_stored(config, "a comparison")
         return comparison_data(config)
     if overrides:
-        raise UsageError(f"--set replaces values of a topology file, and {word} is a data set")
+        raise UsageError(f"--set replaces values of a YAML file, and {word} is a data set")
     return comparison_data(named_config(word))
 
 

@@ -213,12 +213,12 @@ def stats(what: str, home: Path | None, overrides: tuple[str, ...], as_json: boo
 
 
 def _load(what: str, home: Path | None, overrides: tuple[str, ...]) -> Dataset:
-    """The data set that is called `what`, or that of a topology file."""
+    """The data set that is called `what`, or that of a YAML file."""
     if what in DATA_SECTIONS and not issubclass(DATA_SECTIONS[what], RowSettings) and not overrides:
         return load_dataset(DATA_SECTIONS[what](), base=home or Path())
     if not Path(what).exists():
         named = [name for name, section in DATA_SECTIONS.items() if not issubclass(section, RowSettings)]
-        raise _unknown(what, named, " or a topology file")
+        raise _unknown(what, named, " or a YAML file")
     config = load_config(Path(what), overrides)
     return load_dataset(config.data, base=home or config.base)
 

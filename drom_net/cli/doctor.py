@@ -215,7 +215,8 @@ def _port(endpoint: str) -> Finding:
             return Finding("port", f"{endpoint} is not of this machine: not looked at")
         if error.errno == errno.EADDRINUSE:
             who = f"`ss -ltnp 'sport = :{endpoint.rpartition(':')[2]}'`" if endpoint.startswith("tcp") else "`ss -lxp`"
-            return Finding("port", f"{endpoint} is taken", f"end who listens there ({who} names it), or choose another")
+            do = f"stop the process that listens there ({who} names it), or choose another"
+            return Finding("port", f"{endpoint} is taken", do)
         return Finding("port", f"{endpoint}: {error.strerror or error}", "correct the address, or choose another")
     return Finding("port", f"{endpoint} is free")
 

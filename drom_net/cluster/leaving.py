@@ -243,7 +243,8 @@ def _in_words(found: Readable, prepared: Prepared) -> str:
     pairs = list(zip(found.rows, rows_of(prepared), strict=True))
     bound = f"{found.bound} " if found.bound else ""
     if not any(found.rows):
-        return f"{found.who} none for certain" if bound else f"{found.who} none"
+        more = "" if found.bound in ("", "up to") else " that is guaranteed (`drom-net audit` may find some)"
+        return f"{found.who} none{more}"
     if len(set(pairs)) == 1 and len(pairs) > 1:
         read, rows = pairs[0]
         return f"{found.who} {bound}{read} of the {rows} of each site"

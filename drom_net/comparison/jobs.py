@@ -87,7 +87,7 @@ class ComparisonData:
 
 
 def named_data() -> tuple[str, ...]:
-    """The data sets that need no topology file."""
+    """The data sets that need no YAML file."""
     return tuple(name for name, section in DATA_SECTIONS.items() if not issubclass(section, RowSettings))
 
 
@@ -100,8 +100,7 @@ def named_config(name: str) -> ClusterConfig:
     if name not in named_data():
         hint = did_you_mean(name, named_data())
         raise UsageError(
-            f'expected one of {", ".join(named_data())} or a topology file, got "{name}"'
-            + (f"; {hint}" if hint else "")
+            f'expected one of {", ".join(named_data())} or a YAML file, got "{name}"' + (f"; {hint}" if hint else "")
         )
     return ClusterConfig(
         name=name,
@@ -165,7 +164,7 @@ def configure(dataset: ComparisonData, name: str, drawn: Mapping[str, object], *
 
 
 def written_parameters(config: ClusterConfig, fields: Sequence[str]) -> dict[str, Any]:
-    """Some parameters by the keys of a topology file, as JSON knows them."""
+    """Some parameters by the keys of a YAML file, as JSON knows them."""
     written = to_mapping(config)["algorithm"]
     settings = settings_of(config.algorithm.learner.parameters)
     return {key: written[key] for key, setting in settings.items() if setting.field in fields}

@@ -266,7 +266,7 @@ class Result:
         return paired_difference([ours for ours, _ in pairs], [theirs for _, theirs in pairs])
 
     def parameters(self, trial: Trial | None = None) -> dict[str, object]:
-        """What was fixed, then what was searched, by the keys of a topology file; by default of the chosen setting."""
+        """What was fixed, then what was searched, by the keys of a YAML file; by default of the chosen setting."""
         trial = trial or self.chosen
         config = configure(self.dataset, self.learner, trial.drawn, seed=0)
         fields = [*line_of(self.learner).search.fixed, *trial.drawn]

@@ -163,7 +163,7 @@ def _with_places(settings: StreamSettings, base: Path) -> tuple[StreamSettings, 
 
 
 def _folder_of_files(own: Path, files: str) -> Path:
-    """Where relative data files are: in the folder of the topology file, or, where none of them is there, in the one
+    """Where relative data files are: in the folder of the YAML file, or, where none of them is there, in the one
     that DROM_NET_DATA names."""
     named = os.environ.get(DATA_FOLDER_VARIABLE)
     if not named or glob.glob(glob.escape(str(own / files)).replace("{task}", "*")):

@@ -158,10 +158,13 @@ def reference_tables() -> str:
     about = "Every kind of data has these keys, where its own section does not say otherwise."
     parts += _tables_of_kinds("data", "dataset", about, kinds)
     parts.append(_table("`source`", inspect.getdoc(SourceSettings) or "", settings_of(SourceSettings)))
-    about = (inspect.getdoc(TopologySettings) or "") + " Only with a learner that runs on a graph, which needs it."
+    only = [f"`{name}`" for name, learner in BUILTIN.items() if tuple(learner.on) == ("graph",)]
+    either = [f"`{name}`" for name, learner in BUILTIN.items() if set(learner.on) == {"star", "graph"}]
+    more = f"{', '.join(only)} need it; with {', '.join(either)} it puts a graph in place of the reducer."
+    about = f"{inspect.getdoc(TopologySettings) or ''} {more}"
     parts.append(_table("`topology`", about, settings_of(TopologySettings)))
     parts.append(_table("`reducer`", inspect.getdoc(ReducerSettings) or "", settings_of(ReducerSettings)))
-    about = (inspect.getdoc(PeerSettings) or "") + " Only with a learner that runs on a graph, which has no `reducer`."
+    about = (inspect.getdoc(PeerSettings) or "") + " Only beside `topology`, where there is no `reducer`."
     parts.append(_table("`peers`", about, settings_of(PeerSettings)))
     parts.append(_table("`policy`", inspect.getdoc(Policy) or "", settings_of(Policy)))
     parts.append(_table("`checkpoint`", inspect.getdoc(Checkpoints) or "", settings_of(Checkpoints)))

@@ -76,7 +76,7 @@ class InputError(DromNetError):
 
 
 class ConfigError(InputError):
-    """A topology file, an override or an option is wrong."""
+    """A YAML file, an override or an option is wrong."""
 
 
 class DataError(InputError):

@@ -114,7 +114,7 @@ def tasks_by_name(settings: FileData, base: Path, faults: Faults) -> tuple[str, 
         check_task_name(match["task"], name, faults)
         found.add(match["task"])
     if not found:
-        hint = "relative names start at data.directory, by default the folder of the topology file"
+        hint = "relative names start at data.directory, by default the folder of the YAML file"
         faults.add("data.files", f"files like {quoted(settings.files)}", "none", hint)
     return tuple(sorted(found, key=natural_key))
 

@@ -1,4 +1,4 @@
-"""What the `data` section of a topology file may say, one dataclass for each kind of data."""
+"""What the `data` section of a YAML file may say, one dataclass for each kind of data."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class StreamSettings:
     """What every kind of data has: how its rows become a stream."""
 
     dataset: ClassVar[str]
-    """Its name in the topology file and in `DATA_SECTIONS`."""
+    """Its name in the YAML file and in `DATA_SECTIONS`."""
 
     shuffle: bool = option(
         Flag(),
@@ -198,7 +198,7 @@ class FileData(RowSettings):
     directory: str | None = option(
         Text("a folder"),
         None,
-        doc="Where relative file names start: by default the folder of the topology file; where the files are not "
+        doc="Where relative file names start: by default the folder of the YAML file; where the files are not "
         "there, the folder that DROM_NET_DATA names.",
     )
     format: str | None = option(

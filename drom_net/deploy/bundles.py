@@ -340,11 +340,16 @@ def _about_data(format: str, site: _Site) -> str:
     return "None is needed: the rows are made up."
 
 
+def _build(deployment: Deployment) -> str:
+    """The command for an image that can read the data."""
+    extras = f"--build-arg EXTRAS={','.join(('metrics', *deployment.extras))} " if deployment.extras else ""
+    return f"docker build {extras}-t drom-net:{__version__} CHECKOUT"
+
+
 def _start_compose(site: _Site) -> tuple[str, str]:
-    extras = f"--build-arg EXTRAS={','.join(('metrics', *site.deployment.extras))} " if site.deployment.extras else ""
     start = f"""\
 ```
-docker build {extras}-t drom-net:{__version__} CHECKOUT
+{_build(site.deployment)}
 export UID GID=$(id -g)
 docker compose up
 ```
@@ -373,7 +378,8 @@ def _start_kubernetes(site: _Site) -> tuple[str, str]:
     outside = "`service.yaml` has to give this node the address above. " if site.listens else ""
     folder = f"{site.role}-{site.node}/nodes/{site.node}"
     start = f"""\
-In `settings/kustomization.yaml` give the image's place and the namespace. {claim}{outside}Then
+The image is made by `{_build(site.deployment)}`, from a checkout of drom_net. In `settings/kustomization.yaml` give its
+place and the namespace. {claim}{outside}Then
 
 ```
 kubectl apply --server-side -k .

@@ -120,7 +120,7 @@ class _Cluster:
 
     deployment: Deployment
     file: str
-    """Its topology file, as seen from the compose file."""
+    """Its YAML file, as seen from the compose file."""
     prefix: str = ""
     """Before the names of its services and volumes."""
     profile: str = ""
@@ -135,7 +135,7 @@ class _Cluster:
 
     @cached_property
     def files(self) -> Mapping[str, str]:
-        """The topology file as its containers see it, and what that names; large for many tasks."""
+        """The YAML file as its containers see it, and what that names; large for many tasks."""
         return _portable_files(self)
 
     @property
@@ -145,7 +145,7 @@ class _Cluster:
 
 
 def render(deployment: Deployment) -> Mapping[str, str]:
-    """docker-compose.yml, and the topology file that its containers read."""
+    """docker-compose.yml, and the YAML file that its containers read."""
     cluster = _Cluster(deployment, CLUSTER)
     image = f"drom-net:{__version__}"
     extras = ",".join(("metrics", *deployment.extras))
@@ -242,7 +242,7 @@ def _services(cluster: _Cluster, *, after_image: bool) -> list[str]:
 
 
 def _portable_files(cluster: _Cluster) -> Mapping[str, str]:
-    """The topology file, as `_shared_files` and `_own_files` put things into the containers, and what it names."""
+    """The YAML file, as `_shared_files` and `_own_files` put things into the containers, and what it names."""
     deployment, hosts = cluster.deployment, cluster.services
     if deployment.graph is None:
         meet = ReducerSettings(endpoint=f"tcp://{hosts[0]}:{PORT}", bind=f"tcp://0.0.0.0:{PORT}")
@@ -270,7 +270,7 @@ def _portable_files(cluster: _Cluster) -> Mapping[str, str]:
 
 
 def _shared_files(cluster: _Cluster) -> list[str]:
-    """The mounts of files that every node reads; the topology file is the first."""
+    """The mounts of files that every node reads; the YAML file is the first."""
     config = cluster.deployment.config
     mounts = [_mount(f"./{cluster.file}", "/cluster.yaml")]
     if isinstance(config.data, FileData) and isinstance(config.data.features, str):

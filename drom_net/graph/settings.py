@@ -52,7 +52,7 @@ class TopologySettings:
         None,
         doc="adjacency, weights: a symmetric square matrix in task order, CSV without header or .npy. An .npy of "
         "several adjacency matrices, shape (k, m, m), is a schedule: the graph of one sync round after the other. "
-        "A relative name starts at the folder of the topology file.",
+        "A relative name starts at the folder of the YAML file.",
     )
     weights: str | None = option(
         Choice(("mask", *RULES, "zeta", "matrix")),

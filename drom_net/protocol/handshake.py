@@ -38,7 +38,7 @@ class Identity:
         if hello.config_digest != self.config_digest:
             return (
                 f"its configuration is another one (digest {hello.config_digest[:12]}, "
-                f"here {self.config_digest[:12]}): {name} and {me} need the same topology file"
+                f"here {self.config_digest[:12]}): {name} and {me} need the same YAML file"
             )
         if hello.dim != self.dim:
             return f"the data of {name} has {hello.dim} features, this run has {self.dim}"

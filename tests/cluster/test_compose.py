@@ -37,7 +37,7 @@ def load_compose(text: str) -> dict[str, Any]:
 
 
 def export(config: Path, *overrides: str) -> tuple[dict[str, Any], str]:
-    """(the compose file, the text of the topology file)"""
+    """(the compose file, the text of the YAML file)"""
     files = render(plan_deployment(load_config(config, overrides)))
     return load_compose(files["docker-compose.yml"]), files["cluster.yaml"]
 

@@ -1,6 +1,6 @@
 """Real processes in trouble on one machine: killed, stopped, doubled, without a disk; named after the accidents.
 
-The numbers are those of the accidents in docs/operations.md.
+docs/operations.md says under Troubleshooting what an operator sees of them.
 """
 
 from __future__ import annotations

@@ -433,7 +433,7 @@ def test_compare_refuses_what_it_does_not_know(tmp_path: Path, capsys: pytest.Ca
     for arguments, expected in (
         (["digit-sites"], 'got "digit-sites"; did you mean "digits-sites"?'),
         (["synthetic", "--algorithms", "lokal"], 'did you mean "local"?'),
-        (["synthetic", "--set", "data.flip=0.1"], "--set replaces values of a topology file"),
+        (["synthetic", "--set", "data.flip=0.1"], "--set replaces values of a YAML file"),
         (["synthetic", "--set", "algorithm.eta0=5"], "--set algorithm.eta0: the comparison searches it"),
         (["synthetic", "--orders", "2", "--processes", "3"], "at most as many as --orders, 2; got 3"),
         (["synthetic", "synthetic"], "every data set once, got synthetic 2 times"),

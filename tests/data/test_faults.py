@@ -567,7 +567,7 @@ def test_two_dims(tmp_path: Path) -> None:
 def test_pattern_that_matches_nothing(tmp_path: Path) -> None:
     expected = (
         'data.files: expected files like "site-{task}.csv", got none; '
-        "relative names start at data.directory, by default the folder of the topology file"
+        "relative names start at data.directory, by default the folder of the YAML file"
     )
     assert message(tmp_path, "site-{task}.csv") == expected
     with pytest.raises(DataError) as caught:

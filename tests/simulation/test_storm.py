@@ -94,7 +94,7 @@ def test_one_seed_is_told_in_words(tmp_path: Path) -> None:
     assert done.output.startswith(f"{text}{conditions}\n")
     assert done.output.endswith(f"seed 7: {storm.run_seed(7).events} events, the digest of the plain loop\n")
     (tmp_path / "again.yaml").write_text(text)
-    assert load_config(tmp_path / "again.yaml").data.examples > 0  # what is told is a topology file
+    assert load_config(tmp_path / "again.yaml").data.examples > 0  # what is told is a YAML file
 
 
 def test_the_command_fails_where_a_seed_does(monkeypatch: pytest.MonkeyPatch) -> None:

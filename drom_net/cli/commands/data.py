@@ -66,7 +66,7 @@ def get(**given: Any) -> Any:
 @options.overrides
 @options.as_json
 def describe(**given: Any) -> Any:
-    """Describe a table, a data set, or the data of a topology file.
+    """Describe a table, a data set, or the data of a YAML file.
 
     Of a table (CSV, Parquet) it says what kind each column is, how much is missing, and what is in it; of a data set
     its licence, its source, what each task has, and which numbers of the paper's Table 2 it meets.

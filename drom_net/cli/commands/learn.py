@@ -65,6 +65,9 @@ def init(**given: Any) -> Any:
 def check(**given: Any) -> Any:
     """Check FILE and its data, print the plan, start nothing.
 
+    The data of all sites have to be on this machine; at one site look with --task at its own alone. Then it cannot
+    count how many rows others can compute.
+
     \b
     Examples:
       drom-net check pumps/pumps.yaml
@@ -178,9 +181,10 @@ def show(**given: Any) -> Any:
 def watch(**given: Any) -> Any:
     """Watch a run: error and evidence by site, who waits, who is gone.
 
-    RUN_DIR is its directory; of FILE it is the latest in runs/. The run need not be started anew for it, and does not
-    notice. It ends when the run ends; of a run that has ended it shows the result. Into a pipe it writes a line about
-    every two seconds, with --json a JSON object a line.
+    RUN_DIR is its directory. For FILE it takes the latest of runs/NAME, runs/NAME-2, .., NAME being the cluster's
+    name; a run with another --out has to be named by its directory. Evidence says whether sharing helps so far. The
+    run does not notice; the watch ends when the run ends, and of a run that has ended it shows the result. Into a pipe
+    it writes a line about every two seconds, with --json a JSON object a line.
 
     \b
     Exit codes beside the common ones:
@@ -276,10 +280,10 @@ def predict(**given: Any) -> Any:
 def compare_command(**given: Any) -> Any:
     """Compare learners on WHAT, with the same tuning for each.
 
-    WHAT names data sets, or topology files. As many settings are drawn for every learner and chosen on some orders of
+    WHAT names data sets, or YAML files. As many settings are drawn for every learner and chosen on some orders of
     the examples; the best one is then run on other orders. Where rows keep their order (data.shuffle: false) it may
     be time: settings are then chosen on the first 30 % of each site's rows, and evaluated on the others in ten
-    blocks, one behind the other. data.measure says by what. Of a topology file data, rounds and graph are used; the
+    blocks, one behind the other. data.measure says by what. Of a YAML file data, rounds and graph are used; the
     parameters that are searched begin at the learner's defaults, not at the file's. Every run is the plain loop in
     one process, so that learners which move raw examples can be compared as well; they are marked.
 

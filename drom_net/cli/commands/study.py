@@ -71,7 +71,8 @@ def audit_command(**given: Any) -> Any:
     """Attack a run of FILE: which share of rows can others compute?
 
     The run is in this process. A row counts as read where the cosine between it and what an onlooker computes from
-    what it is told is above 0.99. It is the least: a better attack may read more.
+    what it is told is above 0.99. It is the least: a better attack may read more. The rows of all sites have to be on
+    this machine: take made-up ones, or ones that all sites have agreed to show.
 
     \b
     Examples:

@@ -57,7 +57,7 @@ class PublicSet:
     """A data set that anyone can get.
 
     Attributes:
-        name: Its key in the topology file.
+        name: Its key in the YAML file.
         title: What it is, in a few words.
         folder: The sub-folder that its files are in.
         terms: The licence in a few words.
