@@ -14,6 +14,7 @@ import pytest
 import structure
 
 import drom_net
+from drom_net.algorithms import BUILTIN
 
 ROOT = Path(drom_net.__file__).parent
 BELOW_THE_DRIVERS = ("core", "algorithms", "data", "graph", "learning", "protocol", "simulation")
@@ -108,6 +109,24 @@ def test_algorithms_import_numpy_and_nothing_else() -> None:
         ours = {name for name in imports(path) if name.startswith("drom_net.")}
         assert all(name.startswith(("drom_net.algorithms.", "drom_net.core.")) for name in ours), name_of(path)
     assert {name for name in imports(ROOT / "core" / "fields.py") if name.partition(".")[0] not in STANDARD} == set()
+
+
+def test_a_cluster_knows_no_learner_by_its_module_or_name() -> None:
+    """CONTRIBUTING.md: "A learner is one module; nothing else needs to know of it". Those that do know some have a page
+    on its experts, attacks on it, or what the paper says of it."""
+    own = {learner.parameters.__module__.removesuffix(".learner") for learner in BUILTIN.values()}
+    knows = {
+        name_of(path)
+        for path in modules()
+        if any(f"{name}.".startswith(tuple(f"{one}." for one in own)) for name in imports(path))
+    }
+    assert {name for name in knows if not name.startswith("algorithms/")} == {
+        *("results/attacks.py", "results/sharing.py", "plots/sharing.py"),
+        *("comparison/jobs.py", "cli/run.py"),
+    }
+    for path in modules("cluster", "node", "protocol", "learning", "simulation", "storage", "graph"):
+        strings = {node.value for node in ast.walk(tree_of(path)) if isinstance(node, ast.Constant)}
+        assert strings & {*BUILTIN} == set(), name_of(path)
 
 
 def test_the_protocol_performs_no_io_and_reads_no_clock() -> None:

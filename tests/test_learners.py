@@ -37,7 +37,7 @@ from drom_net.algorithms.base import (
     KEEP, Algorithm, CentralInfo, Contribution, ContributionKind, Exchange, Prediction, Reply, ReplyKind, SyncRounds
 )
 from drom_net.algorithms.features import dot, scaled
-from drom_net.algorithms.learner import Disagreement, Learner, Log, Search
+from drom_net.algorithms.learner import AsARule, Disagreement, Learner, Log, Search
 from drom_net.core.fields import Integer, Number, option
 
 
@@ -103,7 +103,14 @@ MEAN = Learner(
     check=agree,
     searches=(Search(space={"step": Log(0.01, 1.0)}), Search("far", {"pull": 1.0}, {"step": Log(0.01, 1.0)})),
 )
-MEAN_D = Learner(name="mean-d", parameters=Parameters, build=mean, reveals="Models.", on=("graph",))
+MEAN_D = Learner(
+    name="mean-d",
+    parameters=Parameters,
+    build=mean,
+    reveals="Models.",
+    on=("graph",),
+    as_a_rule=AsARule(part=(0.25, 0.25), in_full=(1.0, 1.0), again=2.0),
+)
 WRONG_V = Learner(
     name="wrong-v", parameters=Parameters, build=lambda q: mean(q, "wrong-v", CentralInfo(v=np.zeros(0))), reveals="."
 )
@@ -197,6 +204,15 @@ def test_its_keys_are_checked_and_written_as_those_of_the_package(installed: Pat
     assert "algorithm.lambda: expected lambda * pull of at most 1, got more" in wrong
     assert "topology" in complaint(written(installed, "{name: mean-d}"))
     assert foreign_sections("mean-d", topology=True) == ("reducer",)
+
+
+def test_how_much_travels_as_a_rule_is_what_its_record_says(installed: Path) -> None:
+    """In the rounds 2, 4, .. 12 a model: in full in those of 2, 4 and 8, and by a quarter in 3 others."""
+    config = {"data": {"dataset": "synthetic", "tasks": 3, "examples": 12, "dim": 4}}
+    plan = drom_net.check(config | {"algorithm": {"name": "mean-d"}, "topology": {"graph": "full"}})
+    assert plan["sync_rounds"] == 6
+    assert plan["bytes_as_a_rule"] == round(plan["bytes_in_all"] * (3 + 3 * 0.25) / 6)
+    assert drom_net.check(config | {"algorithm": {"name": "mean"}})["bytes_as_a_rule"] is None
 
 
 def test_its_lines_of_a_comparison_are_found(installed: Path) -> None:

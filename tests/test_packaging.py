@@ -6,6 +6,9 @@ import json
 import os
 import re
 import runpy
+import shutil
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -59,8 +62,8 @@ def test_links_of_a_package_index_lead_into_the_repository() -> None:
     assert kinds == {"raw", "blob"}
 
 
-def test_the_version_stands_in_one_place() -> None:
-    """Elsewhere it is read, or held to it here; of the image by its own test."""
+def test_what_is_built_and_cited_has_the_version_of_the_package() -> None:
+    """Of the image its own test asserts it. What is published is named by scripts/package, which asks setup.py."""
     assert SETUP["version"]() == drom_net.__version__
     assert PROJECT["dynamic"] == ["version", "readme"]
     assert yaml.safe_load(read("CITATION.cff"))["version"] == drom_net.__version__
@@ -92,6 +95,59 @@ def test_the_notebook_is_ten_lines_without_outputs() -> None:
     assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in code)
     lines = [line for cell in code for line in "".join(cell["source"]).splitlines() if line and line[0] != "!"]
     assert 0 < len(lines) <= 10
+
+
+STUBS = {
+    "python": 'case "$*" in *importlib.metadata*) echo "drom-net, version 1" ;; *"-m build") mkdir dist ;; '
+    f'*runpy*) exec {sys.executable} "$@" ;; esac',
+    "drom-net": 'echo "drom-net, version 1"',
+    "check-wheel-contents": "",
+    "cyclonedx-py": "",
+}
+TOLD = ("all  1", "sharing helps: 1", "report pumps/runs/pumps/report.html", "label,p,score")
+
+
+def packaged(folder: Path, *args: str, shown: tuple[str, ...] = TOLD, **env: str) -> tuple[int, str]:
+    """(exit code, what it says) of scripts/package in a folder without git, with tools that do nothing, and a README
+    whose commands tell `TOLD`, and that shows this."""
+    for name in ("scripts/package", "scripts/environment", "setup.py", "drom_net/__init__.py", "pyproject.toml"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, folder / name)
+    commands = ["mkdir -p pumps/runs/pumps", *(f"echo x >pumps/runs/pumps/report.{kind}" for kind in ("html", "png"))]
+    commands += [f"printf '%s\\n' '{TOLD[0]}' '{TOLD[1]}'", f"printf '%s\\n' '{TOLD[2]}' '{TOLD[3]}'"]
+    readme = [*(f"$ {command}" for command in commands), *shown]
+    (folder / "README.md").write_text("\n".join(readme) + "\n")
+    (folder / "CHANGELOG.md").write_text(f"## [{drom_net.__version__}] - 2026-01-01\n")
+    (folder / "bin").mkdir(exist_ok=True)
+    for name, text in STUBS.items():
+        (folder / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
+        (folder / "bin" / name).chmod(0o755)
+    path = f"{folder / 'bin'}:{os.environ['PATH']}"
+    outside = {"PATH": path, "GIT_DIR": str(folder / "none"), "CI": "", "GITHUB_ACTIONS": "", "GITHUB_REPOSITORY": ""}
+    command = [str(folder / "scripts" / "package"), *args]
+    run = subprocess.run(command, env=os.environ | outside | env, capture_output=True, text=True, check=False)
+    return run.returncode, run.stderr
+
+
+@pytest.mark.parametrize("gone", range(len(TOLD)))
+def test_a_package_is_none_where_its_readme_has_lost_a_line_to_compare(gone: int, tmp_path: Path) -> None:
+    code, said = packaged(tmp_path, shown=TOLD[:gone] + TOLD[gone + 1 :])
+    assert (code, "README.md has other than four lines" in said) == (1, True), said
+    code, said = packaged(tmp_path, shown=(*TOLD[:gone], f"{TOLD[gone]} other", *TOLD[gone + 1 :]))
+    assert (code, "its commands did not tell it" in said) == (1, True), said
+
+
+def test_a_package_for_others_is_compared_with_git_or_is_none(tmp_path: Path) -> None:
+    code, said = packaged(tmp_path)
+    assert (code, "error" in said) == (0, False), said
+    assert "the sdist is not compared with what git has: fatal: not a git repository" in said
+    tag = f"v{drom_net.__version__}"
+    for code, said in (packaged(tmp_path, CI="true"), packaged(tmp_path, GITHUB_ACTIONS="true")):
+        assert (code, "error: the sdist cannot be compared with what git has" in said) == (1, True), said
+    code, said = packaged(tmp_path, "--tag", tag)
+    assert (code, "error: the sdist cannot be compared with what git has" in said) == (1, True), said
+    code, said = packaged(tmp_path, "--tag", "v0")
+    assert said == f"error: the tag is v0, and the version {drom_net.__version__}\n"
 
 
 def workflows() -> dict[str, dict[Any, Any]]:
@@ -128,6 +184,15 @@ def test_workflows_call_scripts_that_are_there_and_actions_of_one_version() -> N
                 assert re.search(rf"{action} # v\d+\.\d+\.\d+\b", read(f".github/workflows/{name}")), "of which version"
     assert called == {".ci/run", "scripts/package"}
     assert all(os.access(ROOT / path, os.X_OK) for path in called)
+
+
+def test_ci_checks_out_a_repository_that_git_can_read() -> None:
+    """scripts/package compares the sdist with it, and fails where it cannot."""
+    steps = workflows()["ci.yml"]["jobs"]["all"]["steps"]
+    checkout = next(at for at, step in enumerate(steps) if step.get("uses", "").startswith("actions/checkout@"))
+    before = " ".join(step.get("run", "") for step in steps[:checkout])
+    assert re.search(r"apt-get install .*\bgit\b", before)
+    assert 'safe.directory "$GITHUB_WORKSPACE"' in before
 
 
 def test_ci_runs_on_the_system_that_the_image_is_made_of() -> None:

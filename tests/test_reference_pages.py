@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 
 import pytest
@@ -30,35 +31,91 @@ def functions() -> Iterator[tuple[str, ast.FunctionDef]]:
         yield from ((module, node) for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
 
 
-def raised() -> Iterator[tuple[str, ast.Raise, str, ast.Call]]:
-    """(module, the statement, whom it calls, the call) of everything that is raised as it is made."""
+def raised() -> Iterator[tuple[str, ast.FunctionDef | None, ast.Raise, ast.Call]]:
+    """(module, the function, the statement, the call) of everything that is raised as it is made."""
     for module, tree in trees().items():
+        within = {
+            node: function
+            for function in ast.walk(tree)  # the outer ones first
+            if isinstance(function, ast.FunctionDef)
+            for node in ast.walk(function)
+        }
         for node in ast.walk(tree):
             if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
-                yield module, node, ast.unparse(node.exc.func).rpartition(".")[2], node.exc
+                yield module, within.get(node), node, node.exc
 
 
-def has_entry(module: str, node: ast.stmt) -> bool:
+def called(call: ast.Call) -> str:
+    return ast.unparse(call.func).rpartition(".")[2]
+
+
+def has_entry(module: str, node: ast.stmt | ast.expr) -> bool:
     lines = range(node.lineno, (node.end_lineno or 0) + 1)
     return any(one.module == module and one.line in lines for one in messages())
 
 
+@functools.cache
+def makers() -> dict[str, tuple[str, ast.FunctionDef]]:
+    """All functions with their modules, by name."""
+    return {function.name: (module, function) for module, function in functions()}
+
+
+def is_made(node: ast.AST) -> bool:
+    """Whether it is the call of a function that has an entry."""
+    return isinstance(node, ast.Call) and called(node) in makers() and has_entry(*makers()[called(node)])
+
+
+def were_collected(module: str, function: ast.AST, given: ast.expr) -> bool:
+    """Whether these are problems that have entries: those of a list, or of another error, or that a function found."""
+    if isinstance(given, ast.List):
+        return any(words in ast.unparse(given) for words in ("*problem", "*found", "*self._kept"))
+    if isinstance(given, ast.ListComp):
+        return ast.unparse(given.generators[0].iter) == "error.problems"
+    name = ast.unparse(given.value if isinstance(given, ast.Subscript) else given)
+    noted, made = [], False
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in (f"{name}.append", f"{name}.extend"):
+            noted.append(has_entry(module, node) or any(map(is_made, ast.walk(node.args[0]))))
+        elif isinstance(node, ast.NamedExpr) and node.target.id == name:
+            made |= is_made(node.value)
+    return all(noted) and (made or noted != [])
+
+
 def test_every_user_error_has_an_entry() -> None:
     """What is raised has one; or, where problems were collected before, or a function made it, they have."""
-    makers = {node.name: (module, node) for module, node in functions()}
     lacking, count = [], 0
-    for module, node, name, call in raised():
-        found = has_entry(module, node) or ".expected" in ast.unparse(call)
+    for module, function, node, call in raised():
+        name, found = called(call), has_entry(module, node) or ".expected" in ast.unparse(call)
         if name in errors():
             count += 1
-            given = call.args[0] if call.args else call
-            passed_on = any(words in ast.unparse(given) for words in ("*problem", "*found", "*self._kept"))
-            found |= issubclass(errors()[name], InputError) and (passed_on or not isinstance(given, ast.List))
+            if issubclass(errors()[name], InputError) and call.args and function is not None:
+                found = found or were_collected(module, function, call.args[0])
         else:
-            found |= name not in makers or has_entry(*makers[name])
+            found = found or name not in makers() or is_made(call)
         lacking += [] if found else [f"{module}:{node.lineno} {name}"]
     assert lacking == []
     assert count > 250
+
+
+@pytest.mark.parametrize(
+    ("raises", "is_right"),
+    [
+        ("raise ConfigError(problems)", False),
+        ("problems = []\n    raise ConfigError(problems)", False),
+        ("problems.append(thing(error))\n    raise ConfigError(problems)", False),
+        ("problems = list(thing(error))\n    raise ConfigError(problems)", False),
+        ("raise ConfigError(thing(error))", False),
+        ("raise ConfigError([thing(error)])", False),
+        ("problems.extend(check_settings(settings))\n    raise ConfigError(problems[:9])", True),
+        ("if problems := check_settings(settings):\n        raise ConfigError(problems)", True),
+        ("raise ConfigError([other(one) for one in error.problems])", True),
+    ],
+)
+def test_problems_without_an_entry_are_found(raises: str, is_right: bool) -> None:
+    (function,) = ast.parse(f"def f(problems, error):\n    {raises}\n").body
+    (call,) = [node.exc for node in ast.walk(function) if isinstance(node, ast.Raise)]
+    assert isinstance(call, ast.Call)
+    assert were_collected("graph/families.py", function, call.args[0]) == is_right
 
 
 def test_whatever_notes_what_was_expected_and_what_came_is_looked_for() -> None:

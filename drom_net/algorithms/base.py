@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from drom_net.algorithms.features import Features, Vector
 
@@ -98,6 +99,14 @@ class SyncRounds:
                 return bisect_right(begin, t) - 1
             return len(begin) - 1 + (t - begin[-1]) // self.tau
         return t // self.tau if self.tau else 0
+
+    def up_to(self, t: int) -> npt.NDArray[np.int64]:
+        """All up to round t, ascending; shape (`count(t)`,)."""
+        if not self.tau:
+            return np.zeros(0, dtype=np.int64)
+        begin = _growing(self.tau) if self.growing else [0]
+        first = np.array(begin[1 : bisect_right(begin, t)], dtype=np.int64)
+        return np.append(first, np.arange(begin[-1] + self.tau, t + 1, self.tau)) if begin[-1] < t else first
 
 
 @cache

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from drom_net.algorithms.base import Algorithm
+from drom_net.algorithms.base import Algorithm, SyncRounds
 from drom_net.algorithms.features import Features, Vector, dot
 from drom_net.core.fields import REQUIRED, Choice, settings_of
 
@@ -89,6 +89,31 @@ class Disagreement(NamedTuple):
     got: str
 
 
+class AsARule(NamedTuple):
+    """How much travels as a rule, of a learner that seldom sends all of its numbers: far less than at the most.
+
+    Where rows are sparse it sends nothing of columns that no row of a site has.
+    """
+
+    part: tuple[float, float]
+    """(of a contribution, of a reply) which share of its most bytes it takes where some of the numbers are sent."""
+    in_full: tuple[float, float]
+    """The same where all are."""
+    again: float
+    """All are sent again once a site has learned so many times as many examples as when they were sent last."""
+
+    def is_due(self, examples: float, sent: float) -> bool:
+        """Whether all are sent after so many examples, where they were sent last after `sent`; 0 for never."""
+        return examples >= self.again * sent
+
+    def count_in_full(self, sync: SyncRounds, last: int) -> int:
+        """In how many sync rounds up to round `last` all are sent, where each round has an example."""
+        found = t = 0
+        while (t := sync.next(max(t + 1, math.ceil(self.again * t)))) <= last:
+            found += 1
+        return found
+
+
 def _anything(values: Mapping[str, Any]) -> Disagreement | None:
     return None
 
@@ -131,6 +156,8 @@ class Learner:
     (`features.bounded_example`)."""
     score: Callable[[Mapping[str, Vector], Features], float] = _linear
     """The score of x by the vectors of `Algorithm.model`."""
+    as_a_rule: AsARule | None = None
+    """How much travels as a rule; None where it is about as much as at the most, or not known."""
     states: tuple[type, ...] = ()
     """Classes that its snapshots hold and that are in another module than its parameters; outside this package."""
 

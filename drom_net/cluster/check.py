@@ -6,10 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from drom_net.algorithms.adadrom.state import AGAIN, LAYOUT
 from drom_net.algorithms.features import Matrix
 from drom_net.cluster.cost import Cost, cost
-from drom_net.cluster.leaving import readable, sync_rounds, what_leaves_here
+from drom_net.cluster.leaving import readable, what_leaves_here
 from drom_net.cluster.plan import algorithm_of, source_of
 from drom_net.cluster.prepare import Prepared
 from drom_net.config.model import ClusterConfig, config_digest, peer_endpoints
@@ -19,8 +18,6 @@ from drom_net.data.stream import SparseRows
 from drom_net.protocol.node import named
 
 PRIVATE = "a private local socket"
-_BYTES_OF_SUMS, _BYTES_OF_SKETCH = 5, 3
-"""Of a number of AdaDROM's, as it travels from one site after some hundred examples; of a total it is one more."""
 
 
 class Process(NamedTuple):
@@ -94,24 +91,14 @@ def cost_of(prepared: Prepared) -> Cost:
 
 
 def bytes_as_a_rule(prepared: Prepared, costs: Cost) -> int | None:
-    """About how many bytes travel in all where that is far less than at the most; None of other learners, and of runs
-    without an end.
-
-    AdaDROM's numbers travel as integers of as few bytes as hold them, a sketch only where there are a quarter more
-    examples than at the last, and of sparse rows the places where some are.
-    """
-    if prepared.config.algorithm.name != "adadrom" or not prepared.rounds or not costs.bytes_in_all:
+    """About how many bytes travel in all where that is far less than at the most (`Learner.as_a_rule`); None of other
+    learners, and of runs without an end."""
+    rule = prepared.config.algorithm.learner.as_a_rule
+    if rule is None or not prepared.rounds or not costs.bytes_in_all:
         return None
-    told, num_syncs, num_sketches = 0.0, 0, 0
-    for t in sync_rounds(algorithm_of(prepared.config, 0).sync, prepared.rounds).tolist():
-        num_syncs += 1
-        if t >= AGAIN * told:
-            told, num_sketches = float(t), num_sketches + 1
-    sums, sketch = LAYOUT
-    share = num_sketches / max(1, num_syncs)
-    numbers = sum(LAYOUT) * np.dtype(np.float64).itemsize
-    push = (_BYTES_OF_SUMS * sums + share * _BYTES_OF_SKETCH * sketch) / numbers
-    pull = ((_BYTES_OF_SUMS + 1) * sums + share * (_BYTES_OF_SKETCH + 1) * sketch) / numbers
+    sync = algorithm_of(prepared.config, 0).sync
+    in_full = rule.count_in_full(sync, prepared.rounds) / max(1, sync.count(prepared.rounds))
+    push, pull = (part + in_full * (full - part) for part, full in zip(rule.part, rule.in_full, strict=True))
     both = costs.push_bytes + costs.pull_bytes
     ratio = (push * costs.push_bytes + pull * costs.pull_bytes) / both if both else 1.0
     filled = [_filled(stream.rows) for stream in prepared.streams]

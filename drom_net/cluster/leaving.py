@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
-from drom_net.algorithms.adadrom.state import AGAIN
-from drom_net.algorithms.base import SyncRounds
+from drom_net.algorithms.learner import AsARule
 from drom_net.algorithms.ridge import EXACT
 from drom_net.algorithms.sums import TRIMMED_FROM
 from drom_net.cluster.audit import NEIGHBOR, OTHER, REDUCER
@@ -36,63 +35,106 @@ class Readable(NamedTuple):
     """What the numbers are: at least, up to, or empty for exactly so many."""
 
 
-@dataclass(frozen=True, slots=True)
+class Ranges(NamedTuple):
+    """Some of a site's examples, by their number in the order of learning, from 0; those without a label have none."""
+
+    first: Places
+    """Where each range begins, and"""
+    stop: Places
+    """the first one behind it."""
+
+
 class _Site:
-    """One site's rows that are learned, in the order of learning."""
+    """One site's examples that are learned, without a list of all of the run's: it may be many passes."""
 
-    stream: TaskStream
-    last: int
-    """Its last round."""
-    rounds: Places
-    """In which a row is learned."""
-    rows: Places
-    """Which row that is."""
+    def __init__(self, stream: TaskStream, last: int) -> None:
+        self.last, self._stream = last, stream
+        """Its last round."""
+        spread_over, self._passed_over = stream.spread_over, False
+        rows: Places = np.arange(len(stream.labels))
+        if spread_over is not None and spread_over < stream.num_examples:  # more examples than rounds
+            self._passed_over = True
+            rows = np.arange(last) * stream.num_examples // spread_over % len(rows)
+        learned = stream.labels[rows] != 0.0
+        self._before = np.concatenate([[0], np.cumsum(learned)])
+        """How many of the first k examples of a pass are learned, shape (n + 1,)."""
+        self._order = rows[learned]
+        """Which rows those are."""
+        self.learned = int(self.learned_by(np.array([last]))[0])
+        """How many examples in all."""
 
-    @classmethod
-    def of(cls, stream: TaskStream, last: int) -> _Site:
-        rounds, own = np.arange(1, last + 1), len(stream.labels)
-        rows, there = (rounds - 1) % max(own, 1), np.ones(last, dtype=np.bool_)
-        if stream.spread_over is not None:
-            before = (rounds - 1) * stream.num_examples // stream.spread_over
-            there = rounds * stream.num_examples // stream.spread_over > before
-            rows = before % max(own, 1)
-        if last:
-            there &= stream.labels[rows] != 0.0
-        return cls(stream, last, rounds[there], rows[there])
+    def learned_by(self, rounds: Places) -> Places:
+        """How many examples in the rounds up to each of these."""
+        num, spread_over = self._stream.num_examples, self._stream.spread_over
+        if spread_over is None or self._passed_over:
+            came = np.minimum(rounds, min(self.last, num))
+        else:
+            came = np.minimum(rounds, spread_over) * num // spread_over
+        passes, rest = np.divmod(came, max(1, len(self._before) - 1))
+        found: Places = passes * self._before[-1] + self._before[rest]
+        return found
 
     @property
     def num_rows(self) -> int:
-        return len(np.unique(self.rows))
+        """How many different rows."""
+        return int(np.count_nonzero(self._among(self._order[: self.learned])))
 
-    def count(self, read: Which) -> int:
-        """How many different rows there are in the rounds that are marked; those of zeros alone say nothing."""
-        rows, kept = np.unique(self.rows[read]), self.stream.rows
-        if isinstance(kept, SparseRows):
-            return int(np.count_nonzero(np.diff(kept.indptr)[rows]))
-        return int(np.count_nonzero(kept[rows].any(axis=1)))
+    def count(self, ranges: Ranges) -> int:
+        """How many different rows there are in these; those of zeros alone say nothing."""
+        length, kept = len(self._order), self._stream.rows
+        widths = np.minimum(ranges.stop - ranges.first, length)
+        if not widths.any():
+            return 0
+        first = ranges.first % length  # they may end in the next pass
+        steps = np.bincount(first, minlength=2 * length + 1) - np.bincount(first + widths, minlength=2 * length + 1)
+        within = np.cumsum(steps)[:-1].reshape(2, length).any(axis=0)
+        says = np.diff(kept.indptr) > 0 if isinstance(kept, SparseRows) else kept.any(axis=1)
+        return int(np.count_nonzero(self._among(self._order[within]) & says))
+
+    def _among(self, rows: Places) -> Which:
+        """By row of the site whether it is one of these."""
+        found = np.zeros(len(self._stream.labels), dtype=np.bool_)
+        found[rows] = True
+        return found
 
     def are_of_length_1(self, count: int) -> bool:
-        """Whether the first rows are."""
-        rows = [self.stream.features(int(row)) for row in self.rows[:count]]
+        """Whether the rows of its first examples are."""
+        rows = [self._stream.features(int(row)) for row in self._order[:count]]
         lengths = [np.linalg.norm(row if isinstance(row, np.ndarray) else row.values) for row in rows]
         return bool(np.allclose(lengths, 1.0, atol=1e-6))
 
 
-def rows_of(prepared: Prepared) -> list[int]:
+class _Found(NamedTuple):
+    """What is counted once."""
+
+    readable: tuple[Readable, ...]
+    rows: tuple[int, ...]
     """How many different rows of each site are learned."""
-    return [site.num_rows for site in _sites(prepared)]
 
 
-def _sites(prepared: Prepared) -> list[_Site]:
-    return [_Site.of(*pair) for pair in zip(prepared.streams, prepared.last_rounds, strict=True)]
+_FOUND: WeakKeyDictionary[Prepared, _Found] = WeakKeyDictionary()
 
 
-def readable(prepared: Prepared) -> list[Readable]:
+def _found(prepared: Prepared) -> _Found:
+    """All sites and sync rounds are looked at, so it is done once."""
+    if (found := _FOUND.get(prepared)) is None:
+        pairs = zip(prepared.streams, prepared.last_rounds, strict=True)
+        sites = [_Site(*pair) for pair in pairs] if prepared.config.source is None else []
+        rows = tuple(site.num_rows for site in sites)
+        found = _FOUND[prepared] = _Found(tuple(_count(prepared, sites)), rows)
+    return found
+
+
+def readable(prepared: Prepared) -> tuple[Readable, ...]:
     """What each kind of onlooker can compute where everybody is there all the time; empty of live data, and of learners
     on which no attack is known."""
-    if prepared.config.source is not None:
+    return _found(prepared).readable
+
+
+def _count(prepared: Prepared, sites: Sequence[_Site]) -> list[Readable]:
+    if not sites:
         return []
-    sites, graph = _sites(prepared), prepared.graph
+    graph = prepared.graph
     kinds = (REDUCER, OTHER) if graph is None else (NEIGHBOR, OTHER)
     parameters = prepared.config.algorithm.parameters
     algorithm = algorithm_of(prepared.config, 0)
@@ -103,107 +145,109 @@ def readable(prepared: Prepared) -> list[Readable]:
         return []
     if graph is not None:
         return [_by_neighbors(sites, graph, attacks.reads, prepared), Readable(OTHER, None)]
-    syncs = sync_rounds(algorithm.sync, prepared.rounds)
-    may_split = prepared.roster.dim <= EXACT
-    found = [_total(REDUCER, sites, [_read(site, syncs, attacks.reads, may_split) for site in sites], attacks.reads)]
+    syncs, split_by = algorithm.sync.up_to(prepared.rounds), _splits(prepared)
+    found = [_total(REDUCER, sites, (_read(site, syncs, attacks.reads, split_by) for site in sites), attacks.reads)]
     reads = attacks.others_read
     if getattr(parameters, "robust", False) and len(sites) >= TRIMMED_FROM:
         reads = UNKNOWN
-    return [*found, _total(OTHER, sites, _by_others(sites, syncs, reads, may_split), reads)]
+    return [*found, _total(OTHER, sites, _by_others(sites, syncs, reads, split_by), reads)]
 
 
-def _total(who: str, sites: Sequence[_Site], read: Sequence[Which], reads: Reads) -> Readable:
+def _splits(prepared: Prepared) -> AsARule | None:
+    """When all numbers are sent, where pairs of rows can be taken apart with these; None where they cannot."""
+    return prepared.config.algorithm.learner.as_a_rule if prepared.roster.dim <= EXACT else None
+
+
+def _total(who: str, sites: Sequence[_Site], read: Iterable[Ranges], reads: Reads) -> Readable:
     if reads.rule == UNKNOWN.rule:
         return Readable(who, None)
     return Readable(who, tuple(site.count(its) for site, its in zip(sites, read, strict=True)), reads.bound)
 
 
-def sync_rounds(sync: SyncRounds, last: int) -> Places:
-    """All up to a round."""
-    if not sync.growing:
-        return np.arange(sync.tau, last + 1, sync.tau)
-    found, t = [], sync.next(1)
-    while t <= last:
-        found.append(t)
-        t = sync.next(t + 1)
-    return np.array(found, dtype=np.int64)
-
-
-def _sent(site: _Site, syncs: Places) -> tuple[Places, Places]:
-    """(by learned round, with which sync round it is told, `len(syncs)` for none; how many with each of them)."""
-    place = np.searchsorted(syncs, site.rounds)
-    return place, np.bincount(place, minlength=len(syncs) + 1)
+def _told(site: _Site, syncs: Places) -> Ranges:
+    """What is new in each of these sync rounds, as far as the site is still there."""
+    stop = site.learned_by(syncs[: np.searchsorted(syncs, site.last, side="right")])
+    return Ranges(np.concatenate([[0], stop[:-1]])[: len(stop)], stop)
 
 
 def _read(
-    site: _Site, syncs: Places, reads: Reads, may_split: bool, until: int | None = None, other: _Site | None = None
-) -> Which:
+    site: _Site,
+    syncs: Places,
+    reads: Reads,
+    split_by: AsARule | None,
+    until: int | None = None,
+    other: _Site | None = None,
+) -> Ranges:
     """What who gets a site's contributions can read.
 
     Args:
+        split_by: As `_splits` says.
         until: The last round in which it listens; by default that of the site.
         other: It is this site, which gets the sums of both: of two rows only while both learn alike.
     """
-    syncs = syncs[syncs <= min(site.last, site.last if until is None else until)]
-    place, counts = _sent(site, syncs)
-    told: Which = place < len(syncs)
+    if until is not None:
+        syncs = syncs[: np.searchsorted(syncs, until, side="right")]
+    first, stop = told = _told(site, syncs)
+    counts = stop - first
     if reads.rule == ALL.rule:
         return told
     if reads.rule == BUT_THE_LAST.rule:
-        told &= site.rounds < site.rounds.max(initial=0)
-        return told
+        return Ranges(first, np.maximum(first, np.minimum(stop, site.learned - 1)))
     if reads.rule not in (ALONE.rule, ALONE_OR_TWO.rule):
-        return np.zeros(len(place), dtype=np.bool_)
-    read: Which = told & (counts[place] == 1)
+        return Ranges(first[:0], stop[:0])
+    read: Which = counts == 1
     if reads.rule == ALONE.rule:  # of a model: who was idle has gone on from an average that nobody said it had
-        read &= (place == 0) | (counts[place - 1] > 0)
-    if reads.rule == ALONE_OR_TWO.rule and may_split:
-        alike = counts[:-1] == (counts if other is None else _sent(other, syncs)[1])[:-1]
-        alike_until = len(alike) if alike.all() else int(np.argmin(alike))
-        pairs = _pairs(syncs[:alike_until], counts[:alike_until])
-        pairs = [pair for pair in pairs if site.are_of_length_1(int(counts[: pair + 1].sum()))]
-        read |= np.isin(place, pairs)
-    return read
+        read[1:] &= counts[:-1] > 0
+    if reads.rule == ALONE_OR_TWO.rule and split_by is not None:
+        alike_until = len(counts)
+        if other is not None:
+            its = _told(other, syncs[: len(counts)])
+            alike = counts[: len(its.stop)] == its.stop - its.first
+            alike_until = len(alike) if alike.all() else int(np.argmin(alike))
+        pairs = _pairs(syncs[:alike_until], counts[:alike_until], split_by)
+        read[[pair for pair in pairs if site.are_of_length_1(int(stop[pair]))]] = True
+    return Ranges(first[read], stop[read])
 
 
-def _pairs(syncs: Places, counts: Places) -> list[int]:
+def _pairs(syncs: Places, counts: Places, rule: AsARule) -> list[int]:
     """Of AdaDROM: the sync rounds of two rows, which follow from sums and sketch where all before are known."""
     found: list[int] = []
+    two = np.flatnonzero(counts == 2)
     known = before = 0
-    sketched = 0.0
-    for place in np.flatnonzero(counts).tolist():
+    sent_last = 0.0
+    for place in np.flatnonzero(counts[: two[-1] + 1]).tolist() if len(two) else ():
         count = int(counts[place])
-        told_again = known + count >= AGAIN * sketched
-        if count > 2 or (count == 2 and not (told_again and known)) or not (told_again or syncs[place] == before + 1):
+        in_full = rule.is_due(known + count, sent_last)
+        if count > 2 or (count == 2 and not (in_full and known)) or not (in_full or syncs[place] == before + 1):
             break
-        if told_again:
-            sketched = known + count
+        if in_full:
+            sent_last = known + count
         if count == 2:
             found.append(place)
         known, before = known + count, int(syncs[place])
     return found
 
 
-def _by_others(sites: Sequence[_Site], syncs: Places, reads: Reads, may_split: bool) -> list[Which]:
+def _by_others(sites: Sequence[_Site], syncs: Places, reads: Reads, split_by: AsARule | None) -> Iterator[Ranges]:
     """What other sites can read from totals without their own part: a row that no third site has added to."""
     if len(sites) == 2 and reads.rule == ALONE_OR_TWO.rule:
-        pairs = zip(sites, reversed(sites), strict=True)
-        return [_read(site, syncs, reads, may_split, other.last, other) for site, other in pairs]
-    parts = [_sent(site, syncs[syncs <= site.last]) for site in sites]
-    active = np.zeros(len(syncs), dtype=np.int64)
-    live = np.zeros(len(syncs), dtype=np.int64)
-    for _, counts in parts:
-        active[: len(counts) - 1] += counts[:-1] > 0
-        live[: len(counts) - 1] += 1
-    hidden = np.append((active > 2) | (live < 2), True)
+        for site, other in zip(sites, reversed(sites), strict=True):
+            yield _read(site, syncs, reads, split_by, other.last, other)
+        return
+    active, live = np.zeros((2, len(syncs)), dtype=np.int64)
+    for site in sites:
+        first, stop = _told(site, syncs)
+        active[: len(stop)] += stop > first
+        live[: len(stop)] += 1
+    hidden = (active > 2) | (live < 2)
     if reads.rule == ALL.rule:  # who has an example gets those of all others
-        hidden = np.append(active < 2, True)
-    found = []
-    for place, counts in parts:
-        place = np.where(place < len(counts) - 1, place, len(syncs))
-        alone = np.append(counts[:-1], np.zeros(len(syncs) + 2 - len(counts), dtype=np.int64)) == 1
-        found.append((alone[place] | (reads.rule == ALL.rule)) & ~hidden[place])
-    return found
+        hidden = active < 2
+    for site in sites:
+        first, stop = _told(site, syncs)
+        read = ~hidden[: len(stop)]
+        if reads.rule != ALL.rule:
+            read &= stop - first == 1
+        yield Ranges(first[read], stop[read])
 
 
 def _by_neighbors(sites: Sequence[_Site], graph: PeerGraph, reads: Reads, prepared: Prepared) -> Readable:
@@ -215,14 +259,14 @@ def _by_neighbors(sites: Sequence[_Site], graph: PeerGraph, reads: Reads, prepar
     same = len({algorithm.sync for algorithm in algorithms}) == 1 and len(graph.schedule.graphs) == 1
     if not same or not (is_full or along_tree) or hoods[0].scales is not None:
         return Readable(NEIGHBOR, None)
-    syncs = sync_rounds(algorithms[0].sync, prepared.rounds)
-    may_split, found = prepared.roster.dim <= EXACT, []
+    syncs = algorithms[0].sync.up_to(prepared.rounds)
+    found: list[Ranges] = []
     for site, hood in zip(sites, hoods, strict=True):
         next_to = (hood.tree if along_tree else hood.neighbors) or ()
         until = max((sites[other].last for other in next_to), default=0)
         # Of who passes on what others say, nothing has come along yet in the first sync round.
         heard = syncs[:1] if along_tree and len(next_to) > 1 else syncs
-        found.append(_read(site, heard, reads, may_split, until))
+        found.append(_read(site, heard, reads, _splits(prepared), until))
     return _total(NEIGHBOR, sites, found, reads)
 
 
@@ -240,7 +284,7 @@ def _in_words(found: Readable, prepared: Prepared) -> str:
     """``the reducer at least 10 of 90 of harbor, 10 of 240 of north``; empty where no number is known."""
     if found.rows is None or (prepared.graph is None and len(prepared.streams) == 1 and found.who == OTHER):
         return ""
-    pairs = list(zip(found.rows, rows_of(prepared), strict=True))
+    pairs = list(zip(found.rows, _found(prepared).rows, strict=True))
     bound = f"{found.bound} " if found.bound else ""
     if not any(found.rows):
         more = "" if found.bound in ("", "up to") else " that is guaranteed (`drom-net audit` may find some)"

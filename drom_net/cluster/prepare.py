@@ -19,9 +19,10 @@ _LONG = 50_000
 """Rows of a task."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Prepared:
-    """A configuration with its data, checked, before anything is started."""
+    """A configuration with its data, checked, before anything is started. One is equal to itself alone, so that what is
+    found out of it can be kept by it."""
 
     config: ClusterConfig
     dataset: Dataset

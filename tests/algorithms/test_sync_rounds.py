@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 from drom_net.algorithms.base import SyncRounds
+from drom_net.algorithms.learner import AsARule
 
 
 def schedule(tau: float, rounds: int) -> list[int]:
@@ -32,3 +34,25 @@ def test_without_a_bound_there_are_about_4_and_a_half_ln_t_of_them() -> None:
     sync = SyncRounds(2**62, growing=True)
     for rounds in (100, 1000, 10_000, 10**6):
         assert sync.count(rounds) <= 5 * math.log(rounds)
+
+
+@pytest.mark.parametrize("growing", [True, False])
+@pytest.mark.parametrize("tau", [0, 1, 2, 5, 20, 2**62])
+def test_all_up_to_a_round_are_those_that_are_some(tau: int, growing: bool) -> None:
+    sync = SyncRounds(tau, growing and tau > 0)
+    for last in (0, 1, 2, 7, 8, 9, 99, 100, 101, 1000):
+        found = sync.up_to(last)
+        assert found.tolist() == [t for t in range(1, last + 1) if sync.at(t)]
+        assert (found.dtype, len(found)) == (np.int64, sync.count(last))
+
+
+@pytest.mark.parametrize("sync", [SyncRounds(1), SyncRounds(7), SyncRounds(20, True), SyncRounds(2**62, True)])
+@pytest.mark.parametrize("again", [1.0, 1.25, 2.0])
+def test_how_often_all_is_sent_is_counted_as_if_each_round_was_looked_at(sync: SyncRounds, again: float) -> None:
+    rule = AsARule((0.1, 0.1), (1.0, 1.0), again)
+    for last in (0, 1, 19, 20, 997):
+        sent = count = 0
+        for t in sync.up_to(last).tolist():
+            if rule.is_due(t, sent):
+                sent, count = t, count + 1
+        assert rule.count_in_full(sync, last) == count

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import signal
 import time
@@ -15,18 +16,21 @@ from by_hand import free_endpoint
 from processes import DEADLINE_S, family, read_until
 
 from drom_net.algorithms import BUILTIN
-from drom_net.algorithms.base import NO_REPLY, Contribution, ContributionKind
+from drom_net.algorithms.base import NO_REPLY, Contribution, ContributionKind, SyncRounds
 from drom_net.algorithms.drom import DromParameters
 from drom_net.algorithms.features import dot, places
 from drom_net.cli import main
+from drom_net.cluster import leaving
 from drom_net.cluster.audit import NEIGHBOR, NO_ATTACK, OTHER, READ, REDUCER, Audit, audit
+from drom_net.cluster.check import bytes_as_a_rule, cost_of
 from drom_net.cluster.leaving import readable, what_leaves_here
-from drom_net.cluster.prepare import Prepared, prepare
+from drom_net.cluster.prepare import Prepared, prepare, with_parameters
 from drom_net.cluster.progress import Silent
 from drom_net.config.load import load_config
 from drom_net.config.model import what_leaves
 from drom_net.data.datasets import load_dataset
-from drom_net.results.attacks import attacks_on
+from drom_net.data.stream import TaskStream
+from drom_net.results.attacks import ALONE_OR_TWO, attacks_on
 
 ROWS = 40
 
@@ -264,6 +268,65 @@ def test_what_check_says_can_be_read_is_what_an_audit_reads(
             assert fits, (spread, who, rows_of_sites, read)
             if PATH not in more and not spread and (who != OTHER or "adadrom" in algorithm):
                 assert said == read, (who, rows_of_sites, read)
+
+
+def test_a_run_and_a_check_look_at_each_site_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They tell it several times: all of it is kept by what was prepared."""
+    looked: list[int] = []
+
+    class Counted(leaving._Site):
+        def __init__(self, stream: TaskStream, last: int) -> None:
+            super().__init__(stream, last)
+            looked.append(last)
+
+    monkeypatch.setattr(leaving, "_Site", Counted)
+    prepared(tmp_path, "name: adadrom")
+    file = str(tmp_path / "cluster.yaml")
+    for args in (["check"], ["check", "--json"], ["run", "--driver", "reference"], ["simulate"]):
+        looked.clear()
+        out = [] if args[0] == "check" else ["--out", str(tmp_path / args[0])]
+        assert main([args[0], file, *args[1:], *out]) == 0
+        assert looked == [ROWS] * 3, args
+    made = prepared(tmp_path, "name: adadrom")
+    assert readable(made) is readable(made)
+    assert readable(with_parameters(made, tau=1)) != readable(made)
+
+
+def test_of_many_passes_nothing_is_as_long_as_the_run(tmp_path: Path) -> None:
+    """A list of its rounds would not fit into memory."""
+    made = prepared(tmp_path, "name: adadrom, tau: 0")
+    stream = dataclasses.replace(made.streams[0], passes=10**12)
+    long = dataclasses.replace(made, streams=(stream, *made.streams[1:]))
+    assert long.rounds == ROWS * 10**12
+    assert [each.rows for each in readable(long)] == [each.rows for each in readable(made)] == [(10,) * 3, (0,) * 3]
+    assert bytes_as_a_rule(long, cost_of(long)) is not None
+
+
+def test_rows_that_are_alone_are_those_that_a_walk_through_all_rounds_finds() -> None:
+    """In passes, over fewer or more rounds than examples, with labels that are not known, and with rows of zeros."""
+    draws = np.random.default_rng(0)
+    for _ in range(300):
+        rows, passes, tau = (int(number) for number in draws.integers((1, 1, 1), (30, 5, 9)))
+        labels = draws.choice([-1.0, 0.0, 1.0], rows)
+        spread = int(draws.integers(1, 150)) if draws.random() < 0.5 else None
+        values = np.ones((rows, 2)) * (draws.random((rows, 1)) < 0.8)
+        stream = TaskStream(values, labels, labels, spread, passes)
+        last = min(stream.last_round(), int(draws.integers(1, 150)))
+        sync = SyncRounds(tau, growing=bool(draws.random() < 0.5))
+        since: list[int] = []
+        alone: set[int] = set()
+        learned: set[int] = set()
+        for t in range(1, last + 1):
+            index = stream.index_at(t)
+            if index is not None and labels[index]:
+                since.append(index)
+                learned.add(index)
+            if sync.at(t):
+                alone |= {*since} if len(since) == 1 else set()
+                since = []
+        site = leaving._Site(stream, last)
+        assert site.num_rows == len(learned)
+        assert site.count(leaving._read(site, sync.up_to(last), ALONE_OR_TWO, None)) == sum(values[[*alone], 0])
 
 
 def test_sites_that_differ_are_named_and_of_many_the_first(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ from drom_net.algorithms.adadrom.state import (
 )
 from drom_net.algorithms.base import IDLE, Contribution, ContributionKind, Reply, ReplyKind
 from drom_net.algorithms.features import MOST_OF_SUMMAND, Features, Matrix, SparseVector, Vector, numbers, put
+from drom_net.algorithms.learner import AsARule
 from drom_net.algorithms.ridge import MOST, RIDGE, ExactRidge, with_ridge
 from drom_net.algorithms.sums import MOST_SITES, Whole, block_of, nothing, some_or_all, to_integers
 from drom_net.core.seeding import stream
@@ -44,6 +45,18 @@ BITS_OF_SKETCH, BITS_OF_WEIGHTS = 18, 22
 _BITS = np.array([[BITS_OF_G], [BITS_OF_Q]])
 MOST_EXAMPLES = 2**23 - 1
 """A site counts for no more examples in the sketch, which is then within the range of summands."""
+
+
+def _shares(sums: int, sketch: int) -> tuple[float, float]:
+    """Where a number of these takes so many bytes from one site, and one more in a total: (contribution, reply)."""
+    most = sum(LAYOUT) * np.dtype(np.float64).itemsize
+    sent = sums * LAYOUT[0] + sketch * LAYOUT[1]
+    total = sent + LAYOUT[0] + (LAYOUT[1] if sketch else 0)
+    return sent / most, total / most
+
+
+AS_A_RULE = AsARule(part=_shares(5, 0), in_full=_shares(5, 3), again=AGAIN)
+"""After some hundred examples numbers of G and Q travel in 5 bytes, and those of Y in 3."""
 
 
 @functools.cache
@@ -79,7 +92,7 @@ def send(state: AdaState, t: int, *, whole: bool = False) -> tuple[AdaState, Con
 
 def is_due(state: AdaState) -> bool:
     """Whether the sketch and the weights are to be told again: Y is long, and both change little in the end."""
-    return state.mixture.evidence[0] >= AGAIN * state.sketched
+    return AS_A_RULE.is_due(state.mixture.evidence[0], state.sketched)
 
 
 def sums_of(state: AdaState, at: Any) -> Whole:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from drom_net.algorithms.adadrom.exchange import (
+    AS_A_RULE,
     BITS_OF_G,
     BITS_OF_Q,
     BITS_OF_SKETCH,
@@ -136,5 +137,6 @@ ADADROM = Learner(
     on=("star", "graph"),
     along_tree=True,
     score=score_of_model,
+    as_a_rule=AS_A_RULE,
     constants=(BITS_OF_G, BITS_OF_Q, BITS_OF_SKETCH, BITS_OF_WEIGHTS, *LAYOUT, len(EXPERTS)),
 )
