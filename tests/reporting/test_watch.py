@@ -17,6 +17,7 @@ import pytest
 from by_hand import start_star, write_config
 from processes import DEADLINE_S, family
 
+from drom_net.algorithms import LEARNERS
 from drom_net.cli import main
 from drom_net.cluster import record as record_module
 from drom_net.cluster.launcher import this_launcher
@@ -291,7 +292,7 @@ def test_nodes_by_hand_are_seen_from_their_own_folders(tmp_path: Path, capsys: p
         out = tmp_path / "runs" / "cluster"
         elsewhere = processes.start("worker", str(config), "--task", "task-03", "--out", "other")
         while not out.exists() or any(
-            not list(out.glob(f"nodes/{name}/snapshot-*")) for name in ("task-01", "task-02")
+            not list(out.glob(f"nodes/{name}/snapshot-*.drom")) for name in ("task-01", "task-02")
         ):
             assert all(node.poll() is None for node in (*nodes, elsewhere)), nodes[0].communicate()
             os.sched_yield()
@@ -316,23 +317,122 @@ def test_nodes_by_hand_are_seen_from_their_own_folders(tmp_path: Path, capsys: p
         assert [state_in_words(task) for task in ended.state["tasks"]] == ["ended", "ended", "on another host"]
 
 
-def test_a_node_by_hand_that_shows_no_life_is_gone() -> None:
+def node_by_hand(**more: Any) -> Path:
+    """The folder of a node of two that was started by hand, with its spec."""
     spec = {"role": "worker", "name": "north", "task": 0, "tasks": ["north", "south"], "algorithm": "drom"}
     spec |= {"parameters": {}, "seed": 0, "rounds": None, "dim": 3, "run_id": "", "config_digest": "x"}
-    spec |= {"feature_digest": "", "endpoint": "tcp://127.0.0.1:1", "timeouts": {}, "out": "x"}
-    folder = Path("run/nodes/north")
-    folder.mkdir(parents=True)
+    spec |= {"feature_digest": "", "endpoint": "tcp://127.0.0.1:1", "timeouts": {}, "out": "x"} | more
+    folder = Path("run/nodes") / str(spec["name"])
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / "spec.json").write_text(json.dumps(spec))
+    return folder
+
+
+def age(folder: Path) -> None:
+    """As if a node had been silent for long."""
+    for name in ("spec.json", "lock"):
+        if (folder / name).exists():
+            os.utime(folder / name, (1, 1))
+
+
+def test_a_node_by_hand_that_shows_no_life_is_gone() -> None:
+    folder = node_by_hand()
     assert [task["state"] for task in look(Path("run")).state["tasks"]] == ["starting", "elsewhere"]
     (folder / "life.json").write_text('{"incarnation": 2, "run_id": "x"}')
     (folder / "lock").touch()
     assert state_in_words(look(Path("run")).state["tasks"][0]) == "learning, start 2"
-    os.utime(folder / "lock", (1, 1))
+    age(folder)
     assert state_in_words(look(Path("run")).state["tasks"][0]) == "gone: its process has ended, start 2"
-    assert main(["watch", "run", "--once"]) == 0
+    (folder / "spec.json").touch()
+    assert look(Path("run")).status == "running"  # it is being started again
     (folder / "spec.json").write_text("{")
     with pytest.raises(UsageError, match=r"spec\.json is damaged"):
         look(Path("run"))
+
+
+def test_nodes_by_hand_that_are_all_gone_end_the_watch(capsys: pytest.CaptureFixture[str]) -> None:
+    north, south = node_by_hand(), node_by_hand(name="south", task=1)
+    (north / "result.json").write_text('{"finished": true}')
+    assert look(Path("run")).status == "running"
+    age(south)  # it was killed before it had begun
+    assert look(Path("run")).status == "gone"
+    assert main(["watch", "run"]) == main(["watch", "run", "--once"]) == 4
+    assert "each goes on by the command that began it" in capsys.readouterr().out
+    (south / "result.json").write_text('{"finished": true}')
+    assert main(["watch", "run"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("life.json", '{"incarnation": null}'),
+        ("life.json", "[]"),
+        ("result.json", '{"finished": 1}'),
+        ("result.json", "[" * 100_000),
+    ],
+)
+def test_a_damaged_file_of_a_node_by_hand_is_named(name: str, content: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (node_by_hand() / name).write_text(content)
+    assert main(["watch", "run", "--once"]) == 2
+    told = capsys.readouterr().err
+    assert f"run/nodes/north/{name} is damaged: " in told and "Traceback" not in told
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        *({"task": task} for task in ("x", 7, -1, None, [0])),
+        *({"tasks": tasks} for tasks in ("x", [3, 4], [])),
+        *({"neighbor_endpoints": others} for others in ([], {"x": "tcp://h:1"}, {"2": "tcp://h:1"})),
+        *({"algorithm": 3}, {"rounds": "x"}, {"about": "x"}, {"parent": "x"}, {"nonsense": 3}),
+    ],
+)
+def test_a_spec_of_other_types_is_damaged(more: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    node_by_hand(**more)
+    assert main(["watch", "run", "--once"]) == 2
+    told = capsys.readouterr().err
+    assert "run/nodes/north/spec.json is damaged: " in told and "Traceback" not in told
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        *({"tasks": tasks} for tasks in (7, [], [3], [{"rounds": 3}], [{"name": 3}])),
+        *({"status": None}, {"status": "gone"}, {"digest": 7}, {"error_rate": "x"}, {"examples": [3]}),
+        *({"sharing": its} for its in (3, {"effect": "<b>"}, {"effect": []}, {"gain_points_interval": [1]})),
+        *({"tasks": [{"name": "north", **its}]} for its in ({"examples": "<b>"}, {"sharing": {"noise": "x"}})),
+    ],
+)
+def test_a_summary_of_other_types_is_damaged(damage: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    summary = {"name": "c", "algorithm": "drom", "driver": "processes", "status": "finished", "digest": "x"}
+    summary |= {"rounds": 3, "seconds": 1.0, "tasks": [{"name": "north"}]}
+    Path("out").mkdir()
+    Path("out/config.yaml").write_text(CONFIG)
+    Path("out/summary.json").write_text(json.dumps(summary))
+    assert main(["watch", "out"]) == 0
+    Path("out/summary.json").write_text(json.dumps({k: v for k, v in (summary | damage).items() if v is not None}))
+    for command in ("watch", "show"):
+        assert main([command, "out"]) == 2
+        told = capsys.readouterr().err
+        assert "out/summary.json is damaged: " in told and "Traceback" not in told
+
+
+@pytest.mark.parametrize(("config", "imports"), [("", False), ("algorithm: {name: 'odd_learner:DROM'}\n", True)])
+def test_a_module_that_only_a_nodes_folder_names_is_not_imported(
+    config: str, imports: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """configuration.md: "never from what a node's folder names"."""
+    monkeypatch.syspath_prepend(os.getcwd())
+    monkeypatch.setattr(LEARNERS, "_found", {})
+    Path("odd_learner.py").write_text("from drom_net.algorithms.drom import DROM\n")
+    folder = node_by_hand(algorithm="odd_learner:DROM")
+    (folder / "config.yaml").write_text("algorithm: {name: 'odd_learner:DROM'}\n" + CONFIG)
+    if config:
+        Path("run/config.yaml").write_text(config + CONFIG)
+    monkeypatch.delitem(sys.modules, "odd_learner", raising=False)
+    seen = look(Path("run"))
+    assert seen.state["tasks"][0]["name"] == "north" and Alike(Path("run")).look(seen) is None
+    assert ("odd_learner" in sys.modules) == imports
 
 
 def get(url: str, path: str, **headers: str) -> tuple[int, dict[str, str], str]:
