@@ -98,7 +98,7 @@ class Alike:
         begun = time.process_time()
         try:
             return self._found(seen)
-        except (DromNetError, OSError, KeyError, TypeError, ValueError, AttributeError):
+        except (DromNetError, OSError, LookupError, TypeError, ValueError, AttributeError):
             return None  # no models yet, or damaged ones: the page says that there are none
         finally:
             used = time.process_time() - begun
