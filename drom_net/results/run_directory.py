@@ -204,7 +204,7 @@ def _is_pair(value: object) -> bool:
 _EXPECTED: dict[str, tuple[str, Callable[[Any], bool]]] = {
     **dict.fromkeys(_TEXTS, ("a text", lambda value: isinstance(value, str))),
     "status": ("finished or interrupted", lambda value: value in ("finished", "interrupted")),
-    "verdict": ("texts", lambda value: isinstance(value, list) and all(isinstance(one, str) for one in value)),
+    "verdict": ("texts", lambda value: isinstance(value, str | list) and all(isinstance(one, str) for one in value)),
     "sharing": ("an object", lambda value: value is None),
     "effect": (" or ".join(CODES), lambda value: value in (None, *CODES)),
     "effect_by": ("errors or log loss", lambda value: value in (None, "errors", "log loss")),
@@ -214,7 +214,7 @@ _EXPECTED: dict[str, tuple[str, Callable[[Any], bool]]] = {
     ),
     **dict.fromkeys(_NUMBERS, ("a number", _is_number)),
 }
-"""By the name of a figure in a summary, what it can be."""
+"""By the name of a figure in a summary, what it can be; the verdict of an earlier version is one text of `sharing`."""
 
 
 def load_disturbances(run_dir: Path) -> list[Disturbance]:
