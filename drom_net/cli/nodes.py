@@ -16,7 +16,7 @@ from drom_net.cli.requirements import require_local_source, require_loopback, re
 from drom_net.cli.run import warn_of_paper_parameters, warn_of_sharing
 from drom_net.cli.telling import log_as, tell
 from drom_net.cluster.local import node_command, node_environment
-from drom_net.cluster.plan import Roster, about_run, node_specs, peer_graph, peer_specs
+from drom_net.cluster.plan import Roster, node_specs, peer_graph, peer_specs
 from drom_net.cluster.prepare import stream_of
 from drom_net.config.load import load_config
 from drom_net.config.model import ClusterConfig, SecuritySettings, config_digest, peer_endpoints, to_yaml
@@ -211,7 +211,6 @@ def _specs(config: ClusterConfig, roster: Roster, out: Path, *, endpoint: str) -
         bind=endpoint,
         run_id="",
         folder_of={node: str(node_folder(out, node)) for node in (REDUCER, *roster.nodes)},
-        about=about_run(config),
         summary=str(out / "summary.json"),
     )
 

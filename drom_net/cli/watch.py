@@ -109,7 +109,8 @@ def _table(run_dir: Path, seen: Seen, height: int) -> Group:
 
     from drom_net.cli.telling import shown
     from drom_net.reporting.facts import read_events
-    from drom_net.reporting.watching import effect_in_words, first_shown, kind_of, round_of, state_in_words
+    from drom_net.reporting.watching import first_shown, kind_of, round_of, state_in_words
+    from drom_net.results.verdict import effect_in_words
     from drom_net.results.wording import percent, size
 
     state = seen.state
@@ -130,7 +131,8 @@ def _table(run_dir: Path, seen: Seen, height: int) -> Group:
     for task in rows:
         style = {"gone": "red", "waits": "yellow"}.get(kind_of(task), "")
         cells = [shown(task["name"]), str(round_of(task)), percent(task.get("error_rate"))]
-        cells += [percent(task.get("majority_error_rate")), *([effect_in_words(task) or "-"] if shares else [])]
+        cells.append(percent(task.get("majority_error_rate")))
+        cells += [effect_in_words(task.get("sharing")) or "-"] if shares else []
         sent = task.get("bytes_sent")
         cells += ["-" if sent is None else size(sent), shown(state_in_words(task))]
         table.add_row(*(Text(cell, style=style) for cell in cells))

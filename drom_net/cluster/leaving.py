@@ -13,7 +13,7 @@ from drom_net.algorithms.learner import AsARule
 from drom_net.algorithms.ridge import EXACT
 from drom_net.algorithms.sums import TRIMMED_FROM
 from drom_net.cluster.audit import NEIGHBOR, OTHER, REDUCER
-from drom_net.cluster.plan import PeerGraph, about_run, algorithm_of
+from drom_net.cluster.plan import PeerGraph, about_config, algorithm_of
 from drom_net.cluster.prepare import Prepared
 from drom_net.config.model import what_leaves
 from drom_net.data.stream import SparseRows, TaskStream
@@ -302,5 +302,5 @@ def _in_words(found: Readable, prepared: Prepared) -> str:
 
 
 def about_prepared(prepared: Prepared) -> dict[str, Any]:
-    """`about_run`, by one who sees all rows."""
-    return about_run(prepared.config) | {"what_leaves": what_leaves_here(prepared)}
+    """`about_config`, by one who sees the rows of all sites."""
+    return about_config(prepared.config) | {"what_leaves": what_leaves_here(prepared)}

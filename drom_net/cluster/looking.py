@@ -13,8 +13,9 @@ import numpy as np
 
 from drom_net.algorithms import Learner
 from drom_net.algorithms.features import Matrix, Vector
-from drom_net.cluster.plan import algorithm_of, peer_graph
-from drom_net.cluster.record import edges_of, figures
+from drom_net.cluster.plan import peer_graph
+from drom_net.cluster.record import edges_of, figures, told_of
+from drom_net.config.load import load_config
 from drom_net.config.model import ClusterConfig
 from drom_net.core.errors import DromNetError, UsageError
 from drom_net.core.names import safe_names
@@ -27,6 +28,7 @@ from drom_net.results.sharing import sharing_figures
 from drom_net.storage.node_folder import Kept, look_at_kept
 from drom_net.storage.snapshot_codec import snapshot_classes
 
+_ABOUT = ("name", "algorithm", "dataset", "what_leaves")
 _SILENT_S = 30.0
 """A node shows life every few seconds; after so long without it counts as gone."""
 
@@ -55,10 +57,10 @@ def state_by_hand(run_dir: Path) -> dict[str, Any]:
     spent = [its.pop("seconds") for its in nodes.values()]
     edges = {tuple(sorted((spec.task, int(other)))) for _, spec in found for other in spec.neighbors.neighbor_endpoints}
     state: dict[str, Any] = {"name": run_dir.name, "algorithm": first.algorithm, "driver": "processes"}
-    state |= first.about
+    state |= {key: first.about[key] for key in _ABOUT if key in first.about}
     state |= {"status": _status(list(nodes.values())), "error": "", "rounds_limit": first.rounds, "tasks": tasks}
     state |= {"rounds": max(its.get("round", 0) for its in nodes.values()), "seconds": max(spent)}
-    state |= {"edges": sorted(edges) if first.role == "peer" else None}
+    state |= {"edges": told_of(sorted(edges)) if first.role == "peer" else None}
     state["reducer"] = None if first.role == "peer" else nodes.get(-1, {"name": REDUCER, "state": "elsewhere"})
     return state | (figures(total(known)) if known else {})
 
@@ -70,6 +72,8 @@ def note_by_hand(state: Mapping[str, Any]) -> str:
     told = f"nodes started by hand: {here} of {len(nodes)} write here, shown as of their last snapshots"
     if here < len(nodes):
         told += "; watch the others on their own hosts, or all by --metrics"
+    if state["status"] == "gone":
+        told += "; each goes on by the command that began it"
     if state["status"] == "finished":
         told += "; `drom-net merge` puts the folders of all hosts together"
     return told
@@ -84,20 +88,25 @@ def who_talks(config: ClusterConfig, names: Sequence[str]) -> dict[str, Any]:
     graph = peer_graph(config, names)
     if graph is None:
         return {"edges": None, "reducer": {"name": REDUCER, "state": "ended"}}
-    return {"edges": edges_of(graph), "reducer": None}
+    return {"edges": told_of(edges_of(graph)), "reducer": None}
 
 
-def models_kept(run_dir: Path, config: ClusterConfig, names: Sequence[str], places: Sequence[int]) -> Matrix | None:
+def models_kept(run_dir: Path, names: Sequence[str], places: Sequence[int]) -> Matrix | None:
     """The own linear models of some tasks, a row each, as of their nodes' last snapshots; zeros where there is none.
 
     None where no node has kept any.
+
+    Raises:
+        UsageError: A file is damaged.
     """
-    classes, nodes = _classes(config.algorithm.learner), safe_names(names)
+    nodes = safe_names(names)
     found: dict[int, Vector] = {}
     for row, place in enumerate(places):
-        kept = look_at_kept(node_folder(run_dir, nodes[place]), classes)
-        if kept is not None:
-            model = algorithm_of(config, place).model(kept.snapshot["learner"]["_state"])
+        folder = node_folder(run_dir, nodes[place])
+        spec = _spec_in(folder)
+        kept = None if spec is None else _look(folder, spec)
+        if spec is not None and kept is not None:
+            model = spec.build_algorithm().model(kept.snapshot["learner"]["_state"])
             found[row] = np.asarray(model["w"], dtype=np.float64)
     if not found:
         return None
@@ -108,15 +117,21 @@ def models_kept(run_dir: Path, config: ClusterConfig, names: Sequence[str], plac
 
 
 def _specs(run_dir: Path) -> list[tuple[Path, NodeSpec]]:
-    found = []
-    for path in sorted((run_dir / NODES).glob("*/spec.json")):
-        try:
-            found.append((path.parent, _read_spec(path, path.stat().st_mtime_ns)))
-        except FileNotFoundError:
-            continue  # it has just gone
-        except (OSError, ValueError, TypeError, AttributeError) as error:
-            raise UsageError(f"{path} is damaged: {error}") from None
-    return found
+    folders = sorted(path.parent for path in (run_dir / NODES).glob("*/spec.json"))
+    return [(folder, spec) for folder in folders if (spec := _spec_in(folder)) is not None]
+
+
+def _spec_in(folder: Path) -> NodeSpec | None:
+    """None where there is none, or it has just gone.
+
+    Raises:
+        UsageError: It is damaged.
+    """
+    path = folder / "spec.json"
+    try:
+        return _read_spec(path, path.stat().st_mtime_ns)
+    except FileNotFoundError:
+        return None
 
 
 @lru_cache(maxsize=2048)
@@ -126,14 +141,15 @@ def _read_spec(path: Path, changed_ns: int) -> NodeSpec:
 
 def _status(nodes: Sequence[Mapping[str, Any]]) -> str:
     """Of a run as far as it is seen from here."""
-    if any(node["state"] != "ended" for node in nodes):
-        return "running"
-    return "interrupted" if any(node["stopped"] for node in nodes) else "finished"
+    states = {node["state"] for node in nodes}
+    if states <= {"ended"}:
+        return "interrupted" if any(node["stopped"] for node in nodes) else "finished"
+    return "gone" if states <= {"ended", "gone"} else "running"
 
 
 def _node(folder: Path, spec: NodeSpec) -> dict[str, Any]:
-    life, result = _read(folder / "life.json"), _read(folder / "result.json")
-    found: dict[str, Any] = {"name": spec.name, "restarts": max(0, int(life.get("incarnation", 1)) - 1), "round": 0}
+    life, result = _read(folder / "life.json", "incarnation", int), _read(folder / "result.json", "finished", bool)
+    found: dict[str, Any] = {"name": spec.name, "restarts": max(0, life.get("incarnation", 1) - 1), "round": 0}
     found |= {"state": _state(folder, life, result), "stopped": result.get("finished") is False, "seconds": 0.0}
     kept = _look(folder, spec)
     if kept is None:
@@ -156,10 +172,31 @@ def _figures(learner: Mapping[str, Any], num_tasks: int) -> dict[str, Any]:
 
 
 def _look(folder: Path, spec: NodeSpec) -> Kept | None:
+    """None as well where its learner is not to be imported, or is not here."""
+    if not _may_import(folder.parent.parent, spec.algorithm):
+        return None
     try:
         return look_at_kept(folder, _classes(spec.learner))
-    except DromNetError:  # its learner is of a package that is not here
+    except DromNetError:
         return None
+
+
+def _may_import(run_dir: Path, learner: str) -> bool:
+    """A node's folder may be from another host: no module is imported that it alone names, as MODULE:ATTRIBUTE."""
+    return ":" not in learner or learner == _learner_of(run_dir / "config.yaml")
+
+
+def _learner_of(config: Path) -> str:
+    """Empty where there is none."""
+    try:
+        return _read_learner(config, config.stat().st_mtime_ns)
+    except (OSError, DromNetError):
+        return ""
+
+
+@lru_cache(maxsize=16)
+def _read_learner(config: Path, changed_ns: int) -> str:
+    return load_config(config).algorithm.name
 
 
 def _classes(learner: Learner) -> list[type]:
@@ -172,18 +209,25 @@ def _classes(learner: Learner) -> list[type]:
 def _state(folder: Path, life: Mapping[str, Any], result: Mapping[str, Any]) -> str:
     if result:
         return "ended"
-    if not life:
-        return "starting"
-    try:
-        silent_s = time.time() - (folder / "lock").stat().st_mtime
-    except OSError:
+    files = (folder / "spec.json", folder / "lock")  # one is written at each start, the other touched from then on
+    shown_at = max((path.stat().st_mtime for path in files if path.exists()), default=0.0)
+    if time.time() - shown_at >= _SILENT_S:
         return "gone"
-    return "learning" if silent_s < _SILENT_S else "gone"
+    return "learning" if life else "starting"
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path, key: str, kind: type) -> dict[str, Any]:
+    """Empty where there is no file.
+
+    Raises:
+        UsageError: It is damaged.
+    """
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except FileNotFoundError:
         return {}
-    return found if isinstance(found, dict) else {}
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f"{path} is damaged: {error}") from None
+    if not isinstance(found, dict) or type(found.get(key)) is not kind:
+        raise UsageError(f"{path} is damaged: expected an object with {key}, which is of type {kind.__name__}")
+    return found

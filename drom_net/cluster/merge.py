@@ -156,10 +156,8 @@ def _read_spec(folder: Path) -> NodeSpec:
     path = folder / "spec.json"
     try:
         spec = NodeSpec.read(path)
-        if not all(map(is_name, spec.tasks)) or not -1 <= spec.task < len(spec.tasks):
-            raise ValueError("its tasks are none")
     except FileNotFoundError:
         raise UsageError(f"{path} is missing: {folder} is not the folder of a node") from None
-    except (ValueError, TypeError, AttributeError) as error:
-        raise UsageError(f"{path} is damaged: {error}") from None
+    if not all(map(is_name, spec.tasks)):
+        raise UsageError(f"{path} is damaged: no task can have such a name")
     return spec

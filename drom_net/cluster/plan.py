@@ -146,7 +146,6 @@ def node_specs(
     bind: str,
     run_id: str,
     folder_of: dict[str, str],
-    about: dict[str, str],
     summary: str = "",
     launch: LaunchSpec = BY_HAND,
 ) -> list[NodeSpec]:
@@ -157,7 +156,7 @@ def node_specs(
         summary: Where the reducer writes its summary; empty for nowhere.
         launch: Of all nodes; prepared examples are removed beside what it names.
     """
-    common = _common(config, roster, run_id=run_id, about=about)
+    common = _common(config, roster, run_id=run_id)
     reducer = NodeSpec(
         role="reducer",
         name=REDUCER,
@@ -196,7 +195,7 @@ def peer_specs(
     launch: LaunchSpec = BY_HAND,
 ) -> list[NodeSpec]:
     """Each peer's spec; arguments as for `node_specs`, endpoints and binds in task order."""
-    common = _common(config, roster, run_id=run_id, about=about_run(config))
+    common = _common(config, roster, run_id=run_id)
     return [
         NodeSpec(
             role="peer",
@@ -218,7 +217,7 @@ def peer_specs(
     ]
 
 
-def _common(config: ClusterConfig, roster: Roster, *, run_id: str, about: dict[str, str]) -> dict[str, Any]:
+def _common(config: ClusterConfig, roster: Roster, *, run_id: str) -> dict[str, Any]:
     """What the specs of all nodes of a run say."""
     return {
         "tasks": roster.tasks,
@@ -235,7 +234,7 @@ def _common(config: ClusterConfig, roster: Roster, *, run_id: str, about: dict[s
         "checkpoints": dataclasses.asdict(config.checkpoint),
         "keys": config.security.keys or "",
         "keep_records": config.keep_records,
-        "about": about,
+        "about": about_config(config),  # a node sees its own rows alone
     }
 
 
@@ -285,8 +284,8 @@ def source_of(config: ClusterConfig, names: Sequence[str], task: int) -> str:
     return config.source.file.replace("{task}", safe_names(names)[task]) if config.source.file else "standard input"
 
 
-def about_run(config: ClusterConfig) -> dict[str, str]:
-    """What a summary says of a run beside its figures."""
+def about_config(config: ClusterConfig) -> dict[str, str]:
+    """What a summary says of a run beside its figures, as far as the configuration alone tells it."""
     about = {"name": config.name, "algorithm": config.algorithm.name, "dataset": type(config.data).dataset}
     return about | {"what_leaves": what_leaves(config)}
 

@@ -16,7 +16,7 @@ from drom_net.cluster.cost import START_S
 from drom_net.cluster.directories import require_resumable, the_only_launcher
 from drom_net.cluster.local import Hooks, Interruption, run_children
 from drom_net.cluster.machine import this_machine
-from drom_net.cluster.plan import about_run, node_specs, peer_specs
+from drom_net.cluster.plan import node_specs, peer_specs
 from drom_net.cluster.prepare import Prepared
 from drom_net.cluster.progress import Progress
 from drom_net.cluster.record import Record, both
@@ -103,8 +103,7 @@ def _specs(prepared: Prepared, out: Path, run_id: str, launch: LaunchSpec, clean
     if prepared.graph is None:
         endpoint, bind, sockets = _endpoint(config, out, cleanup)
         launch = dataclasses.replace(launch, remove_if_orphaned=(*copies, *sockets))
-        about = about_run(config)
-        return node_specs(config, roster, endpoint=endpoint, bind=bind, about=about, launch=launch, **common)
+        return node_specs(config, roster, endpoint=endpoint, bind=bind, launch=launch, **common)
     endpoints, binds, sockets = _peer_endpoints(config, roster.tasks, out, cleanup)
     launch = dataclasses.replace(launch, remove_if_orphaned=(*copies, *sockets))
     return peer_specs(config, roster, prepared.graph, endpoints=endpoints, binds=binds, launch=launch, **common)

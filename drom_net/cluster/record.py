@@ -21,16 +21,18 @@ from drom_net.learning.metrics import Totals, total
 from drom_net.node.reports import Counts
 from drom_net.node.spec import NodeSpec
 from drom_net.protocol.node import REDUCER
-from drom_net.results.evidence import Effect, told_by
+from drom_net.results.evidence import CODES, told_by
 from drom_net.results.history import History
 from drom_net.results.run_directory import EVENTS, HISTORY, STATE
 
 _EVERY_S, _SHARE = 1.0, 0.01
 """The state is written so often, or more rarely, so that it takes at most this share of the time."""
 _EVENTS_LIMIT = 10_000
+EDGES_TOLD = 3_000
+"""Of more edges only the number is told: state.json is written again and again, and nobody can see them in a picture.
+"""
 _GOOD = ("joined_again", "returned", "caught_up", "connection_found")
 """Notes of a structured log that tell how a trouble ended."""
-_EFFECTS: dict[int, Effect] = {1: "helps", 0: "cannot tell yet", -1: "hurts"}
 P = ParamSpec("P")
 
 
@@ -97,7 +99,7 @@ class Record:
         self._about |= {
             "driver": driver,
             "rounds_limit": prepared.rounds or None,
-            "edges": None if graph is None else edges_of(graph),
+            "edges": None if graph is None else told_of(edges_of(graph)),
         }
         self._started = time.monotonic()
         self._due = 0.0
@@ -227,6 +229,11 @@ def edges_of(graph: PeerGraph) -> list[list[int]]:
     return [[one, other] for one, own in enumerate(graph.union.neighbors) for other in own if one < other]
 
 
+def told_of(edges: Sequence[Sequence[int]]) -> Sequence[Sequence[int]] | int:
+    """The edges, or how many there are where there are too many."""
+    return edges if len(edges) <= EDGES_TOLD else len(edges)
+
+
 def figures(totals: Totals) -> dict[str, Any]:
     """The figures of a summary that are known while a run lasts."""
     return {
@@ -248,8 +255,8 @@ def _sharing(counts: Counts) -> dict[str, Any]:
         return {}
     found: dict[str, Any] = {"error_rate": errors / examples, "error_rate_alone": alone / examples}
     found |= {"gain_points": 100.0 * (alone - errors) / examples, "noise": counts.get("drom_net_noise")}
-    effect = counts.get("drom_net_sharing_effect")
-    found["effect"] = its = None if effect is None else _EFFECTS.get(int(effect))
+    code = counts.get("drom_net_sharing_effect")
+    found["effect"] = its = next((effect for effect, its_code in CODES.items() if its_code == code), None)
     for unit in ("points", "nats"):
         bounds = [counts.get(f"drom_net_sharing_gain_{unit}_{side}") for side in ("low", "high")]
         found[f"gain_{unit}_interval"] = None if None in bounds else bounds

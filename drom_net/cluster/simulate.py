@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from drom_net.cluster.leaving import about_prepared
-from drom_net.cluster.plan import about_run, algorithm_of, is_delayed, node_specs, peer_specs
+from drom_net.cluster.plan import algorithm_of, is_delayed, node_specs, peer_specs
 from drom_net.cluster.prepare import Prepared
 from drom_net.cluster.progress import Progress
 from drom_net.learning.metrics import Totals
@@ -110,8 +110,7 @@ def build_simulator(prepared: Prepared, conditions: Conditions) -> Simulator:
     paces = [_pace(round_s, factor, conditions.seed, task) for task, factor in enumerate(factors)]
     keeps = any(isinstance(fault, Crash) for fault in conditions.faults)
     if prepared.graph is None:
-        about = about_run(config)
-        reducer, *specs = node_specs(config, roster, endpoint="the reducer", bind="", about=about, **common)
+        reducer, *specs = node_specs(config, roster, endpoint="the reducer", bind="", **common)
         wiring = star_wiring(len(names))
         factors = [*factors, 1.0]
     else:

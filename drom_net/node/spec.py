@@ -6,11 +6,12 @@ import dataclasses
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 from drom_net.algorithms import Algorithm, Learner, learner_named
 from drom_net.algorithms.base import SyncRounds
-from drom_net.core.errors import DataError, Problem
+from drom_net.core.errors import DataError, Problem, UsageError
 from drom_net.core.names import safe_names
 from drom_net.graph.neighborhood import Neighborhood
 from drom_net.protocol.node import REDUCER
@@ -185,7 +186,21 @@ class NodeSpec:
 
     @classmethod
     def read(cls, path: Path) -> NodeSpec:
-        document = json.loads(path.read_text())
+        """What `write` wrote.
+
+        Raises:
+            FileNotFoundError: It is not there.
+            UsageError: It is damaged, or something else.
+        """
+        try:
+            return _checked(cls._of(json.loads(path.read_text())))
+        except FileNotFoundError:
+            raise
+        except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
+            raise UsageError(f"{path} is damaged: {error}") from None
+
+    @classmethod
+    def _of(cls, document: dict[str, Any]) -> NodeSpec:
         fields: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in document.items()
         }
@@ -202,3 +217,30 @@ _PARTS: dict[str, type[StreamSpec | LaunchSpec | NeighborsSpec]] = {
     "neighbors": NeighborsSpec,
 }
 """Fields of a NodeSpec that have fields of their own."""
+
+
+def _checked(spec: NodeSpec) -> NodeSpec:
+    """The same; what is within dicts is not looked at.
+
+    Raises:
+        ValueError: A field has another type than it says, or a place is none among the tasks.
+    """
+    for part in (spec, spec.stream, spec.launch, spec.neighbors):
+        for name, hint in get_type_hints(type(part)).items():
+            if not _fits(getattr(part, name), hint):
+                raise ValueError(f"expected another {name} than {getattr(part, name)!r:.80}")
+    count, others = len(spec.tasks), spec.neighbors.neighbor_endpoints
+    if not all(isinstance(name, str) for name in spec.tasks):
+        raise ValueError("expected the names of tasks")
+    if not -1 <= spec.task < count or (spec.task < 0) != (spec.role == "reducer"):
+        raise ValueError(f"expected the place of a {spec.role} among {count} tasks, got {spec.task}")
+    if not all(other.isdecimal() and int(other) < count for other in others):
+        raise ValueError(f"expected neighbors among {count} tasks, got {', '.join(others):.80}")
+    return spec
+
+
+def _fits(value: object, hint: Any) -> bool:
+    if isinstance(hint, UnionType):
+        return any(_fits(value, one) for one in get_args(hint))
+    kind = get_origin(hint) or hint
+    return isinstance(value, (int, float) if kind is float else kind)

@@ -26,7 +26,7 @@ from drom_net.protocol.node import (
 from drom_net.protocol.peer import Peer
 from drom_net.protocol.reducer import Reducer
 from drom_net.protocol.worker import Worker
-from drom_net.results.evidence import levels
+from drom_net.results.evidence import CODES, levels
 from drom_net.results.sharing import sharing_figures
 from drom_net.storage.node_folder import Spent
 
@@ -38,7 +38,6 @@ _REFUSALS_TOLD_EVERY_S = 60.0
 """And one of those that follow in so many seconds: a stranger must not fill the log."""
 _CHECKPOINTS_TOLD_EVERY_S = 60.0
 _PUBLISHED_EVERY_S = 1.0
-_EFFECTS = {"helps": 1, "cannot tell yet": 0, "hurts": -1}
 
 
 class _Stop(Protocol):
@@ -245,7 +244,7 @@ def _counts_of_sharing(figures: dict[str, Any]) -> Counts:
         "drom_net_alone_errors_total": figures["errors_alone"],
         "drom_net_sharing_weight": figures["weight_at_end"],
         "drom_net_noise": figures["noise"],
-        "drom_net_sharing_effect": _EFFECTS.get(figures["effect"]),
+        "drom_net_sharing_effect": CODES.get(figures["effect"]),
     }
     for unit in ("points", "nats"):
         low, high = figures[f"gain_{unit}_interval"] or (None, None)

@@ -7,9 +7,12 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from drom_net.reporting.watching import Seen, kind_of, round_of, state_in_words
+from drom_net.cluster.record import EDGES_TOLD
+from drom_net.reporting.watching import WORTH, Seen, kind_of, round_of, state_in_words
+from drom_net.results.evidence import CODES
 from drom_net.results.history import Moment, moment_of, most_moments, thinned
 from drom_net.results.relatedness import Related
+from drom_net.results.verdict import effect_in_words
 
 _ALIVE_S = 15.0
 """After how long without news a line says that the connection is there."""
@@ -22,15 +25,15 @@ _HEAD = (
 class Feed:
     """One thread writes it, those of the pages read it.
 
-    A page gets all of it once, then what each look has brought: numbers of every site (about 40 bytes each), and in
-    words only the sites that do something else than to learn.
+    A page gets all of it once, then what each look has brought: numbers of every site (about 40 bytes each), what the
+    evidence says, and what those do that do not just learn.
     """
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
         self.version = 0
         self._now: dict[str, Any] = {"head": {"status": "waiting"}, "moment": None, "states": {}, "events": []}
-        self._roster: dict[str, Any] = {"names": [], "edges": None, "most": most_moments(1)}
+        self._roster = _roster({}, [])
         self._moments: list[Moment] = []
         self._news, self._whole_since = "", 0
 
@@ -46,8 +49,7 @@ class Feed:
         """
         state = seen.state
         tasks = state.get("tasks", ())
-        roster = {"names": [task["name"] for task in tasks], "edges": state.get("edges")}
-        roster["most"] = most_moments(len(tasks))
+        roster = _roster(state, tasks)
         now: dict[str, Any] = {"head": _head(seen), "states": _states(tasks), "moment": _moment(state, tasks)}
         now["reducer"] = [kind_of(state["reducer"]), state_in_words(state["reducer"])] if state.get("reducer") else None
         told = [{"time": event.get("time"), "text": event["text"]} for event in events]
@@ -95,16 +97,24 @@ def _head(seen: Seen) -> dict[str, Any]:
     return found | {key: state.get(key) for key in _HEAD}
 
 
+def _roster(state: Mapping[str, Any], tasks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What stays as it is while a run lasts. `edges` is a list, None of a star, or a number where there are too many to
+    draw."""
+    edges = state.get("edges")
+    if edges is None and len(tasks) > EDGES_TOLD:
+        edges = len(tasks)
+    roster = {"names": [task["name"] for task in tasks], "edges": edges, "most": most_moments(len(tasks))}
+    return roster | {"effects": {code: effect for effect, code in CODES.items()}, "worth": WORTH}
+
+
 def _moment(state: Mapping[str, Any], tasks: Sequence[Mapping[str, Any]]) -> Moment | None:
     """As `moment_of`, with what only the table has: rounds, and what the evidence says."""
     if not tasks:
         return None
     found = moment_of(state) | {"round": list(map(round_of, tasks))}
-    if "effect" not in found:
-        return found
-    bounds = [(task.get("sharing") or {}).get("gain_points_interval") or (None, None) for task in tasks]
-    sides = zip(("low", "high"), zip(*bounds, strict=True), strict=True)
-    return found | {side: [value if value is None else round(value, 2) for value in its] for side, its in sides}
+    if "effect" in found:
+        found["told"] = [effect_in_words(task.get("sharing")) for task in tasks]
+    return found
 
 
 def _states(tasks: Sequence[Mapping[str, Any]]) -> dict[int, list[str]]:

@@ -240,7 +240,7 @@ def _columns(shares: bool) -> list[str]:
 
 def _row(task: Mapping[str, Any], shares: bool) -> list[str]:
     name = name_of(task["name"]) + (" (lost)" if task.get("lost") else "")
-    cells = [name, str(task.get("examples", "–")), percent(task.get("error_rate"))]
+    cells = [name, text_of(task.get("examples", "–")), percent(task.get("error_rate"))]
     cells.append(percent(task.get("majority_error_rate")))
     rates = [number(task.get(key)) for key in ("auc", "log_loss", "f1")]
     if not shares:
@@ -248,7 +248,7 @@ def _row(task: Mapping[str, Any], shares: bool) -> list[str]:
     its = task.get("sharing") or {}
     gain, bounds = its.get("gain_points"), its.get("gain_points_interval")
     told = "–" if gain is None else f"{gain:+.2f}" + (f" [{bounds[0]:.2f}, {bounds[1]:.2f}]" if bounds else "")
-    effect = f"{_mark(its)} {effect_of(its)}" if its.get("effect") else "–"
+    effect = f"{_mark(its)} {text_of(effect_of(its))}" if its.get("effect") else "–"
     return [*cells, percent(its.get("error_rate_alone")), told, effect, *rates, percent(its.get("noise"))]
 
 

@@ -10,7 +10,6 @@ import numpy as np
 
 from drom_net.cluster.looking import models_kept, who_talks
 from drom_net.config.load import load_config
-from drom_net.config.model import ClusterConfig
 from drom_net.core.errors import DromNetError
 from drom_net.learning.metrics import majority_wrong
 from drom_net.learning.records import LEARNED
@@ -19,7 +18,7 @@ from drom_net.results.history import Moment, most_moments, read_history
 from drom_net.results.model_file import load_model
 from drom_net.results.outcomes import Rows
 from drom_net.results.relatedness import Related, related, spread_over
-from drom_net.results.run_directory import HISTORY, NODES
+from drom_net.results.run_directory import HISTORY
 from drom_net.results.tables import read_records
 
 _FEW, _RECORDS_BYTES = 20, 50_000_000
@@ -91,7 +90,6 @@ class Alike:
     def __init__(self, run_dir: Path) -> None:
         self._run_dir = run_dir
         self._due = 0.0
-        self._config: ClusterConfig | None = None
 
     def look(self, seen: Seen) -> Related | None:
         """What is found anew; None where it is not time for it, or nothing can be said."""
@@ -100,7 +98,7 @@ class Alike:
         begun = time.process_time()
         try:
             return self._found(seen)
-        except (DromNetError, OSError, KeyError, TypeError, ValueError, AttributeError):
+        except (DromNetError, OSError, LookupError, TypeError, ValueError, AttributeError):
             return None  # no models yet, or damaged ones: the page says that there are none
         finally:
             used = time.process_time() - begun
@@ -111,11 +109,6 @@ class Alike:
         if seen.is_over and (self._run_dir / "model.npz").exists():
             models = np.asarray(load_model(self._run_dir)["W"], dtype=np.float64)
             return related(names, models) if np.isfinite(models).all() else None
-        if self._config is None:
-            files = [self._run_dir / "config.yaml", *self._run_dir.glob(f"{NODES}/*/config.yaml")]
-            self._config = next((load_config(path) for path in files if path.exists()), None)
-        if self._config is None:
-            return None
         places = spread_over(len(names))
-        kept = models_kept(self._run_dir, self._config, names, places)
+        kept = models_kept(self._run_dir, names, places)
         return None if kept is None else related([names[place] for place in places], kept, len(names))

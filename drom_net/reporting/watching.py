@@ -14,13 +14,12 @@ from drom_net.config.load import load_config
 from drom_net.core.errors import UsageError
 from drom_net.results.outcomes import read_json
 from drom_net.results.run_directory import NODES, STATE, load_summary
-from drom_net.results.verdict import effect_of
 
 EXIT_CODES = {"finished": 0, "failed": 1, "interrupted": 4, "gone": 4}
 """What `drom-net watch` ends with, by the status of a run that has ended."""
 _SILENT_S = 300.0
 """A launcher on another host counts as gone when it has not written its state for so long."""
-_WORTH = {"gone": 0, "waits": 1, "starting": 2}
+WORTH = {"gone": 0, "waits": 1, "starting": 2}
 """By kind of a node, what comes first where there is no room for all."""
 
 
@@ -39,6 +38,11 @@ class Seen:
     @property
     def is_over(self) -> bool:
         return self.status in EXIT_CODES
+
+    @property
+    def is_final(self) -> bool:
+        """Whether its summary says that it has finished. Any other that is over may be resumed."""
+        return self.status == "finished" and "digest" in self.state
 
 
 def find_run(path: Path) -> Path:
@@ -167,19 +171,6 @@ def state_in_words(task: Mapping[str, Any]) -> str:
     return str(state) + again
 
 
-def effect_in_words(task: Mapping[str, Any]) -> str:
-    """What the evidence says of a site: ``helps [0.80, 3.40]``, in points; ``helps (log loss) [0.001, 0.039] nats``
-    where errors cannot tell it yet; empty where there is none."""
-    its = task.get("sharing") or {}
-    if not its.get("effect"):
-        return ""
-    told = effect_of(its)
-    if told != its["effect"] and (bounds := its.get("gain_nats_interval")):
-        return f"{told} [{bounds[0]:.3f}, {bounds[1]:.3f}] nats"
-    bounds = its.get("gain_points_interval")
-    return told + (f" [{bounds[0]:.2f}, {bounds[1]:.2f}]" if bounds else "")
-
-
 def kind_of(task: Mapping[str, Any]) -> str:
     """gone, waits or starting, which are worth a look; else learning, ended or elsewhere."""
     state = "lost" if task.get("lost") else str(task.get("state", "ended"))
@@ -199,7 +190,7 @@ def first_shown(tasks: Sequence[Mapping[str, Any]], limit: int) -> list[Mapping[
         return list(tasks)
 
     def rank(place: int) -> tuple[int, int]:
-        return _WORTH.get(kind_of(tasks[place]), len(_WORTH)), round_of(tasks[place])
+        return WORTH.get(kind_of(tasks[place]), len(WORTH)), round_of(tasks[place])
 
     return [tasks[place] for place in sorted(sorted(range(len(tasks)), key=rank)[:limit])]
 

@@ -19,8 +19,9 @@ from drom_net.reporting.feed import Feed
 from drom_net.reporting.past import Alike, moments_of, with_graph
 from drom_net.reporting.watching import look
 
-_EVERY_S, _SHARE = 1.0, 0.01
-"""A run is looked at so often, or more rarely, so that it takes at most this share of a processor's time."""
+_EVERY_S, _OVER_EVERY_S, _SHARE = 1.0, 10.0, 0.01
+"""How often a run that goes on is looked at, and one that is over, which may be resumed; or more rarely, so that it
+takes at most this share of a processor's time."""
 _CLIENTS = 16
 _EVENTS = 50
 _HERE = ("127.0.0.1", "localhost")
@@ -67,21 +68,22 @@ def serve(run_dir: Path, port: int, tell: Callable[[str], None]) -> int:
     alike, last = Alike(run_dir), None
     try:
         while True:
-            if last is not None and last[0].is_over:
-                time.sleep(_EVERY_S)
+            if last is not None and last[0].is_final:
+                time.sleep(_OVER_EVERY_S)
                 continue
-            found = None if last is None else alike.look(last[0])  # which sees to its own share
+            found = None if last is None or last[0].is_over else alike.look(last[0])  # which sees to its own share
             begun = time.process_time()
             now = with_graph(run_dir, look(run_dir)), read_events(run_dir, limit=_EVENTS)
             is_first = last is None or not last[0].state
             if is_first:
                 feed.begin(moments_of(run_dir, now[0]), len(now[0].state.get("tasks", ())))
-            if now[0].is_over:
+            if now[0].is_over and now != last:
                 found = alike.look(now[0])
             if now != last or found is not None:
                 feed.put(*now, alike=found)
             used, last = time.process_time() - begun, now
-            time.sleep(_EVERY_S if is_first else max(_EVERY_S, used / _SHARE))
+            every_s = _OVER_EVERY_S if now[0].is_over else _EVERY_S
+            time.sleep(every_s if is_first else max(every_s, used / _SHARE))
     finally:
         server.close()
 

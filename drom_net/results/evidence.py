@@ -21,6 +21,8 @@ Effect = Literal["helps", "hurts", "cannot tell yet"]
 Measure = Literal["errors", "log loss"]
 LEVEL = 0.05
 """How probable it may be that anything false is ever said of any of a run's tasks, or of all together."""
+CODES: dict[str, int] = {"helps": 1, "cannot tell yet": 0, "hurts": -1}
+"""An effect as a number, of the metric drom_net_sharing_effect and in history.jsonl."""
 _HORIZON = 100
 """What would take so many times the examples that there are is not forecast."""
 
@@ -88,7 +90,7 @@ def effect(*intervals: tuple[float, float]) -> Effect:
     return "cannot tell yet"
 
 
-def told_by(found: Effect, of_errors: tuple[float, float]) -> Measure | None:
+def told_by(found: str, of_errors: tuple[float, float]) -> Measure | None:
     """By what the effect was told: by errors where their interval says it as well, else by log loss alone; None where
     it cannot be told."""
     if found == "cannot tell yet":

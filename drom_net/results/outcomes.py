@@ -170,7 +170,7 @@ def read_json(path: Path, *keys: str, missing: str = "that node has not ended in
         found: dict[str, Any] = json.loads(path.read_text())
     except FileNotFoundError:
         raise UsageError(f"{path} is missing: {missing}") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{path} is damaged: {error}") from None
     if not isinstance(found, dict) or not set(keys) <= found.keys():
         raise UsageError(f"{path} is damaged: expected an object with {', '.join(keys)}")

@@ -27,7 +27,7 @@ import math
 import os
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -42,12 +42,19 @@ from drom_net.learning.records import (
     peers_chain,
     run_digest,
 )
+from drom_net.results.evidence import CODES
 from drom_net.results.model_file import model_arrays, write_model
 from drom_net.results.outcomes import CentralOutcome, Rows, TaskOutcome, read_json
 from drom_net.results.summary import TaskFigures, summarize, write_json
 from drom_net.results.tables import write_records, write_timeline
 from drom_net.results.timeline import Disturbance, begun_anew
 
+_TEXTS = ("name", "algorithm", "driver", "status", "digest")
+_NUMBERS = (
+    *("rounds", "seconds", "examples", "errors", "majority_errors", "error_rate", "majority_error_rate", "auc", "f1"),
+    *("log_loss", "bytes_sent", "bytes_received", "waiting_s", "learning_s", "waiting_share"),
+    *("error_rate_alone", "gain_points", "gain_nats", "examples_missing", "weight", "noise"),
+)
 NODES, LOGS, SIMULATION = "nodes", "logs", "simulation.json"
 STATE, EVENTS, HISTORY, REPORT = "state.json", "events.jsonl", "history.jsonl", "report.html"
 
@@ -161,8 +168,53 @@ def load_summary(run_dir: Path) -> dict[str, Any]:
     Raises:
         UsageError: It is missing or damaged.
     """
+    path = run_dir / "summary.json"
     missing = f"{run_dir} is not the directory of a finished run"
-    return read_json(run_dir / "summary.json", "tasks", "digest", missing=missing)
+    found = read_json(path, *_TEXTS, "rounds", "seconds", "tasks", missing=missing)
+    tasks = found["tasks"]
+    if not isinstance(tasks, list) or not tasks or not all(isinstance(its, dict) and "name" in its for its in tasks):
+        raise UsageError(f"{path} is damaged: expected tasks, a list of objects with name, got {tasks!r:.80}")
+    for where, its in [("", found), *((f"tasks[{place}].", its) for place, its in enumerate(tasks))]:
+        if wrong := _wrong_figure(its, where):
+            raise UsageError(f"{path} is damaged: {wrong}")
+    return found
+
+
+def _wrong_figure(its: dict[str, Any], where: str) -> str:
+    """What is wrong with a summary, or the part of one task or of sharing; empty where nothing is."""
+    for key, value in its.items():
+        if key == "sharing" and isinstance(value, dict):
+            if wrong := _wrong_figure(value, f"{where}{key}."):
+                return wrong
+            continue
+        expected, fine = _EXPECTED.get(key, ("", lambda _: True))
+        if not fine(value):
+            return f"expected as {where}{key} {expected}, got {value!r:.80}"
+    return ""
+
+
+def _is_number(value: object) -> bool:
+    return value is None or type(value) in (int, float)
+
+
+def _is_pair(value: object) -> bool:
+    return isinstance(value, list) and [type(one) in (int, float) for one in value] == [True, True]
+
+
+_EXPECTED: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    **dict.fromkeys(_TEXTS, ("a text", lambda value: isinstance(value, str))),
+    "status": ("finished or interrupted", lambda value: value in ("finished", "interrupted")),
+    "verdict": ("texts", lambda value: isinstance(value, str | list) and all(isinstance(one, str) for one in value)),
+    "sharing": ("an object", lambda value: value is None),
+    "effect": (" or ".join(CODES), lambda value: value in (None, *CODES)),
+    "effect_by": ("errors or log loss", lambda value: value in (None, "errors", "log loss")),
+    **dict.fromkeys(
+        ("gain_points_interval", "gain_nats_interval"),
+        ("two numbers", lambda value: value is None or _is_pair(value)),
+    ),
+    **dict.fromkeys(_NUMBERS, ("a number", _is_number)),
+}
+"""By the name of a figure in a summary, what it can be; the verdict of an earlier version is one text of `sharing`."""
 
 
 def load_disturbances(run_dir: Path) -> list[Disturbance]:

@@ -165,19 +165,42 @@ def effect_of(its: Figures) -> str:
     return f"{its['effect']} (log loss)" if _is_by_log_loss(its) else str(its["effect"])
 
 
+def effect_in_words(its: Figures | None) -> str:
+    """An effect with the interval that tells it: ``helps [0.80, 3.40]``, in points; ``helps (log loss) [0.001, 0.039]
+    nats`` where errors cannot tell it yet; empty where there is none.
+
+    Args:
+        its: As for `task_verdict`; None of a learner that mixes no experts.
+    """
+    if not its or not its.get("effect"):
+        return ""
+    unit = "nats" if _is_by_log_loss(its) else "points"
+    if not its.get(f"gain_{unit}_interval"):
+        return effect_of(its)
+    return f"{effect_of(its)} {_interval(its)}" + (" nats" if unit == "nats" else "")
+
+
 def _is_by_log_loss(its: Figures) -> bool:
-    """Of the intervals, as earlier versions did not say it."""
-    bounds, found = its.get("gain_points_interval"), its.get("effect")
+    if "effect_by" in its:
+        return bool(its["effect_by"] == "log loss")
+    bounds, found = its.get("gain_points_interval"), its.get("effect")  # of an earlier version, which did not say it
     return bounds is not None and found is not None and told_by(found, (bounds[0], bounds[1])) == "log loss"
+
+
+def _interval(its: Figures) -> str:
+    """In points; in nats where log loss alone has told the effect."""
+    if not _is_by_log_loss(its):
+        low, high = its["gain_points_interval"]
+        return f"[{low:.2f}, {high:.2f}]"
+    low, high = its["gain_nats_interval"]
+    return f"[{_nats(low)}, {_nats(high)}]"
 
 
 def _gain(its: Figures) -> str:
     """A gain with its interval, in points of the error rate; in log loss where that alone has told the effect."""
-    low, high = its["gain_points_interval"]
     if not _is_by_log_loss(its):
-        return f"{its['gain_points']:+.2f} points [{low:.2f}, {high:.2f}]"
-    low, high = its["gain_nats_interval"]
-    return f"{its['gain_nats']:+.3f} nats [{_nats(low)}, {_nats(high)}]"
+        return f"{its['gain_points']:+.2f} points {_interval(its)}"
+    return f"{its['gain_nats']:+.3f} nats {_interval(its)}"
 
 
 def _nats(value: float) -> str:

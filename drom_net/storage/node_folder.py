@@ -105,8 +105,9 @@ def look_at_kept(folder: Path, classes: Iterable[type]) -> Kept | None:
         try:
             version, about, body = _read_intact(path)
             document = json.loads(bytes(about))
-            if version == FORMAT_VERSION:
-                return Kept(document["round"], decode_snapshot(body, allowed), Spent.read(document.get("spent")))
+            number = int(path.stem.partition("-")[2])
+            if version == FORMAT_VERSION and document["round"] == number:
+                return Kept(number, decode_snapshot(body, allowed), Spent.read(document.get("spent")))
         except (CheckpointError, OSError, ValueError, TypeError, KeyError, RecursionError):
             continue  # it is being replaced, or damaged: the node itself says so when it starts again
     return None

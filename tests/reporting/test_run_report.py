@@ -221,6 +221,15 @@ def test_no_name_becomes_markup_or_turns_its_neighbors() -> None:
     assert names[1] in {its.get("title") for its in page.all("bdi")}
 
 
+def test_no_figure_of_a_summary_of_somebody_else_becomes_markup() -> None:
+    bad = "<script>alert(1)</script>"
+    task = {"name": bad, "examples": bad, "sharing": {"effect": bad, "effect_by": "errors"}, "lost": True}
+    summary = {"name": bad, "algorithm": bad, "driver": bad, "status": bad, "rounds": bad, "error_rate": 0.1}
+    facts = RunFacts(Path("x"), summary | {"tasks": [task], "what_leaves": bad, "verdict": [bad], "digest": bad})
+    text = whole_page(facts)
+    assert not Page(text).all("script") and text.count("&lt;script&gt;") > 8
+
+
 def test_no_name_is_looked_for_in_the_markup_of_another() -> None:
     one = "א onmouseover=alert(document.domain) style=position:fixed;inset:0 " + "x" * 60
     names = [one, f"!{one}", "bdi", "title"]

@@ -17,12 +17,14 @@ import pytest
 from by_hand import start_star, write_config
 from processes import DEADLINE_S, family
 
+from drom_net.algorithms import LEARNERS
 from drom_net.cli import main
 from drom_net.cluster import record as record_module
 from drom_net.cluster.launcher import this_launcher
 from drom_net.cluster.local import Interruption
+from drom_net.cluster.plan import peer_graph
 from drom_net.cluster.prepare import prepare
-from drom_net.cluster.record import Record, Recorded
+from drom_net.cluster.record import Record, Recorded, edges_of, told_of
 from drom_net.config.load import load_config
 from drom_net.core.errors import NodeFailedError, UsageError
 from drom_net.data.datasets import load_dataset
@@ -39,8 +41,10 @@ from drom_net.reporting.watching import (
     look,
     state_in_words,
 )
-from drom_net.reporting.web import PageServer
+from drom_net.reporting.web import PageServer, serve
+from drom_net.results import history as history_module
 from drom_net.results.history import History, most_moments, read_history, thinned
+from drom_net.results.verdict import effect_in_words
 
 CONFIG = "data: {dataset: synthetic, tasks: 3, examples: 30, dim: 5}\n"
 
@@ -67,6 +71,12 @@ def record(config: str = CONFIG) -> Record:
     Path("out/config.yaml").write_text(config)
     loaded = load_config(Path("c.yaml"))
     return Record(Path("out"), prepare(loaded, load_dataset(loaded.data, base=loaded.base)), Interruption())
+
+
+def write_summary() -> None:
+    summary = {"name": "c", "algorithm": "drom", "driver": "processes", "status": "finished", "digest": "x"}
+    summary |= {"rounds": 3, "seconds": 1.0, "tasks": [{"name": "north", "examples": 3, "errors": 1}]}
+    Path("out/summary.json").write_text(json.dumps(summary))
 
 
 def finished() -> None:
@@ -291,7 +301,7 @@ def test_nodes_by_hand_are_seen_from_their_own_folders(tmp_path: Path, capsys: p
         out = tmp_path / "runs" / "cluster"
         elsewhere = processes.start("worker", str(config), "--task", "task-03", "--out", "other")
         while not out.exists() or any(
-            not list(out.glob(f"nodes/{name}/snapshot-*")) for name in ("task-01", "task-02")
+            not list(out.glob(f"nodes/{name}/snapshot-*.drom")) for name in ("task-01", "task-02")
         ):
             assert all(node.poll() is None for node in (*nodes, elsewhere)), nodes[0].communicate()
             os.sched_yield()
@@ -316,23 +326,121 @@ def test_nodes_by_hand_are_seen_from_their_own_folders(tmp_path: Path, capsys: p
         assert [state_in_words(task) for task in ended.state["tasks"]] == ["ended", "ended", "on another host"]
 
 
-def test_a_node_by_hand_that_shows_no_life_is_gone() -> None:
+def node_by_hand(**more: Any) -> Path:
+    """The folder of a node of two that was started by hand, with its spec."""
     spec = {"role": "worker", "name": "north", "task": 0, "tasks": ["north", "south"], "algorithm": "drom"}
     spec |= {"parameters": {}, "seed": 0, "rounds": None, "dim": 3, "run_id": "", "config_digest": "x"}
-    spec |= {"feature_digest": "", "endpoint": "tcp://127.0.0.1:1", "timeouts": {}, "out": "x"}
-    folder = Path("run/nodes/north")
-    folder.mkdir(parents=True)
+    spec |= {"feature_digest": "", "endpoint": "tcp://127.0.0.1:1", "timeouts": {}, "out": "x"} | more
+    folder = Path("run/nodes") / str(spec["name"])
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / "spec.json").write_text(json.dumps(spec))
+    return folder
+
+
+def age(folder: Path) -> None:
+    """As if a node had been silent for long."""
+    for name in ("spec.json", "lock"):
+        if (folder / name).exists():
+            os.utime(folder / name, (1, 1))
+
+
+def test_a_node_by_hand_that_shows_no_life_is_gone() -> None:
+    folder = node_by_hand()
     assert [task["state"] for task in look(Path("run")).state["tasks"]] == ["starting", "elsewhere"]
     (folder / "life.json").write_text('{"incarnation": 2, "run_id": "x"}')
     (folder / "lock").touch()
     assert state_in_words(look(Path("run")).state["tasks"][0]) == "learning, start 2"
-    os.utime(folder / "lock", (1, 1))
+    age(folder)
     assert state_in_words(look(Path("run")).state["tasks"][0]) == "gone: its process has ended, start 2"
-    assert main(["watch", "run", "--once"]) == 0
+    (folder / "spec.json").touch()
+    assert look(Path("run")).status == "running"  # it is being started again
     (folder / "spec.json").write_text("{")
     with pytest.raises(UsageError, match=r"spec\.json is damaged"):
         look(Path("run"))
+
+
+def test_nodes_by_hand_that_are_all_gone_end_the_watch(capsys: pytest.CaptureFixture[str]) -> None:
+    north, south = node_by_hand(), node_by_hand(name="south", task=1)
+    (north / "result.json").write_text('{"finished": true}')
+    assert look(Path("run")).status == "running"
+    age(south)  # it was killed before it had begun
+    assert look(Path("run")).status == "gone"
+    assert main(["watch", "run"]) == main(["watch", "run", "--once"]) == 4
+    assert "each goes on by the command that began it" in capsys.readouterr().out
+    (south / "result.json").write_text('{"finished": true}')
+    assert main(["watch", "run"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("life.json", '{"incarnation": null}'),
+        ("life.json", "[]"),
+        ("result.json", '{"finished": 1}'),
+        ("result.json", "[" * 100_000),
+    ],
+)
+def test_a_damaged_file_of_a_node_by_hand_is_named(name: str, content: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (node_by_hand() / name).write_text(content)
+    assert main(["watch", "run", "--once"]) == 2
+    told = capsys.readouterr().err
+    assert f"run/nodes/north/{name} is damaged: " in told and "Traceback" not in told
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        *({"task": task} for task in ("x", 7, -1, None, [0])),
+        *({"tasks": tasks} for tasks in ("x", [3, 4], [])),
+        *({"neighbor_endpoints": others} for others in ([], {"x": "tcp://h:1"}, {"2": "tcp://h:1"})),
+        *({"algorithm": 3}, {"rounds": "x"}, {"about": "x"}, {"parent": "x"}, {"nonsense": 3}),
+    ],
+)
+def test_a_spec_of_other_types_is_damaged(more: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    node_by_hand(**more)
+    assert main(["watch", "run", "--once"]) == 2
+    told = capsys.readouterr().err
+    assert "run/nodes/north/spec.json is damaged: " in told and "Traceback" not in told
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        *({"tasks": tasks} for tasks in (7, [], [3], [{"rounds": 3}], [{"name": 3}])),
+        *({"status": None}, {"status": "gone"}, {"digest": 7}, {"error_rate": "x"}, {"examples": [3]}),
+        *({"sharing": its} for its in (3, {"effect": "<b>"}, {"effect": []}, {"gain_points_interval": [1]})),
+        *({"tasks": [{"name": "north", **its}]} for its in ({"examples": "<b>"}, {"sharing": {"noise": "x"}})),
+    ],
+)
+def test_a_summary_of_other_types_is_damaged(damage: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    Path("out").mkdir()
+    Path("out/config.yaml").write_text(CONFIG)
+    write_summary()
+    summary = json.loads(Path("out/summary.json").read_text())
+    assert main(["watch", "out"]) == 0
+    Path("out/summary.json").write_text(json.dumps({k: v for k, v in (summary | damage).items() if v is not None}))
+    for command in ("watch", "show"):
+        assert main([command, "out"]) == 2
+        told = capsys.readouterr().err
+        assert "out/summary.json is damaged: " in told and "Traceback" not in told
+
+
+@pytest.mark.parametrize(("config", "imports"), [("", False), ("algorithm: {name: 'odd_learner:DROM'}\n", True)])
+def test_a_module_that_only_a_nodes_folder_names_is_not_imported(
+    config: str, imports: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """configuration.md: "`watch` imports no module that a node's folder names"."""
+    monkeypatch.syspath_prepend(os.getcwd())
+    monkeypatch.setattr(LEARNERS, "_found", {})
+    Path("odd_learner.py").write_text("from drom_net.algorithms.drom import DROM\n")
+    folder = node_by_hand(algorithm="odd_learner:DROM")
+    (folder / "config.yaml").write_text("algorithm: {name: 'odd_learner:DROM'}\n" + CONFIG)
+    if config:
+        Path("run/config.yaml").write_text(config + CONFIG)
+    monkeypatch.delitem(sys.modules, "odd_learner", raising=False)
+    seen = look(Path("run"))
+    assert seen.state["tasks"][0]["name"] == "north" and Alike(Path("run")).look(seen) is None
+    assert ("odd_learner" in sys.modules) == imports
 
 
 def get(url: str, path: str, **headers: str) -> tuple[int, dict[str, str], str]:
@@ -371,7 +479,7 @@ def test_the_page_is_for_who_has_its_token_on_this_machine() -> None:
         last, tasks = news["moments"][-2], seen.state["tasks"]
         for key in ("examples", "errors", "majority_errors"):
             assert last[key] == news["moment"][key] == [task[key] for task in tasks]
-        assert news["moment"]["low"] == [round(task["sharing"]["gain_points_interval"][0], 2) for task in tasks]
+        assert news["moment"]["told"] == [effect_in_words(task["sharing"]) for task in tasks]
     finally:
         server.close()
 
@@ -402,6 +510,67 @@ def test_a_page_gets_all_once_and_then_what_is_new() -> None:
     assert len(json.loads(feed.wait(3)[1] or "")["roster"]["names"]) == 4  # other sites
 
 
+def test_a_page_says_what_log_loss_has_told_with_the_interval_that_told_it() -> None:
+    """The intervals of points and nats are not the same: 0 is in one of them."""
+    its = {"effect": "helps", "effect_by": "log loss", "gain_points": 0.2, "gain_nats": 0.02}
+    its |= {"gain_points_interval": [-0.1, 0.5], "gain_nats_interval": [0.001, 0.039]}
+    feed = Feed()
+    feed.put(state_of(1, 2, sharing=its))
+    told = json.loads(feed.wait(0)[1] or "")
+    assert told["moment"]["told"] == ["helps (log loss) [0.001, 0.039] nats", ""]
+    assert told["moment"]["effect"] == [1, None] and told["roster"]["effects"]["1"] == "helps"
+
+
+def test_of_many_edges_a_page_gets_the_number() -> None:
+    sites = [f"site-{number}" for number in range(1000)]
+    graph = peer_graph(load_config(full()), sites)
+    assert graph is not None and told_of(edges_of(graph)) == 499_500
+    assert told_of([[0, 1]] * 3000) == [[0, 1]] * 3000
+    for num_sites, edges in ((3000, None), (3001, 3001)):  # a star
+        feed = Feed()
+        feed.put(state_of(1, num_sites))
+        assert json.loads(feed.wait(0)[1] or "")["roster"]["edges"] == edges
+
+
+def full() -> Path:
+    path = Path("full.yaml")
+    path.write_text("algorithm: {name: drom-d, tau: 5}\ntopology: {graph: full}\n" + CONFIG)
+    return path
+
+
+class Over(BaseException):
+    """The page is closed."""
+
+
+def test_a_page_goes_on_when_its_run_does_until_it_has_finished(monkeypatch: pytest.MonkeyPatch) -> None:
+    resumed(status="failed", error="north was killed by SIGKILL")
+    Path("out/summary.json").unlink()
+    state = json.loads(Path("out/state.json").read_text())
+    slept: list[float] = []
+    told: list[str] = []
+    put = Feed.put
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == 1:  # it is resumed
+            Path("out/state.json").write_text(json.dumps(state | {"status": "running", "error": ""}))
+        elif len(slept) == 2:
+            Path("out/state.json").unlink()
+            write_summary()
+        elif len(slept) == 4:
+            raise Over
+
+    def note(its: Feed, seen: Seen, *more: Any, **also: Any) -> None:
+        told.append(seen.status)
+        put(its, seen, *more, **also)
+
+    monkeypatch.setattr("drom_net.reporting.web.time.sleep", sleep)
+    monkeypatch.setattr(Feed, "put", note)
+    with pytest.raises(Over):
+        serve(Path("out"), 0, lambda url: None)
+    assert told == ["failed", "running", "finished"] and slept[0] >= 10.0
+
+
 def test_of_a_thousand_sites_a_look_is_not_much_to_send_and_the_past_stays_short() -> None:
     feed = Feed()
     for t in range(1, 1000):
@@ -425,11 +594,41 @@ def test_how_each_site_did_over_time_is_kept_and_read_again() -> None:
     its.add(state_of(2000, 2).state, at_end=True)
     found = read_history(path, 2)
     assert found[-1]["examples"] == [2000, 2000] and found[-1]["seconds"] > 3000
-    assert len(found) < 1000  # grows by the logarithm of the looks
+    assert 240 <= len(found) <= 480 and found[-2]["every"] == 16  # of 3999 looks
+    assert max(np.diff([one["seconds"] for one in found])) <= 16
     assert len(thinned(found, 50)) <= 50 and thinned(found, 50)[-1] == found[-1]
     assert read_history(path, 3) == [] == read_history(Path("nowhere"), 2)
     path.write_text(path.read_text() + '{"seconds": NaN}\n{"rounds": 3}\n[]\nhalf a li')
     assert read_history(path, 2) == found
+
+
+def test_the_history_of_many_sites_for_weeks_stays_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 10,000 sites a line has 200 kB; here all is a hundredth."""
+    monkeypatch.setattr(history_module, "_FULL_BYTES", 100_000)
+    path, its = Path("history.jsonl"), History(Path("history.jsonl"), 100)
+    for t in range(1, 3001):
+        if not t % 1000:
+            its = History(path, 100)  # as if resumed
+        its.add(state_of(t, 100).state)
+        assert path.stat().st_size <= 100_000
+    found = read_history(path, 100)
+    rounds = [one["rounds"] for one in found]
+    assert len(found) > 20 and max(np.diff([0, *rounds, 3000])) <= 2 * found[-1]["every"] <= 256
+
+
+def test_a_history_that_is_resumed_is_not_parsed_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = Path("history.jsonl")
+    its = History(path, 2)
+    for t in range(1, 101):
+        its.add(state_of(t, 2).state)
+    path.write_text(path.read_text() + '{"seconds": 10')  # killed within a line
+    parsed: list[str] = []
+    read = history_module._read_line
+    monkeypatch.setattr(history_module, "_read_line", lambda line, num: (parsed.append(line), read(line, num))[1])
+    its = History(path, 2)
+    assert len(parsed) == 2
+    its.add(state_of(5, 2).state)
+    assert [one["seconds"] for one in read_history(path, 2)[-2:]] == [100.0, 105.0]
 
 
 @pytest.mark.parametrize("driver", ["reference", "simulation"])

@@ -20,7 +20,7 @@ from drom_net.plots.sharing import draw_sharing
 from drom_net.results.run_directory import aucs
 from drom_net.results.sharing import Figures, sharing_figures, sharing_sections
 from drom_net.results.summary import TaskFigures, summarize
-from drom_net.results.verdict import _nats, sharing_verdict, verdict
+from drom_net.results.verdict import _nats, effect_in_words, sharing_verdict, verdict
 
 
 def evidence(**counts: float) -> np.ndarray:
@@ -159,6 +159,16 @@ def test_the_verdict_says_what_is_sure_and_how_long_the_rest_takes(tasks: list[F
     assert sharing_verdict(names, tasks, overall, flipped=False, useful=True, better=better) == said
     flipped = sharing_verdict(names, tasks, overall, flipped=True, useful=True, better=better)
     assert "alone, by the labels seen, " in flipped[0]
+
+
+def test_an_effect_is_told_with_the_interval_that_tells_it() -> None:
+    its = {"effect": "helps", "gain_points_interval": [-0.1, 0.5], "gain_nats_interval": [0.00012, 0.039]}
+    by_nats = "helps (log loss) [0.0001, 0.039] nats"
+    assert effect_in_words(its) == effect_in_words(its | {"effect_by": "log loss"}) == by_nats  # at first of before
+    assert effect_in_words(its | {"effect_by": "errors"}) == "helps [-0.10, 0.50]", "effect_by counts where it is there"
+    assert effect_in_words(its | {"gain_nats_interval": None}) == "helps (log loss)"
+    assert effect_in_words(its | {"effect": "cannot tell yet", "effect_by": None}) == "cannot tell yet [-0.10, 0.50]"
+    assert effect_in_words({"effect": None}) == effect_in_words(None) == ""
 
 
 def test_a_task_that_is_no_better_than_its_majority_is_not_called_helped() -> None:

@@ -7,7 +7,6 @@ const size = b => {if (b == null) return '–';
   return b.toFixed(1) + ' TB';};
 const SVG = 'http://www.w3.org/2000/svg', ROWS = 200, NAMED = 40, LINES = 12, LATE = 0.2;
 const MARK = {learning: '●', waits: '…', gone: '✕', ended: '■', starting: '○', elsewhere: '◌'};
-const EFFECT = {'1': 'helps', '0': 'cannot tell yet', '-1': 'hurts'}, WORTH = {gone: 0, waits: 1, starting: 2};
 let run = null, paused = false;
 function make(kind, attributes, text) {
   const element = document.createElementNS(SVG, kind);
@@ -31,16 +30,9 @@ function found() {
   const wanted = at('filter').value.toLowerCase(), all = run.roster.names.map((_, k) => k);
   return wanted ? all.filter(k => (run.roster.names[k] + ' ' + wordsOf(k)).toLowerCase().includes(wanted)) : all;
 }
-function sharing(k) {
-  const now = run.moment, effect = now.effect && now.effect[k];
-  if (effect == null) return '–';
-  if (now.low[k] == null) return EFFECT[effect];
-  const by = effect && now.low[k] <= 0 && now.high[k] >= 0 ? ' (log loss)' : '';
-  return `${EFFECT[effect]}${by} [${now.low[k].toFixed(2)}, ${now.high[k].toFixed(2)}]`;
-}
 function table(sites) {
-  if (sites.length > ROWS) sites = sites.slice().sort((a, b) => (WORTH[kindOf(a)] ?? 3) - (WORTH[kindOf(b)] ?? 3) ||
-    run.moment.round[a] - run.moment.round[b]);
+  if (sites.length > ROWS) sites = sites.slice().sort((a, b) => (run.roster.worth[kindOf(a)] ?? 3) -
+    (run.roster.worth[kindOf(b)] ?? 3) || run.moment.round[a] - run.moment.round[b]);
   const rows = at('rows'), now = run.moment;
   while (rows.children.length > Math.min(ROWS, sites.length)) rows.lastChild.remove();
   sites.slice(0, ROWS).forEach((k, place) => {
@@ -53,7 +45,7 @@ function table(sites) {
     }
     const name = run.roster.names[k], kind = kindOf(k), cells = row.children;
     const texts = [cut(name, 60), now.round[k], percent(rate(now, 'errors', k)), percent(late(k)),
-      percent(rate(now, 'majority_errors', k)), sharing(k), now.noise ? percent(now.noise[k]) : '–', size(now.bytes_sent[k]),
+      percent(rate(now, 'majority_errors', k)), (now.told && now.told[k]) || '–', now.noise ? percent(now.noise[k]) : '–', size(now.bytes_sent[k]),
       (MARK[kind] || '') + ' ' + wordsOf(k)];
     texts.forEach((text, n) => {const cell = n ? cells[n] : cells[0].firstChild;
       if (cell.textContent !== String(text)) cell.textContent = text;});
@@ -104,7 +96,9 @@ function graph() {
   if (!drawn || drawn.roster !== run.roster || drawn.star !== !!run.reducer) {
     const cx = 230, cy = 160, r = n > 1 ? 125 : 0, edges = [], dots = [];
     const place = k => k < 0 ? [cx, cy] : [cx + 1.35 * r * Math.sin(2 * Math.PI * k / n), cy - r * Math.cos(2 * Math.PI * k / n)];
-    const pairs = run.roster.edges || (run.reducer ? names.map((_, k) => [-1, k]) : []);
+    const told = run.roster.edges, tooMany = typeof told === 'number';
+    const pairs = tooMany ? [] : told || (run.reducer ? names.map((_, k) => [-1, k]) : []);
+    say('links', tooMany ? `${told.toLocaleString('en')} edges are too many to draw: none is shown.` : '');
     for (const [a, b] of pairs) if (a < n && b < n) {
       const [x1, y1] = place(a), [x2, y2] = place(b);
       edges.push([a, b, make('line', {x1, y1, x2, y2, class: 'edge'})]);
@@ -133,7 +127,7 @@ function graph() {
     if ((its === 'gone' || its === 'waits') && told.length < 20) told.push(name(k) + ': ' + words(k));
   }
   for (const [a, b, line] of drawn.edges) set(line, kind(a) === 'gone' || kind(b) === 'gone' ? 'edge off' : 'edge');
-  at('graph').setAttribute('aria-label', (run.roster.edges ? 'A graph of ' : 'A star of ') + n + ' sites. ' +
+  at('graph').setAttribute('aria-label', (run.reducer ? 'A star of ' : 'A graph of ') + n + ' sites. ' +
     (told.join('; ') || 'None is gone.'));
 }
 // Pictures of cells.
@@ -203,13 +197,13 @@ function map(sites) {
   }, {foot: columns ? ['round ' + rounds[0], 'round ' + rounds[last]] : []});
   const some = sites.length < run.roster.names.length ? `${sites.length} of ${run.roster.names.length} sites. ` : '';
   say('scale', !known.length ? 'Nothing is known of this.' : some + (figure.both ?
-    `Blue is a gain, orange a loss, of up to ${figure.text(most).replace('+', '')}. Low cells: it cannot be told yet whether sharing helps.` :
+    `Blue is a gain, orange a loss, of up to ${figure.text(most).replace('+', '')}. Low cells: neither errors nor log loss can tell yet whether sharing helps.` :
     `From 0 (pale) to ${figure.text(most)} (strong).`));
   at('map').setAttribute('aria-label', `${figure.name} by site and time: a row for each of ${sites.length} sites, time from left to right. ` +
     'Arrow keys read a cell.');
   at('map').tell = ([y, x]) => say('cell', sites[y] === undefined || !run.moments[x] ? '' :
     `${run.roster.names[sites[y]]}, round ${rounds[x]}: ${figure.name} ${figure.text(values[y][x])}` +
-    (figure.sure && run.moments[x].effect && run.moments[x].effect[sites[y]] != null ? `, ${EFFECT[run.moments[x].effect[sites[y]]]}` : ''));
+    (figure.sure && run.moments[x].effect && run.moments[x].effect[sites[y]] != null ? `, ${run.roster.effects[run.moments[x].effect[sites[y]]]}` : ''));
   at('map').extent = [sites.length, columns];
 }
 function alike() {
@@ -281,7 +275,7 @@ function take(news) {
   Object.assign(run, rest);
   if (!run.moment) return;
   if (!kept) run.moments.pop();
-  for (const key of ['round', 'low', 'high']) if (run.moments.length) delete run.moments.at(-1)[key];
+  for (const key of ['round', 'told']) if (run.moments.length) delete run.moments.at(-1)[key];
   run.moments.push(run.moment);
   if (run.moments.length > run.roster.most) run.moments = run.moments.filter((_, k) => k % 2 === 0 || k === run.moments.length - 1);
 }
