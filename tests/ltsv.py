@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from drom_net.algorithms.features import Features
 from drom_net.data.faults import Faults, quoted
 from drom_net.data.formats import RowALine, TableFormat
 from drom_net.data.formats.base import Example
@@ -19,6 +20,7 @@ class Ltsv(TableFormat, RowALine):
 
     name = "ltsv"
     suffixes = line_suffixes = (".ltsv",)
+    has_columns = True
 
     def header(self, path: Path, shown: str, wanted: Wanted, faults: Faults) -> tuple[str, ...] | None:
         rows = self._rows(path, shown, faults)
@@ -41,6 +43,10 @@ class Ltsv(TableFormat, RowALine):
         if labelled and rows.label not in found:
             raise RowError("label", quoted(rows.label), "none")
         return rows.row(found), rows.sign(found[rows.label]) if labelled else 0.0
+
+    def unlabelled_row(self, text: str, rows: RowReader, site: str) -> tuple[Features, object]:
+        found = _cells(text)
+        return rows.row(found), found.get(site) if site else None
 
     def _rows(self, path: Path, shown: str, faults: Faults) -> list[dict[str, str]]:
         with reading(path, shown, faults), opened(path) as file:

@@ -216,6 +216,59 @@ BAD: dict[str, tuple[str | bytes, list[str]]] = {
     ),
     "an item among keys": ("data:\n  files: x\n  - a\n", ['c.yaml:3:3: expected a key, as above, got "-"']),
     "a text that needs quotes": ("name: @x\n", ['c.yaml:1:7: expected a text in quotes, got one that starts with "@"']),
+    "an anchor without a name": ("name: &\n", ['c.yaml:1:7: expected a text in quotes, got one that starts with "&"']),
+    "an anchor with an odd name": (
+        "name: &a!b\n",
+        ['c.yaml:1:7: expected a text in quotes, got one that starts with "&"'],
+    ),
+    "a tag that stays open": ("name: !<a\n", ['c.yaml:1:7: expected a text in quotes, got one that starts with "!"']),
+    "a bar before a text": ("name: |x\n", ['c.yaml:1:7: expected a text in quotes, got one that starts with "|"']),
+    "the same anchor twice": (
+        "name: &x a\nseed: &x 3\n",
+        ['c.yaml:2:7: expected a text in quotes, got one that starts with "&"'],
+    ),
+    "a bracket alone": ("name: ]\n", ['c.yaml:1:7: expected a value, got "]"']),
+    "a first key that is indented": (
+        "# a cluster\n\n name: a\nseed: 1\n",
+        ["c.yaml:3:2: expected keys at the beginning of the line, got one that is indented"],
+    ),
+    "a first item that is indented": (
+        "--- # a list\n  - a\nseed: 1\n",
+        ["c.yaml:2:3: expected keys at the beginning of the line, got one that is indented"],
+    ),
+    "a key behind a list": ("[a, b]\nseed: 1\n", ["c.yaml:2:1: expected the end of the file, got a key"]),
+    "a bracket behind the end": ("{seed: 1}\n}\n", ['c.yaml:2:1: expected the end of the file, got "}"']),
+    "a line of YAML's own": (
+        "%YAML 1.1\nname: a\n",
+        ["c.yaml:2:1: expected a line --- below those that start with %, got a text"],
+    ),
+    "no label that is negative": (
+        DROM + "data: {files: a.csv, positive: 'yes',\n  negative: 'no', unlabelled: ['no', unknown]}\n",
+        ['c.yaml:3: data.unlabelled[0]: expected no label of data.negative, got "no"'],
+    ),
+    "no label that is positive": (
+        DROM + "data: {files: a.csv, positive: [a, '1'], unlabelled: '1.0'}\n",
+        ['c.yaml:2: data.unlabelled: expected no label of data.positive, got the text "1.0"'],
+    ),
+    "a missing value that is positive": (
+        DROM + "data: {files: a.csv, positive: [a, 'null']}\n",
+        ['c.yaml:2: data.positive[1]: expected a label, got the text "null"; in a file it means that there is none'],
+    ),
+    "the rest of nothing": (
+        DROM + "data: {files: a.csv, rest: negative}\n",
+        ["c.yaml:2: data.positive: expected the label that is +1, beside data.rest, got none"],
+    ),
+    "a positive of the wrong kind": (
+        DROM + "data: {files: a.csv, positive: {}, negative: a}\n",
+        [
+            "c.yaml:2: data.positive: expected a label, or a list of such, got a mapping; "
+            "a text that starts with { needs quotes"
+        ],
+    ),
+    "a format of the wrong kind": (
+        DROM + "data: {files: a.csv, format: [csv]}\n",
+        ["c.yaml:2: data.format: expected one of csv, svmlight, npz, parquet or MODULE:ATTRIBUTE, got a list"],
+    ),
     "an alias of nothing": ("name: *x\n", ['c.yaml:1:7: expected a text in quotes, got one that starts with "*"']),
     "an escape of another language": (
         'name: "a\\d"\n',
@@ -1010,6 +1063,14 @@ def live(source: str, data: str = "tasks: [a, b], dim: 2") -> str:
         (live("{bind: 'ipc://{task}', format: csv}"), 'source.format: expected none beside source.bind, got "csv"'),
         (live("{bind: 'ipc://{task}', backlog: 0}"), "source.backlog: expected a whole number from 1 to 10000000, got"),
         (live("{stdin: true}", "tasks: [a]"), "data.dim: expected data.columns, data.features, data.dim or data"),
+        (
+            live("{stdin: true}", "tasks: [a], dim: 2, negative: ['9']"),
+            "data.positive: expected the label that is +1, beside data.negative, got none",
+        ),
+        (
+            live("{stdin: true}", "tasks: [a], dim: 2, positive: a, rest: negative, unlabelled: [b, a]"),
+            'data.unlabelled[1]: expected no label of data.positive, got "a"',
+        ),
         (live("{stdin: true}", "tasks: [a], hash: 6"), "data.hash: expected a power of two, got 6"),
         (live("{stdin: true}", "tasks: [a], dim: 2, scaling: site"), "data.scaling: expected running or none, for"),
         (live("{stdin: true}", "tasks: [a], dim: 2, positive: x"), "data.negative: expected the label that is -1, or"),

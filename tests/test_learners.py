@@ -111,6 +111,16 @@ MEAN_D = Learner(
     on=("graph",),
     as_a_rule=AsARule(part=(0.25, 0.25), in_full=(1.0, 1.0), again=2.0),
 )
+
+
+@dataclass(frozen=True)
+class Picky(Parameters):
+    def __post_init__(self):
+        if self.pull > 0.5:
+            raise ValueError("pull above 0.5")
+
+
+PICKY = Learner(name="picky", parameters=Picky, build=mean, reveals=".")
 WRONG_V = Learner(
     name="wrong-v", parameters=Parameters, build=lambda q: mean(q, "wrong-v", CentralInfo(v=np.zeros(0))), reveals="."
 )
@@ -252,6 +262,17 @@ def test_what_is_no_learner_is_one_clear_error(installed: Path, name: str, expec
     assert len(caught.value.problems) == 1
     assert caught.value.problems[0].place == f"{path}:1: algorithm.name"
     assert find_learner(name) is None
+
+
+def test_parameters_that_a_learner_does_not_take_are_one_clear_error(installed: Path) -> None:
+    assert load_config(written(installed, "{name: 'other_learners.means:PICKY'}")).algorithm.parameters.pull == 0.5
+    path = written(installed, "{name: 'other_learners.means:PICKY', pull: 0.75}")
+    with pytest.raises(ConfigError) as caught:
+        load_config(path)
+    assert str(caught.value) == (
+        f"{path}:1: algorithm.name: expected a learner that takes these settings, got "
+        '"other_learners.means:PICKY" (ValueError: pull above 0.5)'
+    )
 
 
 def test_a_builtin_name_looks_at_no_installed_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 from drom_net.cluster.progress import Progress, Silent
+from drom_net.core.errors import ConfigError, Problem
 from drom_net.learning.metrics import Totals, total
 from drom_net.node.lines import takes_a_line
 from drom_net.results.wording import percent
@@ -53,6 +54,13 @@ class _Line:
         if sys.stderr is not None and takes_a_line(sys.stderr):
             with contextlib.suppress(OSError, ValueError):  # who has gone ends no run
                 print(f"\r{text:<{self._width}}{ending}", end="", file=sys.stderr, flush=True)
+
+
+def require_progress(wanted: object) -> None:
+    """Raises ConfigError where `progress=` is nothing that `showing` takes."""
+    if not (wanted is None or isinstance(wanted, bool) or callable(wanted)):
+        expected = "True, False, None or a function of (round, rounds, error rate so far)"
+        raise ConfigError([Problem("progress=", expected, repr(wanted))])
 
 
 @contextlib.contextmanager

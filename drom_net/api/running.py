@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from drom_net.api.progress import Wanted, showing
+from drom_net.api.progress import Wanted, require_progress, showing
 from drom_net.api.results import Run
 from drom_net.api.rows import FRAME, in_python, in_words, read_in_memory
 from drom_net.api.threads import one_thread
@@ -45,6 +45,7 @@ _FIT = "fit"
 _HEAD = "The configuration of a fit in Python. Its rows were in memory, so it cannot be run or replayed from this file."
 _ALONE = "one site, which has nobody to share with; site= names the column of the site"
 _OF_FILES = {"files", "directory", "format", "dataset", "task_column", "delimiter", "decimal", "encoding", "zero_based"}
+_LABELS = {"positive", "negative", "unlabelled"}
 Config = str | Path | Mapping[str, object]
 """A YAML file, or a mapping with what it would say."""
 Overrides = Mapping[str, object] | Sequence[str]
@@ -103,12 +104,13 @@ def fit(
     >>> run.predict("south", np.array([[1.0, 0.0]])).tolist()
     [1]
     """
+    require_progress(progress)
     with in_python(), one_thread():
         format, names = read_in_memory(data)
-        rows = {"task_column": site, "label": label, "positive": _texts(positive), "order": order}
-        sections: dict[str, object] = {"algorithm": {"name": learner, **(parameters or {})}, "seed": seed}
-        sections |= {"data": _data_section(format, names, rows, options), "rounds": rounds}
-        sections["topology"] = None if topology is None else dict(topology)
+        rows = {"task_column": site, "label": label, "positive": positive, "order": order}
+        own = {"name": learner, **(_mapping("parameters=", parameters) or {})}
+        sections = {"algorithm": own, "seed": seed, "rounds": rounds, "topology": _mapping("topology=", topology)}
+        sections["data"] = _data_section(format, names, rows, options)
         return _fitted(format, sections, progress, is_alone=names is None and site is None)
 
 
@@ -135,7 +137,15 @@ def _data_section(
     given = {"files": FRAME if names is None else "{task}", "tasks": names, **rows, **options}
     if isinstance(format, Arrays) and given["label"] == "label":
         del given["label"]
+    given |= {key: _texts(given[key]) for key in _LABELS & given.keys()}
     return {key: value for key, value in given.items() if value is not None}
+
+
+def _mapping(place: str, value: object) -> dict[str, object] | None:
+    """A section of a file, as an argument has it. Raises ConfigError where it is none."""
+    if value is not None and not isinstance(value, Mapping):
+        raise ConfigError([Problem(place, "a mapping", repr(value))])
+    return None if value is None else dict(value)
 
 
 def _texts(labels: object) -> object:
@@ -208,6 +218,7 @@ def run(
     """
     if driver not in DRIVERS:
         raise UsageError(f"driver=: expected one of {', '.join(DRIVERS)}, got {quoted(str(driver))}")
+    require_progress(progress)
     with one_thread():
         prepared = _prepared(config, overrides)
         require_stored(prepared.config, "drom_net.run")

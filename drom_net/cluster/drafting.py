@@ -23,7 +23,7 @@ from drom_net.data.faults import Faults, quoted
 from drom_net.data.files import load_files, resolved
 from drom_net.data.formats import TableFormat, file_formats, format_of
 from drom_net.data.kinds import Part, find_schema
-from drom_net.data.labels import plain_label
+from drom_net.data.labels import clashes, means_none, plain_label
 from drom_net.data.settings import FileData
 from drom_net.data.tables import FileTable, Texts, Wanted, as_texts, counts
 
@@ -108,9 +108,7 @@ def label_candidates(found: Tables, unlabelled: Sequence[str] = ()) -> dict[str,
     """
     candidates = {}
     for name in found.names:
-        total = _total(found, name)
-        for text in unlabelled:
-            total.pop(text, None)
+        total = Counter({text: n for text, n in _total(found, name).items() if not means_none(text, unlabelled)})
         texts = {plain_label(text).casefold() for text in total}
         if len(texts) == 2:
             candidates[name] = " and ".join(f"{quoted(text)} {count:,}" for text, count in total.most_common(3))
@@ -344,11 +342,8 @@ def merge_drafts(configs: Sequence[ClusterConfig], out: Path, meant: Meant) -> s
                 Problem(f"{config.path}: data.label", f"{quoted(found[0].label)}, as in {first}", quoted(data.label))
             )
     columns = _merged_columns(configs, found, problems)
-    positive = meant.positive or _agreed("positive", configs, found, problems)
-    rest = meant.rest or next((data.rest for data in found if data.rest), None)
-    negative = meant.negative
-    if negative is None and not rest:
-        negative = _agreed("negative", configs, found, problems)
+    missing = tuple(dict.fromkeys(text for data in found for text in data.missing))
+    labels = _merged_labels(configs, found, meant, missing, problems)
     tasks = [task for data in found for task in data.tasks or ()]
     for task in sorted({task for task in tasks if tasks.count(task) > 1}):
         problems.append(Problem("data.tasks", "different sites", f"{quoted(task)} more than once"))
@@ -359,17 +354,13 @@ def merge_drafts(configs: Sequence[ClusterConfig], out: Path, meant: Meant) -> s
     if problems:
         raise DataError(problems)
     places = sum(max(0, (data.hash or 0) - LEVEL_PLACES) for data in found)
-    unlabelled = dict.fromkeys(text for data in found for text in data.unlabelled or ())
     merged = FileData(
         files=patterns.pop(),
         task_column=found[0].task_column,
         tasks=tuple(tasks),
         label=found[0].label,
-        positive=positive,
-        negative=negative,
-        rest=rest,
-        unlabelled=meant.unlabelled or tuple(unlabelled) or None,
-        missing=tuple(dict.fromkeys(text for data in found for text in data.missing)),
+        **dataclasses.asdict(labels),
+        missing=missing,
         columns=tuple(columns),
         hash=max(places_for(columns), min(TEXT_PLACES, places + LEVEL_PLACES if places else 0)),
         scaling=found[0].scaling,
@@ -428,18 +419,54 @@ def _column(data: FileData, name: str) -> Column | None:
     return next((column for column in data.columns or () if column.name == name), None)
 
 
-def _agreed(
-    key: str, configs: Sequence[ClusterConfig], found: Sequence[FileData], problems: list[Problem]
-) -> tuple[str, ...] | None:
+_Said = tuple[Path, dict[str, list[str]]]
+"""A file, and what it says of labels."""
+
+
+def _merged_labels(
+    configs: Sequence[ClusterConfig],
+    found: Sequence[FileData],
+    meant: Meant,
+    missing: tuple[str, ...],
+    problems: list[Problem],
+) -> Meant:
+    """What all sites' labels mean; of a label that `meant` names, it does not matter what the files say."""
+    named = {plain_label(text) for key in ("positive", "negative", "unlabelled") for text in getattr(meant, key) or ()}
+    files: list[_Said] = []
+    for config, data in zip(configs, found, strict=True):
+        said = {"positive": data.positive, "negative": data.negative, "unlabelled": data.unlabelled}
+        kept = {key: [text for text in texts or () if plain_label(text) not in named] for key, texts in said.items()}
+        files.append((config.path, kept | {"missing": [*data.missing]}))
+    rest = meant.rest or next((data.rest for data in found if data.rest), None)
+    negative = meant.negative
+    if negative is None and not rest:
+        negative = _agreed("negative", files, problems)
+    unlabelled = meant.unlabelled or tuple(dict.fromkeys(text for _, said in files for text in said["unlabelled"]))
+    labels = Meant(meant.positive or _agreed("positive", files, problems), negative, rest, unlabelled or None)
+    for clash in clashes(dataclasses.asdict(labels) | {"missing": missing}):
+        here, there = (_where(clash.text, key, files) for key in (clash.key, clash.other))
+        expected = clash.expected + (f", as in {there}" if there else "")
+        hint = clash.hint or "--positive, --negative and --unlabelled say what a label is"
+        got = quoted(clash.text) if clash.text else "none"
+        problems.append(Problem(f"{here}: data.{clash.key}" if here else f"data.{clash.key}", expected, got, hint))
+    return labels
+
+
+def _where(text: str, key: str, files: Sequence[_Said]) -> str:
+    """The first file that says it of a label; empty for none."""
+    return next((str(path) for path, said in files if plain_label(text) in map(plain_label, said.get(key, ()))), "")
+
+
+def _agreed(key: str, files: Sequence[_Said], problems: list[Problem]) -> tuple[str, ...] | None:
     """What those say of a label that say something."""
-    said = [(config, getattr(data, key)) for config, data in zip(configs, found, strict=True) if getattr(data, key)]
-    for config, value in said[1:]:
-        if value != said[0][1]:
-            expected = f"{', '.join(map(quoted, said[0][1]))}, as in {said[0][0].path}"
-            hint = "--positive says which label is +1"
-            problems.append(Problem(f"{config.path}: data.{key}", expected, ", ".join(map(quoted, value)), hint))
+    said = [(path, texts[key]) for path, texts in files if texts[key]]
+    for path, value in said[1:]:
+        if {*map(plain_label, value)} != {*map(plain_label, said[0][1])}:
+            expected = f"{', '.join(map(quoted, said[0][1]))}, as in {said[0][0]}"
+            hint = f"--{key} says which label is {'+1' if key == 'positive' else '-1'}"
+            problems.append(Problem(f"{path}: data.{key}", expected, ", ".join(map(quoted, value)), hint))
             break
-    return said[0][1] if said else None
+    return tuple(said[0][1]) if said else None
 
 
 _STRONGER = {

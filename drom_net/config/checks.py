@@ -16,6 +16,7 @@ from drom_net.config.section import Section
 from drom_net.config.yamlfile import Item, Problems, quoted
 from drom_net.core.errors import ConfigError, did_you_mean
 from drom_net.data.formats import Format, NumberFormat, file_format, format_of
+from drom_net.data.labels import clashes
 
 
 def _check_file_names(section: Section) -> None:
@@ -128,6 +129,13 @@ def check_timeouts(section: Section) -> None:
         section.complain(key, expected="resend_cap_s of at least resend_after_s", got=f"{cap:g} and {after:g}")
 
 
+def _check_labels(section: Section) -> None:
+    for clash in clashes(section.values):
+        index = section[clash.key].index(clash.text) if clash.text else None
+        got = "" if clash.text else "none"
+        section.complain(clash.key, expected=clash.expected, got=got, hint=clash.hint, index=index)
+
+
 def _check_live(section: Section) -> None:
     keys = ("columns", "features", "dim", "hash")
     if all(section.values.get(key, "") is None for key in keys):
@@ -161,8 +169,8 @@ def check_format(section: Section, format_named: Callable[[str], Format]) -> Non
 
 
 CHECKS: dict[str, tuple[Callable[[Section], None], ...]] = {
-    "files": (partial(check_format, format_named=file_format), _check_file_names, _check_columns),
-    "live": (_check_live, _check_columns),
+    "files": (partial(check_format, format_named=file_format), _check_file_names, _check_columns, _check_labels),
+    "live": (_check_live, _check_columns, _check_labels),
 }
 """The checks across the keys of the section data, by its kind; those of learners are in their records."""
 

@@ -6,11 +6,13 @@ import dataclasses
 import glob
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from drom_net.algorithms import BUILTIN, learner_named
+from drom_net.algorithms.learner import Disagreement
 from drom_net.config.checks import (
     CHECKS,
     check_bind,
@@ -54,6 +56,8 @@ from drom_net.data.settings import (
 )
 from drom_net.graph.settings import TopologySettings, check_settings
 from drom_net.protocol.settings import WAIT, Checkpoints, Policy, Timeouts, policy_named
+
+T = TypeVar("T")
 
 
 def _homes() -> Iterator[tuple[str, str, Collection[str]]]:
@@ -196,13 +200,32 @@ def _read_algorithm(problems: Problems, item: Item | None) -> tuple[str, Section
     section = _section(problems, "algorithm", item, algorithm_settings(name), kind=name, preset=preset)
     section.values.pop("name")
     section.values.pop("preset", None)
-    if wrong := learner.check({key: value for key, value in section.values.items() if value is not None}):
-        keys = [setting.key for setting in settings_of(learner.parameters).values() if setting.field in wrong.fields]
+    known = settings_of(learner.parameters).values()
+
+    def disagreement() -> Disagreement | None:
+        found = learner.check({key: value for key, value in section.values.items() if value is not None})
+        if found is None and section.values.keys() == {setting.field for setting in known}:
+            learner.parameters(**section.values)
+        return found
+
+    if wrong := _asked(section, "learner", disagreement):
+        keys = [setting.key for setting in known if setting.field in wrong.fields]
         given = [key for key in keys if key in section.items]
         # Of those in the file, the one that is read last.
         key = max(given, key=lambda key: section.items[key].mark) if given else keys[0]
         section.complain(key, expected=wrong.expected, got=wrong.got)
     return name, section
+
+
+def _asked(section: Section, kind: str, ask: Callable[[], T]) -> T | None:
+    """What code says that may be of another package; None where it raised, which is complained of."""
+    try:
+        return ask()
+    except Exception as error:  # whatever it does with settings that are right by themselves
+        what = " ".join(f"{type(error).__name__}: {error}".split())
+        got = f"{quoted(str(section.items['name'].value))} ({what})"
+        section.complain("name", expected=f"a {kind} that takes these settings", got=got)
+        return None
 
 
 def _keys_of(item: Item | None, name: str) -> Collection[str]:
@@ -223,8 +246,10 @@ def _read_policy(problems: Problems, item: Item | None) -> Policy:
     section = _section(problems, "policy", item, known)
     if section.values.keys() != {setting.field for setting in known.values()}:
         return WAIT
-    chosen = policy(**section.values)
-    if policy.closes is not Policy.closes and not chosen.may_miss:
+    chosen = _asked(section, "policy", lambda: policy(**section.values))
+    if chosen is None:
+        return WAIT
+    if policy.closes is not Policy.closes and _asked(section, "policy", lambda: bool(chosen.may_miss)) is False:
         expected = "a policy whose may_miss is true, for its own `closes` may leave somebody out"
         section.complain("name", expected=expected, got=f"{quoted(name)}, whose may_miss is false")
     return chosen

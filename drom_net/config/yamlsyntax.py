@@ -14,12 +14,14 @@ _TOKENS = {
     "<document start>": "a second document",
     "<scalar>": "a text",
     "<block mapping start>": "a key",
+    "<block sequence start>": "an item",
     "<anchor>": "&",
     "<alias>": "*",
 }
 _LINE_END = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 """As the parser counts lines."""
 _ALIGNED = "keys of one section one below the other"
+_IN_QUOTES = "a text in quotes"
 
 
 class Syntax(NamedTuple):
@@ -71,14 +73,32 @@ def explain(error: yaml.MarkedYAMLError, text: str) -> Syntax | None:
             found = at, _ALIGNED, "one that is indented in another way"
         else:
             found = at, "a key, as above" if "mapping" in context else "an item, as above", f'"{token}"'
-    elif "cannot start any token" in problem or "alias" in problem + context or "anchor" in problem + context:
-        found = at, "a text in quotes", f'one that starts with "{here[at.column : at.column + 1]}"'
+    elif re.search("(scanning|parsing) an? (alias|anchor|tag|block scalar)", context):
+        found = since, _IN_QUOTES, f'one that starts with "{there[since.column : since.column + 1]}"'
+    elif re.search("cannot start any token|alias|anchor", problem + context):
+        found = at, _IN_QUOTES, f'one that starts with "{here[at.column : at.column + 1]}"'
+    elif problem.startswith("expected the node content"):
+        found = at, "a value", _TOKENS.get(token, f'"{token}"')
+    elif problem.startswith("expected '<document start>'"):
+        return _behind_the_end(at, token, lines)
     elif "could not find expected ':'" in problem:
         found = since, "KEY: VALUE", quoted(there.strip())
     if found is None:
         got = f"a syntax error ({', '.join(part for part in (problem, context) if part)})"
         found = at, "YAML", got
     return Syntax(found[0].line, found[0].column, found[1], found[2], hint)
+
+
+def _behind_the_end(at: yaml.Mark, token: str, lines: list[str]) -> Syntax:
+    """Something where the parser has seen all of the document: as a rule its first key is indented."""
+    first = next(n for n, line in enumerate(lines) if line.strip() and not re.match(r"\s*#|---\s*(#|$)", line))
+    indent = len(lines[first]) - len(lines[first].lstrip())
+    if indent and first < at.line:
+        return Syntax(first, indent, "keys at the beginning of the line", "one that is indented")
+    got = _TOKENS.get(token, f'"{token}"')
+    if lines[first].startswith("%"):
+        return Syntax(at.line, at.column, "a line --- below those that start with %", got)
+    return Syntax(at.line, at.column, "the end of the file", got)
 
 
 def _colon(line: int, at: int, lines: list[str]) -> Syntax:

@@ -212,6 +212,9 @@ class Choice(Spec):
 class PluginName(Choice):
     """One of these words, or the name of what another package adds; whether there is one is looked up later."""
 
+    def expected(self) -> str:
+        return f"{Choice.expected(self)} or MODULE:ATTRIBUTE"
+
     def parse(self, value: object) -> str:
         if not isinstance(value, str):
             raise ValueError

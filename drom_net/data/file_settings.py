@@ -10,6 +10,7 @@ from drom_net.core.names import is_name, tidy
 from drom_net.data.columns import Schema
 from drom_net.data.faults import Faults, quoted
 from drom_net.data.formats import FileFormat, NumberFormat, file_format, file_formats, format_of
+from drom_net.data.labels import MEANING, clashes
 from drom_net.data.opening import opened, reading, unpacked, utf8_lines
 from drom_net.data.preprocessing import NO_SCALING, RUNNING, Preprocessing
 from drom_net.data.settings import TASK_NAME, FileData, RowSettings
@@ -72,6 +73,8 @@ def check_settings(settings: FileData, faults: Faults, format: FileFormat | None
     for index, number in enumerate(settings.scale or ()):
         if number == 0.0:
             faults.add(f"data.scale[{index}]", "a number other than 0", "0")
+    for clash in clashes({key: getattr(settings, key) for key in MEANING}):
+        faults.add(f"data.{clash.key}", clash.expected, quoted(clash.text) if clash.text else "none", clash.hint)
     return format
 
 

@@ -128,7 +128,7 @@ class RowReader:
         """
         sign = self.labels.sign(label) if label is None or isinstance(label, str | int | float) else None
         if sign is None:
-            hint = "" if self.labels != NUMERIC else "data.positive names the +1 of other labels"
+            hint = "data.positive names the +1 of other labels" if self.labels.are_numbers else ""
             raise RowError("label", self.labels.expected, shown(label), hint)
         return sign
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 from drom_net.core.errors import did_you_mean
 from drom_net.data.cells import MISSING, NO, YES, label_text
@@ -26,7 +26,7 @@ class Labels:
         positive: The spellings of +1.
         negative: Those of -1.
         rest_is_negative: Whether every other one is -1, too.
-        missing: What means missing beside `columns.MISSING`.
+        missing: What means missing beside `MISSING`.
     """
 
     positive: tuple[str, ...]
@@ -40,7 +40,7 @@ class Labels:
             means = YES if label else NO
             label = next((word for word in (*self.positive, *self.negative) if word.lower() in means), label)
         text = label_text(label)
-        if text in MISSING or text in self.missing:
+        if means_none(text, self.missing):
             return UNLABELLED
         plain = plain_label(text)
         if plain in map(plain_label, self.positive):
@@ -50,10 +50,15 @@ class Labels:
         return None
 
     @property
+    def are_numbers(self) -> bool:
+        """Whether they are as rows of numbers have them, where nothing is said of it."""
+        return replace(self, missing=()) == NUMERIC
+
+    @property
     def expected(self) -> str:
         """What a label may be, for a message."""
-        if self == NUMERIC:
-            return "-1 or +1 (or 0 and 1)"
+        if self.are_numbers:
+            return "-1 or +1" if means_none("0", self.missing) else "-1 or +1 (or 0 and 1)"
         return " or ".join(map(quoted, (*self.positive, *self.negative)))
 
     def to_json(self) -> dict[str, object]:
@@ -82,6 +87,56 @@ def plain_label(text: str) -> str:
     return text.strip() if number is None or number != number else label_text(number)
 
 
+def means_none(text: str, missing: Iterable[str]) -> bool:
+    """Whether a text in the label's column says that there is no label.
+
+    Args:
+        missing: What says so beside `MISSING`, each in any spelling of a number: "9" is "9.0", too.
+    """
+    return text.strip() in MISSING or plain_label(text) in map(plain_label, missing)
+
+
+MEANING = ("positive", "negative", "rest", "unlabelled", "missing")
+"""The settings that say what labels mean."""
+
+
+class Clash(NamedTuple):
+    """What two settings of labels say against each other."""
+
+    key: str
+    """The one to change, of the section data."""
+    text: str
+    """The label; empty where a setting lacks."""
+    expected: str
+    other: str = ""
+    """The other one; empty where a text means by itself that there is no label."""
+    hint: str = ""
+
+
+def clashes(said: Mapping[str, Any]) -> Iterator[Clash]:
+    """Which settings of labels cannot hold together.
+
+    Args:
+        said: The settings of `MEANING`; None is as if it were not there.
+    """
+    signs: dict[str, str] = {}
+    for key in ("positive", "negative"):
+        for text in said.get(key) or ():
+            other = signs.setdefault(plain_label(text), key)
+            if means_none(text, ()):
+                yield Clash(key, text, "a label", hint="in a file it means that there is none")
+            elif other != key:
+                yield Clash(key, text, f"no label of data.{other}", other)
+    for key in ("unlabelled", "missing"):
+        for text in said.get(key) or ():
+            if other := signs.get(plain_label(text), ""):
+                yield Clash(key, text, f"no label of data.{other}", other)
+    if "positive" in said and not said["positive"]:
+        for other in ("negative", "rest"):
+            if said.get(other):
+                yield Clash("positive", "", f"the label that is +1, beside data.{other}", other)
+
+
 def find_labels(
     found: Counter[str],
     place: str,
@@ -103,7 +158,7 @@ def find_labels(
         positive, negative, rest: As in the settings.
         sees_all: Whether these are the labels of all tasks; those of one do not tell which is rarer.
     """
-    raw = Counter({text: count for text, count in found.items() if text.strip() not in MISSING | {*missing}})
+    raw = Counter({text: count for text, count in found.items() if not means_none(text, missing)})
     if positive is not None:
         return _as_configured(raw, place, faults, positive, negative, rest, missing, sees_all=sees_all)
     spellings: dict[str, dict[str, None]] = {}

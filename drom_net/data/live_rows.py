@@ -40,10 +40,9 @@ def live_rows(settings: LiveData) -> RowReader:
     schema = settings.schema
     raw_dim = schema.width if schema is not None else HASHED_DIM if settings.hash is not None else settings.dim or 0
     preprocessing = preprocessing_of(settings, raw_dim, schema)
-    positive = settings.positive
-    labels = NUMERIC
-    if positive is not None:
-        labels = Labels(positive, settings.negative or (), settings.rest == NEGATIVE, settings.no_label)
+    labels = dataclasses.replace(NUMERIC, missing=settings.no_label)
+    if settings.positive is not None:
+        labels = Labels(settings.positive, settings.negative or (), settings.rest == NEGATIVE, settings.no_label)
     return RowReader(preprocessing, settings.label, labels, delimiter=settings.delimiter, decimal=settings.decimal)
 
 

@@ -11,7 +11,7 @@ from drom_net.core.errors import DataError, Problem
 from drom_net.core.names import tidy
 from drom_net.data.cells import label_text
 from drom_net.data.faults import Faults, quoted
-from drom_net.data.formats import line_format
+from drom_net.data.formats import LINE_FORMATS, line_format, line_formats
 from drom_net.data.formats.dialects import decode
 from drom_net.data.formats.jsonl import once
 from drom_net.data.incoming import RowError, RowReader, WrongRows
@@ -85,7 +85,10 @@ def read_rows(
     """
     reads, wrong = line_format(format), WrongRows(SHOWN)
     if needs_site and not reads.has_columns:
-        raise DataError([Problem(SHOWN, "rows whose sites have a column, csv or jsonl", f"the format {format}")])
+        formats = LINE_FORMATS.installed() | line_formats()
+        named = ", ".join(sorted(name for name, one in formats.items() if one.has_columns))
+        expected = f"rows whose sites have a column, in a format whose columns have names ({named})"
+        raise DataError([Problem(SHOWN, expected, f"the format {format}")])
 
     def tell(line: int, error: RowError) -> None:
         wrong.add(

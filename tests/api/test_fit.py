@@ -379,6 +379,31 @@ WRONG: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     ),
     "mixed": (lambda: drom_net.fit({"a": (np.eye(2), [1, 0]), "b": FRAME}), DataError, "a: expected a frame"),
     "driver": (lambda: drom_net.run({}, driver="plain"), UsageError, "driver=: expected one of processes"),
+    "progress of fit": (
+        lambda: drom_net.fit(None, progress=1),  # type: ignore[arg-type]
+        ConfigError,
+        r"^progress=: expected True, False, None or a function of \(round, rounds, error rate so far\), got 1$",
+    ),
+    "progress of run": (
+        lambda: drom_net.run("nowhere.yaml", progress="yes"),  # type: ignore[arg-type]
+        ConfigError,
+        "^progress=: expected True, .*, got 'yes'$",
+    ),
+    "parameters": (
+        lambda: drom_net.fit(FRAME, parameters=3),  # type: ignore[arg-type]
+        ConfigError,
+        "^parameters=: expected a mapping, got 3$",
+    ),
+    "topology": (
+        lambda: drom_net.fit(FRAME, topology="ring"),  # type: ignore[arg-type]
+        ConfigError,
+        "^topology=: expected a mapping, got 'ring'$",
+    ),
+    "a label twice": (
+        lambda: drom_net.fit(FRAME, site="site", label="sick", positive="yes", unlabelled=["yes"]),
+        ConfigError,
+        'fit: unlabelled=.*: expected no label of positive=, got "yes"$',
+    ),
     "a site twice": (lambda: drom_net.fit({1: FRAME, "1": FRAME}), DataError, 'data: expected keys .*"1" more than'),
     "overrides as a text": (
         lambda: drom_net.check({"data": {"dataset": "synthetic"}}, overrides="algorithm.tau=5"),
@@ -430,6 +455,14 @@ def test_what_may_spoil_a_run_is_a_warning() -> None:
         drom_net.fit(FRAME, site="site", label="sick", scaling="none")
 
 
+@pytest.mark.parametrize("nine", [9, 9.0, np.float64(9.0), "9.0"])
+def test_labels_in_options_are_of_any_type(nine: object) -> None:
+    x, y = np.eye(2)[[0, 1, 1] * 10], [1, 0, 9] * 10
+    run = drom_net.fit({"a": (x, y)}, positive=1, negative=[0, 2.0], unlabelled=nine)
+    assert (run.summary["examples"], run.summary["unlabelled"]) == (20, 10)
+    assert run.digest == drom_net.fit({"a": (x, y)}, positive="1", negative=["0", "2"], unlabelled=["9"]).digest
+
+
 def test_labels_are_those_of_the_data() -> None:
     frame = as_pandas(table())
     truth = frame.assign(sick=frame["sick"] == "yes")
@@ -451,7 +484,7 @@ def test_blas_has_one_thread_meanwhile_and_then_as_many_as_before(monkeypatch: p
             seen.append(blas_threads())
 
     try:
-        monkeypatch.setattr("drom_net.api.running.Silent", Looking)
+        monkeypatch.setattr("drom_net.api.progress.Silent", Looking)
         drom_net.fit(arrays())
         assert set(seen) == {1}
         assert blas_threads() == 2

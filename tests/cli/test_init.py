@@ -96,6 +96,60 @@ def test_a_site_that_has_one_of_two_labels_yet(capsys: pytest.CaptureFixture[str
     assert (data.positive, data.negative) == (("good",), ("bad",))  # type: ignore[attr-defined]
 
 
+def test_what_one_site_calls_no_label_and_another_negative(capsys: pytest.CaptureFixture[str]) -> None:
+    said = ("--site", "-", "--label", "outcome", "--positive", "yes", "--negative", "no")
+    for site, more in (("north", ("--unlabelled", "refused")), ("south", ("--negative", "refused"))):
+        rows = [(f"{n % 7}.5", ("yes", "no", "refused")[n % 3]) for n in range(30)]
+        assert call(capsys, "init", write_table(f"{site}.csv", "x,outcome", rows), *said, *more)[0] == 0
+    merge = ("init", "--merge", "north.yaml", "south.yaml", "-o", "both.yaml", "--force")
+    code, _, err = call(capsys, *merge)
+    assert code == 2 and not Path("both.yaml").exists()
+    assert 'south.yaml: data.negative: expected "no", as in north.yaml, got "no", "refused"' in err
+    assert "--negative says which label is -1" in err
+    both = ("--negative", "no", "--negative", "refused")
+    for options, negative, unlabelled in (
+        (both, ("no", "refused"), None),
+        (("--positive", "yes", *both), ("no", "refused"), None),
+        (("--unlabelled", "refused"), ("no",), ("refused",)),
+        (("--negative", "no", "--unlabelled", "refused"), ("no",), ("refused",)),
+    ):
+        assert call(capsys, *merge, *options)[0] == 0
+        data = load_config(Path("both.yaml")).data
+        assert (data.positive, data.negative) == (("yes",), negative)  # type: ignore[attr-defined]
+        assert data.unlabelled == unlabelled  # type: ignore[attr-defined]
+    north = Path("north.yaml")
+    north.write_text("".join(line for line in north.read_text().splitlines(True) if "  negative:" not in line))
+    code, _, err = call(capsys, *merge)
+    assert code == 2
+    assert err.splitlines()[0].endswith(
+        'north.yaml: data.unlabelled: expected no label of data.negative, as in south.yaml, got "refused"; '
+        "--positive, --negative and --unlabelled say what a label is"
+    )
+
+
+def test_a_label_that_is_said_twice(capsys: pytest.CaptureFixture[str]) -> None:
+    table = write_table("t.csv", "x,outcome", [(f"{n % 7}.5", ("yes", "no")[n % 2]) for n in range(20)])
+    said = ("init", table, "--site", "-", "--label", "outcome")
+    yes = ("--positive", "yes", "--unlabelled", "yes")
+    for options, message in (
+        (yes, 'data.unlabelled: expected no label of data.positive, got "yes"'),
+        (("--negative", "yes"), "data.positive: expected the label that is +1, beside data.negative, got none"),
+    ):
+        code, _, err = call(capsys, *said, *options)
+        assert (code, err) == (2, f"error: {message}\n")
+
+
+def test_numbers_that_are_no_label_in_any_spelling(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [(f"{n % 7}.5", ("1.0", "0.0", "9.0")[n % 3]) for n in range(30)]
+    table = write_table("t.csv", "x,outcome", rows)
+    code, _, err = call(capsys, "init", table, "--site", "-", "--label", "outcome")
+    assert code == 2 and 'if "9" is no label, add --unlabelled "9"' in err
+    for text in ("9", "9.0", " 9.00"):
+        code, out, err = call(capsys, "init", table, "--site", "-", "--unlabelled", text, "--force", "--json")
+        assert code == 0 and 'outcome: "0" 10 and "1" 10' in err
+        assert "10 without a label (predicted, not learned)" in json.loads(out)["notes"][-1]
+
+
 @pytest.mark.parametrize("command", [("check",), ("run",), ("simulate",), ("compare", "--out", "c")])
 def test_a_table_instead_of_a_file_is_pointed_to_init(
     command: tuple[str, ...], capsys: pytest.CaptureFixture[str]

@@ -16,14 +16,14 @@ import pytest
 import drom_net
 from drom_net.cli import main
 from drom_net.config.load import load_config
-from drom_net.core.errors import ConfigError
+from drom_net.core.errors import ConfigError, DataError
 from drom_net.data import formats
 from drom_net.data.columns import Column, Schema
 from drom_net.data.faults import Faults
 from drom_net.data.formats import FORMATS, file_formats, format_of, line_format_of, line_formats
 from drom_net.data.incoming import RowReader
 from drom_net.data.preprocessing import Preprocessing
-from drom_net.data.row_lines import LineParser
+from drom_net.data.row_lines import LineParser, read_rows
 from drom_net.data.tables import Source, Wanted
 
 NAMES = ("site", "age", "dose", "ward", "ill")
@@ -108,6 +108,13 @@ def test_one_class_is_a_format_in_every_command(
     assert main(("predict", "run", "--task", "s9")) == 0
     assert predicted == capsys.readouterr().out
     assert len(predicted.splitlines()) == 3
+    at_sites = [("s9", *new[0][1:]), *new[1:]]
+    predict = ("predict", "run", "--site", "site")
+    predicted = call(tmp_path / "ltsv", *predict, "--format", "ltsv:Ltsv", text=as_ltsv(*at_sites))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(as_csv(*at_sites).encode())))
+    assert main(predict) == 0
+    assert predicted == capsys.readouterr().out
+    assert [line.split(",")[0] for line in predicted.splitlines()] == ["site", "s9", "north"]
 
 
 def test_one_class_is_a_format_of_live_lines(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,7 +134,7 @@ def test_one_class_is_a_format_of_live_lines(monkeypatch: pytest.MonkeyPatch) ->
         ("xslx", 'data.format: expected one of csv, svmlight, npz, parquet, got "xslx"'),
         ("'no_such:X'", "data.format: expected a format of files, as MODULE:ATTRIBUTE, got .*No module named"),
         ("'ltsv:quoted'", 'data.format: .*got "ltsv:quoted", a function; a class that is derived from'),
-        ("5", "data.format: expected one of csv, svmlight, npz, parquet, got 5"),
+        ("5", "data.format: expected one of csv, svmlight, npz, parquet or MODULE:ATTRIBUTE, got 5"),
     ],
 )
 def test_what_is_no_format_is_one_clear_error(format: str, expected: str, tmp_path: Path) -> None:
@@ -135,6 +142,15 @@ def test_what_is_no_format_is_one_clear_error(format: str, expected: str, tmp_pa
     with pytest.raises(ConfigError, match=expected) as caught:
         load_config(tmp_path / "cluster.yaml")
     assert len(caught.value.problems) == 1
+
+
+def test_formats_that_can_name_a_site_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = RowReader(Preprocessing(2))
+    for more, named in ((), "csv, jsonl"), ((ltsv.Ltsv(),), "csv, jsonl, ltsv"):
+        monkeypatch.setattr(formats, "FORMATS", [*FORMATS, *more])
+        expected = rf"in a format whose columns have names \({named}\), got the format svmlight"
+        with pytest.raises(DataError, match=expected):
+            read_rows(["1:2 2:3"], format="svmlight", rows=reader, site="site", needs_site=True)
 
 
 def test_a_format_of_files_alone_reads_no_lines(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from drom_net.core.errors import DataError
 from drom_net.data.cells import MISSING
 from drom_net.data.datasets import load_dataset
 from drom_net.data.faults import Faults
-from drom_net.data.labels import NUMERIC, Labels, find_labels
+from drom_net.data.labels import NUMERIC, Labels, clashes, find_labels
 from drom_net.data.settings import FileData, LiveData
 
 
@@ -208,6 +208,37 @@ def test_a_row_without_a_label_has_none(text: object) -> None:
     assert Labels(("ill",), (), rest_is_negative=True, missing=("k. A.",)).sign(text) == 0.0
 
 
+@pytest.mark.parametrize("text", ["9", "9.0", " 9.00 ", "+9"])
+def test_what_is_no_label_has_any_spelling_of_it(text: str) -> None:
+    labels, _ = find({"1.0": 5, "0.0": 9, "9.0": 3}, missing=(text,))
+    assert [labels.sign(label) for label in ("9", "9.0", 9, 9.0, " 9e0 ")] == [0.0] * 5
+    assert (labels.positive, labels.negative, labels.sign("8")) == (("1",), ("0",), None)
+
+
+def test_white_space_about_what_is_no_label_does_not_matter() -> None:
+    labels, _ = find({"ill": 5, "well": 9, "unknown": 3}, missing=(" unknown ",))
+    assert [labels.sign(label) for label in ("unknown", "unknown ", "Unknown")] == [0.0, 0.0, None]
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ({"positive": ["yes"], "negative": ["no"], "unlabelled": ["no", "?!"]}, [("unlabelled", "no", "negative")]),
+        ({"positive": ["yes"], "unlabelled": [" yes"]}, [("unlabelled", " yes", "positive")]),
+        ({"positive": ["1"], "negative": ["0.0"], "missing": ["0"]}, [("missing", "0", "negative")]),
+        ({"positive": ["1"], "negative": ["0", "+1.0"]}, [("negative", "+1.0", "positive")]),
+        ({"positive": ["yes"], "negative": ["NA"]}, [("negative", "NA", "")]),
+        ({"positive": None, "negative": ["no"], "rest": None}, [("positive", "", "negative")]),
+        ({"positive": None, "rest": "negative"}, [("positive", "", "rest")]),
+        ({"negative": ["no"]}, []),
+        ({"positive": ["yes"], "negative": ["no"], "unlabelled": ["NO", "?!"], "missing": ["?!"]}, []),
+        (dict.fromkeys(("positive", "negative", "rest", "unlabelled")) | {"missing": ("0",)}, []),
+    ],
+)
+def test_no_label_means_two_things(said: dict[str, Any], expected: list[tuple[str, str, str]]) -> None:
+    assert [(clash.key, clash.text, clash.other) for clash in clashes(said)] == expected
+
+
 @pytest.mark.parametrize(
     ("yes", "no"), [("True", "False"), ("TRUE", "FALSE"), ("true", "false"), ("1", "0"), ("1", "-1")]
 )
@@ -275,3 +306,18 @@ def test_live_labels_follow_the_same_rules(tmp_path: Path) -> None:
     assert numeric is not None
     assert [numeric.sign(label) for label in (1, "+1", True, 0, "-1", 2, "yes")] == [1, 1, 1, -1, -1, None, None]
     np.testing.assert_equal(numeric.expected, "-1 or +1 (or 0 and 1)")
+
+
+@pytest.mark.parametrize("labels", [{}, {"positive": ("1",), "negative": ("0",)}])
+def test_live_rows_have_what_is_no_label(tmp_path: Path, labels: dict[str, Any]) -> None:
+    settings = LiveData(tasks=("a",), dim=1, unlabelled=("9.0", "unknown"), missing=("-7",), **labels)
+    found = load_dataset(settings, base=tmp_path).labels
+    assert found is not None
+    assert [found.sign(label) for label in (9, 9.0, "9", "unknown", -7, 1, 0, 8)] == [0, 0, 0, 0, 0, 1, -1, None]
+
+
+def test_zero_may_be_no_label_of_live_rows(tmp_path: Path) -> None:
+    labels = load_dataset(LiveData(tasks=("a",), dim=1, unlabelled=("0",)), base=tmp_path).labels
+    assert labels is not None
+    assert [labels.sign(label) for label in (1, -1, 0.0, 2)] == [1, -1, 0, None]
+    assert labels.expected == "-1 or +1"

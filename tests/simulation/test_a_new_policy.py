@@ -52,6 +52,19 @@ class Hasty(Policy):
         return True
 
 
+@dataclass(frozen=True)
+class Picky(Policy):
+    def __post_init__(self):
+        raise ValueError("absent: expected proceed,\\n got wait")
+
+
+class Unsure(Policy):
+    may_miss = property(lambda self: 1 / 0)
+
+    def closes(self, num_here, num_awaited):
+        return True
+
+
 NO_POLICY = Share()
 '''
 
@@ -138,6 +151,12 @@ def test_its_keys_are_checked_written_and_part_of_the_run(folder: Path) -> None:
         ("name: 'no_such:Half', share: 1", r"policy.name: expected a policy, .*No module named 'no_such'.*PYTHONPATH"),
         ("name: 'other_policies:NO_POLICY'", r'got "other_policies:NO_POLICY", a Share; a class that is derived from'),
         ("name: 'other_policies:Hasty'", "policy.name: expected a policy whose may_miss is true"),
+        (
+            "name: 'other_policies:Picky'",
+            "c.yaml:3: policy.name: expected a policy that takes these settings, got "
+            r'"other_policies:Picky" \(ValueError: absent: expected proceed, got wait\)',
+        ),
+        ("name: 'other_policies:Unsure'", r'got "other_policies:Unsure" \(ZeroDivisionError: division by zero\)'),
         ("name: 'other_policies:Share', share: 2", "policy.share: expected a number above 0 and at most 1, got 2"),
         ("name: 5", "policy.name: expected the name of a policy, got 5"),
         ("share: 0.5", 'policy.share: expected one of the keys name, absent, deadline_s, got "share"'),

@@ -108,7 +108,7 @@ class LineFormat(Format):
     def parser(self, rows: RowReader) -> LineParser: ...
 
     has_columns: ClassVar[bool] = False
-    """Whether cells have names, so that one may say whose a row is."""
+    """Whether cells have names, so that one may say whose a row is (`predict --site`)."""
 
     @abstractmethod
     def unlabelled(
