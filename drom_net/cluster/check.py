@@ -9,7 +9,7 @@ import numpy as np
 from drom_net.algorithms.adadrom.state import AGAIN, LAYOUT
 from drom_net.algorithms.features import Matrix
 from drom_net.cluster.cost import Cost, cost
-from drom_net.cluster.leaving import readable, sync_rounds, what_leaves_here
+from drom_net.cluster.leaving import exposed, readable, sync_rounds, what_leaves_here
 from drom_net.cluster.plan import algorithm_of, source_of
 from drom_net.cluster.prepare import Prepared
 from drom_net.config.model import ClusterConfig, config_digest, peer_endpoints
@@ -43,7 +43,7 @@ def process_rows(prepared: Prepared) -> list[Process]:
 
 def plan_facts(prepared: Prepared) -> dict[str, Any]:
     """What `check` tells of the cluster as plain values, without what it costs."""
-    config = prepared.config
+    config, found = prepared.config, readable(prepared)
     return {
         "name": config.name,
         "algorithm": config.algorithm.name,
@@ -53,10 +53,10 @@ def plan_facts(prepared: Prepared) -> dict[str, Any]:
         "dim": prepared.roster.dim,
         "columns": columns_of(prepared.dataset),
         "notes": list(prepared.dataset.notes),
-        "warnings": advice(prepared.dataset, prepared.streams),
+        "warnings": [*advice(prepared.dataset, prepared.streams), *exposed(found, prepared)],
         "config_digest": config_digest(config, prepared.roster.tasks),
         "what_leaves": what_leaves_here(prepared),
-        "readable": [each._asdict() for each in readable(prepared)],
+        "readable": [each._asdict() for each in found],
         "reducer": {"listens": config.reducer.listens_at, "endpoint": config.reducer.endpoint},
         "tasks": [
             {"task": task, "name": row.name, "node": row.node, "examples": row.examples, "address": row.address}

@@ -100,22 +100,32 @@ def describe_file(path: Path) -> list[dict[str, Any]]:
 # --- what may be the label and the site --------------------------------------------------------------
 
 
-def label_candidates(found: Tables, unlabelled: Sequence[str] = ()) -> dict[str, str]:
-    """Columns with two kinds of cells, each with what they are; those that are called so first.
+def label_candidates(found: Tables, unlabelled: Sequence[str] = (), *, kinds: int = 2) -> dict[str, str]:
+    """Columns with so many kinds of cells, each with what they are; those that are called so first.
 
     Args:
         unlabelled: Cells that do not count.
     """
     candidates = {}
     for name in found.names:
-        total = _total(found, name)
-        for text in unlabelled:
-            total.pop(text, None)
-        texts = {plain_label(text).casefold() for text in total}
-        if len(texts) == 2:
-            candidates[name] = " and ".join(f"{quoted(text)} {count:,}" for text, count in total.most_common(3))
+        spellings = label_spellings(found, name, unlabelled)
+        if len(spellings) == kinds:
+            total = _total(found, name)
+            often = sorted((text for its in spellings for text in its), key=lambda text: -total[text])
+            *first, last = [f"{quoted(text)} {total[text]:,}" for text in often[: kinds + 1]]
+            candidates[name] = f"{', '.join(first)} and {last}"
     named = {name: told for name, told in candidates.items() if _LABEL_NAMES.fullmatch(name)}
     return named | candidates
+
+
+def label_spellings(found: Tables, name: str, unlabelled: Sequence[str] = ()) -> list[tuple[str, ...]]:
+    """The labels of a column, each as all of its spellings, the most frequent label first."""
+    total = _total(found, name)
+    spellings: dict[str, list[str]] = {}
+    for text, _ in total.most_common():
+        if text not in unlabelled:
+            spellings.setdefault(plain_label(text).casefold(), []).append(text)
+    return sorted(map(tuple, spellings.values()), key=lambda its: -sum(total[text] for text in its))
 
 
 def site_candidates(found: Tables, label: str) -> dict[str, str]:

@@ -17,10 +17,12 @@ from drom_net.cluster.audit import NEIGHBOR, OTHER, REDUCER
 from drom_net.cluster.plan import PeerGraph, about_run, algorithm_of
 from drom_net.cluster.prepare import Prepared
 from drom_net.config.model import what_leaves
+from drom_net.data.faults import quoted
 from drom_net.data.stream import SparseRows, TaskStream
 from drom_net.results.attacks import ALL, ALONE, ALONE_OR_TWO, BUT_THE_LAST, UNKNOWN, Reads, attacks_on
 
 _SITES_TOLD = 5
+_NEARLY_ALL, _SITES_WARNED = 0.9, 3
 
 Places = npt.NDArray[np.int64]
 Which = npt.NDArray[np.bool_]
@@ -254,6 +256,24 @@ def _in_words(found: Readable, prepared: Prepared) -> str:
             return f"{found.who} {bound}{found.rows[0]} of each site ({total} of {rows} in all)"
         named[_SITES_TOLD:] = [f"and so on, {total} of {rows} in all"]
     return f"{found.who} {bound}{', '.join(named)}"
+
+
+def exposed(found: Sequence[Readable], prepared: Prepared) -> list[str]:
+    """A warning that names the sites of whose rows others can compute nearly all; none where there is no such site.
+
+    Args:
+        found: What `readable` gave.
+    """
+    told = []
+    known = [each for each in found if each.rows is not None and _in_words(each, prepared)]
+    for site, (name, rows) in enumerate(zip(prepared.roster.tasks, rows_of(prepared), strict=True)):
+        read, who = max(((each.rows or ())[site], each.who) for each in known) if known else (0, "")
+        if rows and read >= _NEARLY_ALL * rows:
+            told.append(f"{quoted(name)} ({read:,} of {rows:,}, {who})")
+    more = f" and {len(told) - _SITES_WARNED} more" if len(told) > _SITES_WARNED else ""
+    which = ", ".join(told[:_SITES_WARNED]) + more
+    hint = "leave such a site out, or put its rows together with those of another"
+    return [f"others can compute all rows, or nearly all, of {which}; {hint}"] if told else []
 
 
 def about_prepared(prepared: Prepared) -> dict[str, Any]:
