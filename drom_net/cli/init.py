@@ -13,19 +13,8 @@ import click
 
 from drom_net.cli.output import print_table
 from drom_net.cli.telling import print_json, tell
-from drom_net.cluster.drafting import (
-    ONE_SITE,
-    Draft,
-    Meant,
-    Tables,
-    called_so,
-    draft,
-    label_candidates,
-    label_spellings,
-    merge_drafts,
-    read_tables,
-    site_candidates,
-)
+from drom_net.cluster.candidates import called_so, label_candidates, label_spellings, site_candidates
+from drom_net.cluster.drafting import ONE_SITE, Draft, Meant, Tables, draft, merge_drafts, read_tables
 from drom_net.config.load import load_config
 from drom_net.core.errors import UsageError, did_you_mean, naming
 from drom_net.data.cells import YES

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -265,15 +266,20 @@ def exposed(found: Sequence[Readable], prepared: Prepared) -> list[str]:
         found: What `readable` gave.
     """
     told = []
-    known = [each for each in found if each.rows is not None and _in_words(each, prepared)]
+    known = [(each, each.rows) for each in found if each.rows is not None and _in_words(each, prepared)]
     for site, (name, rows) in enumerate(zip(prepared.roster.tasks, rows_of(prepared), strict=True)):
-        read, who = max(((each.rows or ())[site], each.who) for each in known) if known else (0, "")
-        if rows and read >= _NEARLY_ALL * rows:
-            told.append(f"{quoted(name)} ({read:,} of {rows:,}, {who})")
-    more = f" and {len(told) - _SITES_WARNED} more" if len(told) > _SITES_WARNED else ""
-    which = ", ".join(told[:_SITES_WARNED]) + more
-    hint = "leave such a site out, or put its rows together with those of another"
-    return [f"others can compute all rows, or nearly all, of {which}; {hint}"] if told else []
+        read, each = max(((its[site], each) for each, its in known), key=itemgetter(0), default=(0, None))
+        if each is not None and read and read >= min(rows - 1, _NEARLY_ALL * rows):
+            told.append(f"{quoted(name)} ({each.who} {'up to ' if each.bound == 'up to' else ''}{read:,} of {rows:,})")
+    if not told:
+        return []
+    if len(told) == len(prepared.roster.tasks) > 1:
+        which, hint = "each site", "another learner, or a larger algorithm.tau, may leave less"
+    else:
+        more = f" and {len(told) - _SITES_WARNED} more" if len(told) > _SITES_WARNED else ""
+        which = ", ".join(told[:_SITES_WARNED]) + more
+        hint = "leave such a site out, or put its rows together with those of another"
+    return [f"others can compute all rows, or nearly all, of {which}; {hint}"]
 
 
 def about_prepared(prepared: Prepared) -> dict[str, Any]:
