@@ -43,7 +43,7 @@ def process_rows(prepared: Prepared) -> list[Process]:
 
 def plan_facts(prepared: Prepared) -> dict[str, Any]:
     """What `check` tells of the cluster as plain values, without what it costs."""
-    config, found = prepared.config, readable(prepared)
+    config = prepared.config
     return {
         "name": config.name,
         "algorithm": config.algorithm.name,
@@ -53,10 +53,10 @@ def plan_facts(prepared: Prepared) -> dict[str, Any]:
         "dim": prepared.roster.dim,
         "columns": columns_of(prepared.dataset),
         "notes": list(prepared.dataset.notes),
-        "warnings": [*advice(prepared.dataset, prepared.streams), *exposed(found, prepared)],
+        "warnings": [*advice(prepared.dataset, prepared.streams), *exposed(prepared)],
         "config_digest": config_digest(config, prepared.roster.tasks),
         "what_leaves": what_leaves_here(prepared),
-        "readable": [each._asdict() for each in found],
+        "readable": [each._asdict() for each in readable(prepared)],
         "reducer": {"listens": config.reducer.listens_at, "endpoint": config.reducer.endpoint},
         "tasks": [
             {"task": task, "name": row.name, "node": row.node, "examples": row.examples, "address": row.address}

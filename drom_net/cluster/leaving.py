@@ -259,13 +259,9 @@ def _in_words(found: Readable, prepared: Prepared) -> str:
     return f"{found.who} {bound}{', '.join(named)}"
 
 
-def exposed(found: Sequence[Readable], prepared: Prepared) -> list[str]:
-    """A warning that names the sites of whose rows others can compute nearly all; none where there is no such site.
-
-    Args:
-        found: What `readable` gave.
-    """
-    told = []
+def exposed(prepared: Prepared) -> list[str]:
+    """A warning that names the sites of whose rows others can compute nearly all; none where there is no such site."""
+    told, found = [], readable(prepared)
     known = [(each, each.rows) for each in found if each.rows is not None and _in_words(each, prepared)]
     for site, (name, rows) in enumerate(zip(prepared.roster.tasks, rows_of(prepared), strict=True)):
         read, each = max(((its[site], each) for each, its in known), key=itemgetter(0), default=(0, None))

@@ -192,7 +192,9 @@ def test_check_and_run_say_what_others_can_compute(tmp_path: Path, capsys: pytes
     told = f"Of the rows here: the reducer at least 10 of the {ROWS} of each site; another site none for certain.\n"
     assert told in out
     assert main(["check", file, "--json", "--set", "algorithm.tau=1"]) == 0
-    plan = json.loads(capsys.readouterr().out)
+    out, err = capsys.readouterr()
+    plan = json.loads(out)
+    assert "warning: others can compute all rows, or nearly all, of each site; another learner, or a larger" in err
     every = plan["what_leaves"]
     assert every.startswith("The reducer can compute every row")
     assert f"the reducer at least {ROWS} of the {ROWS} of each site" in every
