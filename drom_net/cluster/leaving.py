@@ -260,22 +260,18 @@ def _in_words(found: Readable, prepared: Prepared) -> str:
 
 
 def exposed(prepared: Prepared) -> list[str]:
-    """A warning that names the sites of whose rows others can compute nearly all; none where there is no such site."""
+    """A warning that names the sites of whose rows others can compute nearly all, where it is not so of every site."""
     told, found = [], readable(prepared)
     known = [(each, each.rows) for each in found if each.rows is not None and _in_words(each, prepared)]
     for site, (name, rows) in enumerate(zip(prepared.roster.tasks, rows_of(prepared), strict=True)):
         read, each = max(((its[site], each) for each, its in known), key=itemgetter(0), default=(0, None))
         if each is not None and read and read >= min(rows - 1, _NEARLY_ALL * rows):
             told.append(f"{quoted(name)} ({each.who} {'up to ' if each.bound == 'up to' else ''}{read:,} of {rows:,})")
-    if not told:
+    if not told or len(told) == len(prepared.roster.tasks):  # what a learner does to every site is no site's own matter
         return []
-    if len(told) == len(prepared.roster.tasks) > 1:
-        which, hint = "each site", "another learner, or a larger algorithm.tau, may leave less"
-    else:
-        more = f" and {len(told) - _SITES_WARNED} more" if len(told) > _SITES_WARNED else ""
-        which = ", ".join(told[:_SITES_WARNED]) + more
-        hint = "leave such a site out, or put its rows together with those of another"
-    return [f"others can compute all rows, or nearly all, of {which}; {hint}"]
+    more = f" and {len(told) - _SITES_WARNED} more" if len(told) > _SITES_WARNED else ""
+    hint = "leave such a site out, or put its rows together with those of another"
+    return [f"others can compute all rows, or nearly all, of {', '.join(told[:_SITES_WARNED])}{more}; {hint}"]
 
 
 def about_prepared(prepared: Prepared) -> dict[str, Any]:

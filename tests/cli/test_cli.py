@@ -561,7 +561,7 @@ GOOD = "age,pressure,ill\n1,2,0\n3,4,1\n"
         (GOOD.replace("3,4", "3,x"), 'site-b.csv:3, column "pressure": expected a number, got "x"'),
         (
             GOOD.replace("4,1", "4,3"),
-            'site-{task}.csv, column "ill": expected two labels, got 3: "0" 33, "1" 28, "3" 1;',
+            'site-{task}.csv, column "ill", "3" in site-b.csv: expected two labels, got 3: "0" 33, "1" 28, "3" 1;',
         ),
         (GOOD.replace("3,4", "3,inf"), 'site-b.csv:3, column "pressure": expected a finite number, got inf'),
         (GOOD.replace("3,4,1", "3,4"), "site-b.csv:3: expected 3 fields, as in the header, got 2"),
