@@ -213,7 +213,7 @@ LAYERS: dict[str, str] = {
     "deploy": "core algorithms data graph protocol transport config cluster",
     "comparison": "core algorithms data graph learning protocol results plots config cluster",
     "reporting": "core algorithms learning node results plots config cluster",
-    "api": "core algorithms data learning storage results plots config cluster reporting",
+    "api": "core algorithms data learning storage results plots node config cluster reporting",
     "cli": "core algorithms data graph learning protocol simulation storage transport results plots node config cluster"
     " deploy comparison reporting",
     "__main__": "core cli",

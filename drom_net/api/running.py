@@ -15,6 +15,7 @@ from drom_net.api.progress import Wanted, require_progress, showing
 from drom_net.api.results import Run
 from drom_net.api.rows import FRAME, in_python, in_words, read_in_memory
 from drom_net.api.threads import one_thread
+from drom_net.cluster.candidates import site_columns
 from drom_net.cluster.check import bytes_as_a_rule, cost_of, listening, plan_facts
 from drom_net.cluster.directories import begin_run_directory, end_run_directory
 from drom_net.cluster.leaving import about_prepared
@@ -86,8 +87,9 @@ def fit(
         topology: As the section of a file: {"graph": "ring"}. By default a star.
         progress: True for a line on standard error, False for none, or a function of (round, rounds, error rate so far)
             that is called a few times a second. By default a line in a terminal or a notebook.
-        options: Other keys of the section `data`: scaling, normalize, bias, columns, ignore, features, missing,
-            shuffle, flip, passes, alignment ..
+        options: Other keys of the section `data`: `negative`, the label that is -1; `rest="negative"`, every label that
+            is not `positive` is -1; `unlabelled`, labels that say there is none; scaling, normalize, bias, columns,
+            ignore, features, missing, shuffle, flip, passes, alignment ..
 
     Raises:
         ConfigError: An option is wrong.
@@ -163,6 +165,10 @@ def _fitted(format: FileFormat, sections: Mapping[str, object], wanted: Wanted, 
     assert isinstance(config.data, FileData)
     prepared = prepare(config, load_files(config.data, base=config.base, format=format))
     _warn(map(in_words, advice(prepared.dataset, prepared.streams)), stacklevel=4)
+    if is_alone and (columns := site_columns(prepared.dataset.preprocessing.schema)):
+        one, what = quoted(columns[0]), " or ".join(map(quoted, columns))
+        hint = f'if {what} says whose row it is: site={one}; if all are of one: fit({{"NAME": frame}})'
+        _warn([f"all rows are of one site, which has nobody to share with; {hint}"], stacklevel=4)
     with Interruption() as interruption, showing(wanted) as progress:
         progress.start(prepared.roster.tasks, prepared.rounds)
         tasks, centrals = run_as_loop(prepared, progress, interruption)

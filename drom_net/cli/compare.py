@@ -15,7 +15,7 @@ from drom_net.cli.output import choose_runs_progress, print_table
 from drom_net.cli.telling import print_json
 from drom_net.cluster.prepare import require_stored
 from drom_net.comparison.compare import Comparison, compare
-from drom_net.comparison.findings import conclusion, headline, results_on, title_of
+from drom_net.comparison.findings import conclusion, headline, reading, results_on, title_of
 from drom_net.comparison.jobs import ComparisonData, comparison_data, named_config
 from drom_net.comparison.pages import write_report
 from drom_net.comparison.runner import Runner
@@ -99,6 +99,8 @@ def _print(comparison: Comparison, datasets: Sequence[ComparisonData]) -> None:
         results = results_on(comparison.results, dataset)
         columns, rows = headline(results)
         print_table(columns, rows, title=title_of(results), spare=("F1", "remarks"))
+        if how := reading(results):
+            click.echo(how)
         click.echo(f"\n{conclusion(results)}\n")
     for line in comparison.closing:
         click.echo(line)

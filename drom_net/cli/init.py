@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.resources
 import sys
 from collections.abc import Mapping
@@ -12,22 +13,19 @@ import click
 
 from drom_net.cli.output import print_table
 from drom_net.cli.telling import print_json, tell
-from drom_net.cluster.drafting import (
-    ONE_SITE,
-    Draft,
-    Meant,
-    called_so,
-    draft,
-    label_candidates,
-    merge_drafts,
-    read_tables,
-    site_candidates,
-)
+from drom_net.cluster.candidates import called_so, label_candidates, label_spellings, site_candidates
+from drom_net.cluster.drafting import ONE_SITE, Draft, Meant, Tables, draft, merge_drafts, read_tables
 from drom_net.config.load import load_config
 from drom_net.core.errors import UsageError, did_you_mean, naming
+from drom_net.data.cells import YES
+from drom_net.data.faults import quoted
+from drom_net.data.labels import NEGATIVE
 from drom_net.results.summary import write_text
 
 _COLUMNS = ("column", "kind", "missing", "different", "least", "mean", "deviation", "most", "examples")
+_MOST_ASKED = 8
+"""With more kinds of labels nobody is asked what each means."""
+_NEITHER = "-"
 
 
 def init(
@@ -60,20 +58,14 @@ def init(
     if any(target.exists() and file.exists() and target.samefile(file) for file in files):
         raise UsageError(f"-o {target}: expected another file than the tables, got one of them")
     found = read_tables(files, missing=missing)
-    label = _column("--label", "the label", label, label_candidates(found, unlabelled), found.names, called_so)
-    if site is None and len(files) > 1:
-        site = ""
-    elif site != ONE_SITE:
-        candidates = site_candidates(found, label)
-        if candidates or site is not None:
-            site = _column("--site", "the site of each row", site, candidates, found.names, called_so)
-        else:
-            raise UsageError(
-                f"--site: no column could be the site of each row; --site {ONE_SITE} says that all are of one"
-            )
+    two, three = (label_candidates(found, unlabelled, kinds=kinds) for kinds in (2, 3))
+    called = called_so(two or three, site=False)
+    label = _column("--label", "the label", label, two | three, found.names, called)
+    meant = _labels(found, label, meant)
+    site = _site(found, site, label)
     if label == site:
         raise UsageError(f"--site and --label: expected two columns, got {label} for both")
-    made = draft(found, target, site=site or "", label=label, meant=meant, missing=missing)
+    made = draft(found, target, site=site, label=label, meant=meant, missing=missing)
     write_text(target, made.text)
     if as_json:
         print_json(_told(target, made))
@@ -118,15 +110,36 @@ def print_columns(columns: list[dict[str, Any]]) -> None:
     print_table(_COLUMNS, rows, left=2)
 
 
+def _site(found: Tables, given: str | None, label: str) -> str:
+    """The column of the sites: `ONE_SITE` where there is none, "" for a file a site.
+
+    Raises:
+        UsageError: Nobody says it, or there is no such column.
+    """
+    if given is None and len(found.paths) > 1:
+        return ""
+    if given == ONE_SITE:
+        return ONE_SITE
+    candidates = site_candidates(found, label)
+    if not candidates and given is None:
+        raise UsageError(f"--site: no column could be the site of each row; --site {ONE_SITE} says that all are of one")
+    called = called_so(candidates, site=True)
+    offered = candidates | {ONE_SITE: "all rows are of one site"}
+    return _column("--site", "the site of each row", given, offered, found.names, called)
+
+
 def _column(
     option: str,
     what: str,
     given: str | None,
     candidates: Mapping[str, str],
     names: tuple[str, ...],
-    called: Any,
+    called: str,
 ) -> str:
     """The column that is meant: as given, as it is called, or as somebody at the terminal says.
+
+    Args:
+        called: The candidate whose name says that it is the one; empty for none.
 
     Raises:
         UsageError: Nobody says it, or there is no such column.
@@ -136,16 +149,45 @@ def _column(
             hint = did_you_mean(given, names)
             raise UsageError(f'{option}: expected a column, got "{given}"' + (f"; {hint}" if hint else ""))
         return given
-    chosen: str = called(candidates, site=option == "--site")
-    if chosen:
-        tell(f"{option} {chosen}: {candidates[chosen]}")
-        return chosen
-    listed = "\n".join(f"  {name}: {told}" for name, told in candidates.items()) or "  none has two kinds of cells"
-    if candidates and sys.stdin.isatty() and sys.stdout.isatty():
+    if called:
+        tell(f"{option} {called}: {candidates[called]}")
+        return called
+    listed = "\n".join(f"  {name}: {told}" for name, told in candidates.items())
+    if candidates and _asks():
         tell(f"{what} may be\n{listed}")
-        answer: str = click.prompt(what, type=click.Choice(list(candidates)), err=True)
-        return answer
+        return _choose(what, list(candidates))
+    listed = listed or "  none has two or three kinds of cells"
     raise UsageError(f"{option} COLUMN says which column is {what}; it could be\n{listed}")
+
+
+def _labels(found: Tables, label: str, meant: Meant) -> Meant:
+    """What is said of the labels; where there are more than two, somebody at the terminal adds what is missing."""
+    spellings = {its[0]: its for its in label_spellings(found, label, meant.unlabelled or ())}
+    if not 2 < len(spellings) <= _MOST_ASKED or meant.negative or meant.rest or not _asks():
+        return meant
+    tell(f"{label} has {len(spellings)} kinds of cells: {', '.join(map(quoted, spellings))}")
+    if meant.positive is None:
+        yes = next((text for text in spellings if text.lower() in YES), None)
+        meant = dataclasses.replace(meant, positive=spellings[_choose("which is +1", list(spellings), yes)])
+    others = {text: its for text, its in spellings.items() if not {*its} & {*(meant.positive or ())}}
+    if len(others) < 2:
+        return meant
+    none = _choose(f"which is no label ({_NEITHER}: all of them are -1)", [*others, _NEITHER])
+    if none != _NEITHER:
+        meant = dataclasses.replace(meant, unlabelled=(*(meant.unlabelled or ()), *others.pop(none)))
+    if len(others) > 1:
+        meant = dataclasses.replace(meant, rest=NEGATIVE)
+    return meant
+
+
+def _asks() -> bool:
+    """Whether there is somebody at a terminal."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def _choose(what: str, of: list[str], default: str | None = None) -> str:
+    answer: str = click.prompt(what, type=click.Choice(of), default=default, err=True)
+    return answer
 
 
 def _merge(files: tuple[Path, ...], target: Path, meant: Meant, *, force: bool, as_json: bool) -> None:

@@ -12,16 +12,18 @@ import click
 from drom_net.cli.requirements import task_index
 from drom_net.cli.telling import print_json, tell
 from drom_net.config.load import load_config
-from drom_net.core.errors import InputError, UsageError
+from drom_net.core.errors import InputError, UsageError, naming
 from drom_net.data.faults import listed, quoted
 from drom_net.data.formats import line_format
-from drom_net.data.row_lines import decoded_lines, read_rows
+from drom_net.data.row_lines import STANDARD_INPUT, decoded_lines, read_rows
 from drom_net.data.settings import FileData, RowSettings, StreamSettings
 from drom_net.results.model_file import load_model, row_reader_of
 from drom_net.results.site_model import SiteModel
 
 
-def predict(run_dir: Path, task: str | None, site_column: str | None, row_format: str, as_json: bool) -> None:
+def predict(
+    run_dir: Path, file: Path, task: str | None, site_column: str | None, row_format: str, as_json: bool
+) -> None:
     """`drom-net predict`."""
     line_format(row_format, "--format")  # raises what is wrong with it
     if task is not None and site_column is not None:
@@ -35,11 +37,11 @@ def predict(run_dir: Path, task: str | None, site_column: str | None, row_format
             raise UsageError("missing option --task NAME, whose model; or --site COLUMN, which says whose row it is")
     index = 0 if task is None else task_index(names, task)
     reader = row_reader_of(model)
-    if sys.stdin.isatty():
-        click.echo("reading rows from the terminal; end them with Ctrl-D", err=True)
-    lines = decoded_lines(sys.stdin.buffer.read(), data.encoding if isinstance(data, FileData) else None)
+    content, shown = _read(file)
+    lines = decoded_lines(content, data.encoding if isinstance(data, FileData) else None, shown)
     column = site_column or (data.task_column if isinstance(data, FileData) else None) or ""
-    rows, said = read_rows(lines, format=row_format, rows=reader, site=column, needs_site=site_column is not None)
+    needs = site_column is not None
+    rows, said = read_rows(lines, format=row_format, rows=reader, site=column, needs_site=needs, shown=shown)
     sites = said if said is not None and site_column is not None else [names[index]] * len(rows)
     if said is not None and site_column is None and (others := sum(site != names[index] for site in said)):
         of = f"column {quoted(column)} says that {others} of {len(said)} rows are of another site"
@@ -60,6 +62,16 @@ def predict(run_dir: Path, task: str | None, site_column: str | None, row_format
         named = {} if site_column is None else {"site": site}
         predictions.append(named | {"label": positive if sign > 0 else negative, "p": p, "score": score, "sign": sign})
     _print(predictions, site_column is not None, as_json=as_json)
+
+
+def _read(file: Path) -> tuple[bytes, str]:
+    """All of a file, of standard input where it is -, and what messages call it."""
+    if file != Path("-"):
+        with naming(file):
+            return file.read_bytes(), str(file)
+    if sys.stdin.isatty():
+        click.echo("reading rows from the terminal; end them with Ctrl-D", err=True)
+    return sys.stdin.buffer.read(), STANDARD_INPUT
 
 
 def _print(predictions: list[dict[str, Any]], with_sites: bool, *, as_json: bool) -> None:

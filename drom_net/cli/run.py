@@ -18,7 +18,7 @@ from drom_net.cli.telling import log_as, print_json, shown, tell
 from drom_net.cluster.check import PRIVATE, bytes_as_a_rule, cost_of, listening, plan_facts, process_rows
 from drom_net.cluster.cost import ALMOST, Cost, hiding_table
 from drom_net.cluster.directories import require_resumable
-from drom_net.cluster.leaving import what_leaves_here
+from drom_net.cluster.leaving import exposed, what_leaves_here
 from drom_net.cluster.machine import lacks, raise_file_descriptors, require_room, this_machine
 from drom_net.cluster.plan import Roster, check_sharing, source_endpoint
 from drom_net.cluster.prepare import Prepared, prepare, require_stored, stream_of
@@ -164,6 +164,8 @@ def check(
         return
     prepared = _prepare_with_warnings(file, overrides)
     warn_of_sharing(prepared.config)
+    for line in exposed(prepared):
+        tell(f"warning: {line}", "warned")
     require_keys(prepared.config, prepared.roster.tasks)
     config, names = prepared.config, prepared.roster.tasks
     own = [source_endpoint(config, names, task) for task in range(len(names))] if config.source else []

@@ -8,7 +8,7 @@ import numpy as np
 
 from drom_net.algorithms.features import Matrix
 from drom_net.cluster.cost import Cost, cost
-from drom_net.cluster.leaving import readable, what_leaves_here
+from drom_net.cluster.leaving import exposed, readable, what_leaves_here
 from drom_net.cluster.plan import algorithm_of, source_of
 from drom_net.cluster.prepare import Prepared
 from drom_net.config.model import ClusterConfig, config_digest, peer_endpoints
@@ -50,7 +50,7 @@ def plan_facts(prepared: Prepared) -> dict[str, Any]:
         "dim": prepared.roster.dim,
         "columns": columns_of(prepared.dataset),
         "notes": list(prepared.dataset.notes),
-        "warnings": advice(prepared.dataset, prepared.streams),
+        "warnings": [*advice(prepared.dataset, prepared.streams), *exposed(prepared)],
         "config_digest": config_digest(config, prepared.roster.tasks),
         "what_leaves": what_leaves_here(prepared),
         "readable": [each._asdict() for each in readable(prepared)],

@@ -6,7 +6,6 @@ import dataclasses
 import itertools
 import os
 import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
@@ -23,18 +22,12 @@ from drom_net.data.faults import Faults, quoted
 from drom_net.data.files import load_files, resolved
 from drom_net.data.formats import TableFormat, file_formats, format_of
 from drom_net.data.kinds import Part, find_schema
-from drom_net.data.labels import clashes, means_none, plain_label
+from drom_net.data.labels import clashes, plain_label
 from drom_net.data.settings import FileData
-from drom_net.data.tables import FileTable, Texts, Wanted, as_texts, counts
+from drom_net.data.tables import FileTable, Wanted
 
 ONE_SITE = "-"
 """In place of a column: all rows are of one site."""
-_LABEL_NAMES = re.compile(r"(?i)label|labels|target|class|outcome|y")
-_SITE_NAMES = re.compile(
-    r"(?i)(site|task|hospital|clinic|ward|shop|store|branch|plant|station|location|cent(er|re)|desk|mailbox|device|machine)"
-    r"([ _]?(id|nr|name))?"
-)
-_MOST_SITES, _MOST_NUMBERED_SITES = 1000, 100
 _CUT = re.compile(r"[^A-Za-z0-9]")
 _WIDTH = 46
 """Where comments begin."""
@@ -95,56 +88,6 @@ def describe_file(path: Path) -> list[dict[str, Any]]:
     table = found.tables[0]
     parts = {name: [Part(cells, None)] for name, cells in table.cells.items()}
     return describe_columns([table], find_schema(found.names, parts, given={}).schema)
-
-
-# --- what may be the label and the site --------------------------------------------------------------
-
-
-def label_candidates(found: Tables, unlabelled: Sequence[str] = ()) -> dict[str, str]:
-    """Columns with two kinds of cells, each with what they are; those that are called so first.
-
-    Args:
-        unlabelled: Cells that do not count.
-    """
-    candidates = {}
-    for name in found.names:
-        total = Counter({text: n for text, n in _total(found, name).items() if not means_none(text, unlabelled)})
-        texts = {plain_label(text).casefold() for text in total}
-        if len(texts) == 2:
-            candidates[name] = " and ".join(f"{quoted(text)} {count:,}" for text, count in total.most_common(3))
-    named = {name: told for name, told in candidates.items() if _LABEL_NAMES.fullmatch(name)}
-    return named | candidates
-
-
-def site_candidates(found: Tables, label: str) -> dict[str, str]:
-    """Columns whose cells come often enough to be sites, each with what they are."""
-    candidates = {}
-    for name in found.names:
-        if name == label:
-            continue
-        total = _total(found, name)
-        # Numbers may be sites, but measurements are none.
-        if not all(isinstance(table.cells.get(name), Texts) for table in found.tables) and (
-            len(total) > _MOST_NUMBERED_SITES or not all(text.isdigit() for text in total)
-        ):
-            continue
-        if 2 <= len(total) <= _MOST_SITES and total.total() >= 5 * len(total):
-            shown = ", ".join(f"{quoted(text)} {count:,}" for text, count in total.most_common(3))
-            candidates[name] = shown + (f" and {len(total) - 3:,} more" if len(total) > 3 else "")
-    named = {name: told for name, told in candidates.items() if _SITE_NAMES.fullmatch(name)}
-    return named | candidates
-
-
-def called_so(candidates: dict[str, str], *, site: bool) -> str:
-    """The only candidate whose name says what it is; empty for none, or several."""
-    named = [name for name in candidates if (_SITE_NAMES if site else _LABEL_NAMES).fullmatch(name)]
-    return named[0] if len(named) == 1 else ""
-
-
-def _total(found: Tables, name: str) -> Counter[str]:
-    total = sum((counts(as_texts(table.cells[name])) for table in found.tables if name in table.cells), Counter[str]())
-    total.pop("", None)
-    return total
 
 
 # --- drafting ----------------------------------------------------------------------------------------

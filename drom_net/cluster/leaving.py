@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -16,10 +17,12 @@ from drom_net.cluster.audit import NEIGHBOR, OTHER, REDUCER
 from drom_net.cluster.plan import PeerGraph, about_config, algorithm_of
 from drom_net.cluster.prepare import Prepared
 from drom_net.config.model import what_leaves
+from drom_net.data.faults import quoted
 from drom_net.data.stream import SparseRows, TaskStream
 from drom_net.results.attacks import ALL, ALONE, ALONE_OR_TWO, BUT_THE_LAST, UNKNOWN, Reads, attacks_on
 
 _SITES_TOLD = 5
+_NEARLY_ALL, _SITES_WARNED = 0.9, 3
 
 Places = npt.NDArray[np.int64]
 Which = npt.NDArray[np.bool_]
@@ -299,6 +302,21 @@ def _in_words(found: Readable, prepared: Prepared) -> str:
             return f"{found.who} {bound}{found.rows[0]} of each site ({total} of {rows} in all)"
         named[_SITES_TOLD:] = [f"and so on, {total} of {rows} in all"]
     return f"{found.who} {bound}{', '.join(named)}"
+
+
+def exposed(prepared: Prepared) -> list[str]:
+    """A warning that names the sites of whose rows others can compute nearly all, where it is not so of every site."""
+    told, (found, rows_of) = [], _found(prepared)
+    known = [(each, each.rows) for each in found if each.rows is not None and _in_words(each, prepared)]
+    for site, (name, rows) in enumerate(zip(prepared.roster.tasks, rows_of, strict=bool(known))):
+        read, each = max(((its[site], each) for each, its in known), key=itemgetter(0), default=(0, None))
+        if each is not None and read and read >= min(rows - 1, _NEARLY_ALL * rows):
+            told.append(f"{quoted(name)} ({each.who} {'up to ' if each.bound == 'up to' else ''}{read:,} of {rows:,})")
+    if not told or len(told) == len(prepared.roster.tasks):  # what a learner does to every site is no site's own matter
+        return []
+    more = f" and {len(told) - _SITES_WARNED} more" if len(told) > _SITES_WARNED else ""
+    hint = "leave such a site out, or put its rows together with those of another"
+    return [f"others can compute all rows, or nearly all, of {', '.join(told[:_SITES_WARNED])}{more}; {hint}"]
 
 
 def about_prepared(prepared: Prepared) -> dict[str, Any]:

@@ -59,6 +59,19 @@ def headline(results: Sequence[Result]) -> tuple[list[str], list[list[str]]]:
     return columns, rows
 
 
+def reading(results: Sequence[Result]) -> str:
+    """How the column of differences is read; empty where there is none."""
+    name = results[0].dataset.figure
+    if YARDSTICK not in [result.name for result in results] or len(results) < 2:
+        return ""
+    unit = "nats" if name == "log_loss" else "percentage points"
+    better = "above" if name in HIGHER_IS_BETTER else "below"
+    return (
+        f"minus {YARDSTICK}: the mean difference of the {IN_WORDS[name]} in {unit}, [in brackets its 95 % interval]; "
+        f"{better} 0 is better than {YARDSTICK}"
+    )
+
+
 def conclusion(results: Sequence[Result]) -> str:
     """What came out on one dataset, as a sentence.
 

@@ -10,15 +10,12 @@ import numpy as np
 from drom_net.algorithms.features import Matrix, Vector
 from drom_net.data.dataset import Dataset
 from drom_net.data.faults import quoted
-from drom_net.data.stream import SparseRows, TaskStream
+from drom_net.data.stream import FEW_ROWS, SparseRows, TaskStream
 
 _SAMPLE = 500
 """Rows of each task that are looked at."""
 _SCALES = 100.0
 _PARALLEL = 0.99
-FEW_ROWS = 20
-"""With fewer, of fifty sites, no evidence could tell that sharing helps one, were it right in each row and the site
-alone wrong in each (`results.evidence`)."""
 _FEW_OF_A_LABEL, _SHARE_OF_A_LABEL = 5, 0.02
 _FAR_MORE = 10
 """Times the rows of the median of the other sites."""

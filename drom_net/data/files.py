@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,7 @@ from drom_net.data.sites import (
     signs_of,
     signs_of_site,
     tasks_in_column,
+    where_odd_labels_are,
 )
 from drom_net.data.stream import SparseRows, take
 from drom_net.data.tables import NumberTable, Source, Texts, Wanted, as_texts, check_finite
@@ -101,10 +102,11 @@ def _load_tables(
     faults.raise_if_any()
     site_notes = [*notes_on_names(sites, settings.task_column), *notes_on_empty_columns(sites, found.schema)]
     shown = f"{settings.files}, column {quoted(settings.label)}"
-    counts: Counter[str] = Counter()
+    by_file: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for site in sites:
-        counts += label_counts(site, settings.label)
-    labels, why = _find_labels(settings, counts, shown, faults, sees_all=sees_all)
+        by_file[site.table.shown] += label_counts(site, settings.label)
+    counts, where = sum(by_file.values(), Counter[str]()), where_odd_labels_are(settings, by_file)
+    labels, why = _find_labels(settings, counts, shown + where, faults, sees_all=sees_all)
     signs = [] if labels is None else [signs_of_site(site, settings.label, labels, faults) for site in sites]
     schema = found.schema
     encoder = Encoder(schema, [site.num_rows for site in sites])
@@ -222,11 +224,13 @@ def _load_numbers(
                 _check_table(table, shown, settings, features, faults)
                 tables[name] = table
         _check_same_columns(tables, shown_of, faults)
+    of_each = {shown_of[name]: Counter(table.labels) for name, table in tables.items()}
     counts = Counter(text for table in tables.values() for text in table.labels)
     labels: Labels | None = None
     why = ""
     if tables:
-        labels, why = _find_labels(settings, counts, f"{settings.files}, labels", faults, sees_all=sees_all)
+        place = f"{settings.files}, labels{where_odd_labels_are(settings, of_each)}"
+        labels, why = _find_labels(settings, counts, place, faults, sees_all=sees_all)
         _check_widths(tables, settings, format, features, faults)
     signs = {}
     if labels is not None:

@@ -196,7 +196,7 @@ def _texts(
         return Column(name, NUMBER, missing=has_missing or bool(odd)), why, odd, 0
     date = _date(name, total, has_missing=has_missing)
     if date is not None:
-        return date, "", (), 0
+        return *date, (), 0
     dates = _dates_in_words(name, list(total))
     words = sum(len(text.split()) * count for text, count in total.items()) / num_rows
     if words >= _WORDS_OF_TEXT and len(total) > _DISTINCT_FROM and len(total) * 20 > num_rows:
@@ -269,16 +269,33 @@ def _category(name: str, counts: Sequence[Counter[str]], *, has_missing: bool) -
     return Column(name, CATEGORY, tuple(listed), missing=has_missing), why, rare
 
 
-def _date(name: str, total: Counter[str], *, has_missing: bool) -> Column | None:
-    """The column where all of its texts are dates of one form."""
+def _date(name: str, total: Counter[str], *, has_missing: bool) -> tuple[Column, str] | None:
+    """The column where all of its texts are dates of one form, and what to say of it."""
     texts = list(total)
     if not all(_HAS_DATE.search(text) for text in texts[:100]):
         return None
     for format in ("", *_DATE_FORMATS):
         if all(_is_date(text, format) for text in texts[:100]) and all(_is_date(text, format) for text in texts):
             has_time = any(days_of(text, format) % 1.0 for text in texts)
-            return Column(name, TIME if has_time else DATE, missing=has_missing, format=format)
+            column = Column(name, TIME if has_time else DATE, missing=has_missing, format=format)
+            return column, _other_reading(name, texts, format)
     return None
+
+
+def _other_reading(name: str, texts: Sequence[str], format: str) -> str:
+    """What to say of dates that have a meaning with day and month the other way round as well; empty for others."""
+    other = re.sub("%([dm])(.)%([dm])", r"%\3\2%\1", format)
+    if other == format or other not in _DATE_FORMATS or not all(_is_date(text, other) for text in texts):
+        return ""
+    example = next((text for text in texts if days_of(text, format) != days_of(text, other)), None)
+    if example is None:
+        return ""
+    day = datetime.strptime(example, format).date().isoformat()
+    first, second = ("day", "month") if format.startswith("%d") else ("month", "day")
+    return (
+        f"{quoted(name)} has dates that may have the day or the month first: {quoted(example)} is read as {day}, "
+        f'{first} first (if the {second} is first: format: "{other}")'
+    )
 
 
 def _dates_in_words(name: str, texts: Sequence[str]) -> str:

@@ -16,9 +16,10 @@ from drom_net.data.formats.dialects import decode
 from drom_net.data.formats.jsonl import once
 from drom_net.data.incoming import RowError, RowReader, WrongRows
 
-__all__ = ["LineParser", "decoded_lines", "once", "read_rows"]
+__all__ = ["STANDARD_INPUT", "LineParser", "decoded_lines", "once", "read_rows"]
 
-SHOWN = "standard input"
+STANDARD_INPUT = "standard input"
+"""Where rows come from, for messages, where nothing else is said."""
 
 
 class LineParser:
@@ -67,7 +68,13 @@ def _decoded(line: bytes) -> str:
 
 
 def read_rows(
-    text_stream: Iterable[str], *, format: str, rows: RowReader, site: str = "", needs_site: bool = False
+    text_stream: Iterable[str],
+    *,
+    format: str,
+    rows: RowReader,
+    site: str = "",
+    needs_site: bool = False,
+    shown: str = STANDARD_INPUT,
 ) -> tuple[list[Features], list[str] | None]:
     """The rows, encoded, as `RowPreparation` takes them; and whose each is, None where they do not say it.
 
@@ -79,38 +86,40 @@ def read_rows(
         rows: What the rows are.
         site: The column that says whose each is.
         needs_site: Whether they must say it.
+        shown: Where they come from.
 
     Raises:
-        DataError: All that is wrong; places are "standard input:LINE".
+        DataError: All that is wrong; places are "standard input:LINE", or of another `shown`.
     """
-    reads, wrong = line_format(format), WrongRows(SHOWN)
+    reads, wrong = line_format(format), WrongRows(shown)
     if needs_site and not reads.has_columns:
         formats = LINE_FORMATS.installed() | line_formats()
         named = ", ".join(sorted(name for name, one in formats.items() if one.has_columns))
         expected = f"rows whose sites have a column, in a format whose columns have names ({named})"
-        raise DataError([Problem(SHOWN, expected, f"the format {format}")])
+        raise DataError([Problem(shown, expected, f"the format {format}")])
 
     def tell(line: int, error: RowError) -> None:
         wrong.add(
-            lambda one: f"{SHOWN}:{line}" + ("" if one.where in ("line", "column names") else f", {one.where}"), error
+            lambda one: f"{shown}:{line}" + ("" if one.where in ("line", "column names") else f", {one.where}"), error
         )
 
-    lines = _text_lines(text_stream, wrong.faults)
+    lines = _text_lines(text_stream, shown, wrong.faults)
     found = list(reads.unlabelled(lines, rows, tell, site, needs_site=needs_site))
     wrong.raise_if_any(len(found))
     sites = [tidy(label_text(cell)) for _, cell in found]
     if "" in sites:
         if needs_site:
-            raise DataError([Problem(f"{SHOWN}, row {sites.index('') + 1}", f"a site in {quoted(site)}", "none")])
+            raise DataError([Problem(f"{shown}, row {sites.index('') + 1}", f"a site in {quoted(site)}", "none")])
         return [row for row, _ in found], None
     return [row for row, _ in found], sites
 
 
-def decoded_lines(data: bytes, encoding: str | None = None) -> list[str]:
-    """The lines of standard input, in whichever encoding a table may have.
+def decoded_lines(data: bytes, encoding: str | None = None, shown: str = STANDARD_INPUT) -> list[str]:
+    """The lines of a file or of standard input, in whichever encoding a table may have.
 
     Args:
         encoding: As data.encoding says; None is found.
+        shown: As for `read_rows`.
 
     Raises:
         DataError: It is neither UTF-8 or UTF-16 nor of one byte a character.
@@ -120,15 +129,15 @@ def decoded_lines(data: bytes, encoding: str | None = None) -> list[str]:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         expected, got = f"{encoding or 'UTF-8'} text", f"byte 0x{data[error.start]:02x}"
-        raise DataError([Problem(f"{SHOWN}:{line}", expected, got)]) from None
+        raise DataError([Problem(f"{shown}:{line}", expected, got)]) from None
     return list(io.StringIO(text.removeprefix("\ufeff"), newline=""))
 
 
-def _text_lines(text_stream: Iterable[str], faults: Faults) -> Iterator[str]:
+def _text_lines(text_stream: Iterable[str], shown: str, faults: Faults) -> Iterator[str]:
     number = 0
     try:
         for number, line in enumerate(text_stream, start=1):
             yield line.removeprefix("\ufeff") if number == 1 else line
     except UnicodeDecodeError as error:
         # Text is decoded in blocks: the bad byte is somewhere below the last line that came.
-        faults.add(f"{SHOWN}, after line {number}", "UTF-8 text", f"byte 0x{error.object[error.start]:02x}")
+        faults.add(f"{shown}, after line {number}", "UTF-8 text", f"byte 0x{error.object[error.start]:02x}")

@@ -7,7 +7,7 @@ import dataclasses
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,13 +17,13 @@ import numpy.typing as npt
 from drom_net.algorithms.features import Vector
 from drom_net.core.errors import did_you_mean
 from drom_net.core.names import is_name, tidy
-from drom_net.data.cells import NUMBER_FORMATS, CellError, days_of, number_of, written_number
+from drom_net.data.cells import MISSING, NUMBER_FORMATS, CellError, days_of, number_of, written_number
 from drom_net.data.columns import NUMBER, Column, Schema
 from drom_net.data.faults import Faults, listed, quoted
 from drom_net.data.file_settings import check_task_name, natural_key, tasks_by_name
 from drom_net.data.formats import TableFormat
 from drom_net.data.kinds import Found, Part, find_schema
-from drom_net.data.labels import Labels
+from drom_net.data.labels import Labels, plain_label
 from drom_net.data.settings import FileData
 from drom_net.data.tables import Cells, Days, FileTable, Numbers, Texts, Wanted, as_texts, counts
 
@@ -377,3 +377,26 @@ def tasks_in_column(table: FileTable, texts: Texts, column: str, faults: Faults)
             row = int(np.flatnonzero(texts.codes == code)[0])
             check_task_name(name, table.place(row, column), faults)
     return tuple(sorted(names, key=natural_key))
+
+
+def where_odd_labels_are(settings: FileData, found: Mapping[str, Counter[str]]) -> str:
+    """``, "unknown" in south.csv``: labels beyond two, and the files that have them; empty where all files are alike.
+
+    Args:
+        found: How often each label comes in each file.
+    """
+    none = MISSING | {*settings.no_label}
+    own = {shown: {plain_label(text) for text in its if text.strip() not in none} for shown, its in found.items()}
+    often = Counter(label for labels in own.values() for label in labels)
+    rows: Counter[str] = Counter()
+    for its in found.values():
+        for text, count in its.items():
+            rows[plain_label(text)] += count
+    said = {plain_label(text) for text in (*(settings.positive or ()), *(settings.negative or ()))}
+    others = sorted(often.keys() - said, key=lambda label: (-often[label], -rows[label], label))
+    odd = others[(not settings.positive) + (not settings.negative) :]
+    files = [shown for shown, labels in own.items() if labels & {*odd}]
+    if not files or len(files) == len(found):
+        return ""
+    more = f" and {len(files) - 3} more files" if len(files) > 3 else ""
+    return f", {listed(odd)} in {', '.join(files[:3])}{more}"

@@ -23,7 +23,7 @@ LEVEL = 0.05
 """How probable it may be that anything false is ever said of any of a run's tasks, or of all together."""
 CODES: dict[str, int] = {"helps": 1, "cannot tell yet": 0, "hurts": -1}
 """An effect as a number, of the metric drom_net_sharing_effect and in history.jsonl."""
-_HORIZON = 100
+HORIZON = 100
 """What would take so many times the examples that there are is not forecast."""
 
 _Numbers = TypeVar("_Numbers", float, Vector)
@@ -74,7 +74,7 @@ def missing(examples: int, total: float, variance: float, level: float) -> int |
     low, high = 1.0, 2.0
     while not decided(high):
         low, high = high, 2.0 * high
-        if low > _HORIZON:
+        if low > HORIZON:
             return None
     while (high - low) * examples > 0.5:
         middle = 0.5 * (low + high)

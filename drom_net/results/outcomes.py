@@ -164,7 +164,10 @@ def read_data_facts(folder: Path) -> dict[str, Any]:
     return read_json(folder / "data.json", "features", "preprocessing", "positive")
 
 
-def read_json(path: Path, *keys: str, missing: str = "that node has not ended in order") -> dict[str, Any]:
+_NOT_ENDED = "that node has not ended in order; start it again with the same command, and merge when it has ended"
+
+
+def read_json(path: Path, *keys: str, missing: str = _NOT_ENDED) -> dict[str, Any]:
     """A JSON object that has these keys; `missing` says what it means that the file is not there."""
     try:
         found: dict[str, Any] = json.loads(path.read_text())

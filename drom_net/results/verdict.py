@@ -6,14 +6,16 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from drom_net.data.stream import FEW_ROWS
 from drom_net.learning.metrics import Totals, total
-from drom_net.results.evidence import told_by
+from drom_net.results.evidence import HORIZON, told_by
 from drom_net.results.wording import percent
 
 _TASKS_TOLD = 3
 _RARE = 0.2
 """A label is rare below this share."""
 _EXAMPLES_PER_FEATURE = 10
+_NO_FORECAST = f"; where no number stands, it would take more than {HORIZON} times the examples so far"
 
 Figures = dict[str, Any]
 
@@ -47,10 +49,11 @@ def verdict(
         said.append(f"no better than always giving each site's commoner label: {_rates(sums)}; {reason}")
     useless = {name: task for name, task in zip(names, counts, strict=True) if task.examples and not is_better(task)}
     if useless and len(names) > 1 and (useful or len(useless) < len(names)):
-        told = [f"{name} ({_rates(task)})" for name, task in list(useless.items())[:_TASKS_TOLD]]
-        if len(useless) > len(told):
-            told.append(f"{len(useless) - len(told)} more")
-        said.append(f"tasks no better than their commoner label: {', '.join(told)}")
+        # Of fewer rows neither figure says anything.
+        sure = [f"{name} ({_rates(task)})" for name, task in useless.items() if task.examples >= FEW_ROWS]
+        told = sure[:_TASKS_TOLD] + ([f"{len(sure) - _TASKS_TOLD} more"] if len(sure) > _TASKS_TOLD else [])
+        if told:
+            said.append(f"tasks no better than their commoner label: {', '.join(told)}")
     if sharing is not None:
         better = [is_better(task) for task in counts]
         said += sharing_verdict(names, sharing_of_tasks, sharing, flipped=flipped, useful=useful, better=better)
@@ -132,12 +135,14 @@ def sharing_verdict(
             by = " (log loss)" if _is_by_log_loss(its) else ""
             of[its["effect"]].append((-abs(its["gain_nats"]), f"{name}{by} {_gain(its)}"))
     for effect, whom in of.items():
-        told = [text for _, text in sorted(whom, key=lambda pair: pair[0])]
+        whom.sort(key=lambda pair: pair[0])
+        told = [text for _, text in whom]
+        why = _NO_FORECAST if math.inf in [by for by, _ in whom[:_TASKS_TOLD]] else ""
         if len(told) > _TASKS_TOLD:
             told[_TASKS_TOLD:] = [f"{len(told) - _TASKS_TOLD} more"]
         if told:
             start = "cannot tell yet of" if effect == "cannot tell yet" else f"sharing {effect}"
-            said.append(f"{start} {len(whom)} of {len(names)} tasks: {', '.join(told)}")
+            said.append(f"{start} {len(whom)} of {len(names)} tasks: {', '.join(told)}{why}")
     return said
 
 

@@ -154,7 +154,8 @@ def test_frames_by_site_and_one_site_alone() -> None:
     frame = as_pandas(table())
     by_site = {site: its.drop(columns="site") for site, its in frame.groupby("site")}
     assert drom_net.fit(by_site, label="sick").summary["examples"] == len(frame)
-    alone = drom_net.fit(frame.drop(columns="site"), label="sick")
+    with pytest.warns(UserWarning, match='"color" says whose row it is'):
+        alone = drom_net.fit(frame.drop(columns="site"), label="sick")
     assert len(alone.sites) == 1
     assert np.array_equal(alone.predict_proba(0, frame), alone.predict_proba(alone.sites[0], frame))
 
@@ -353,9 +354,9 @@ WRONG: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "lazy": (lambda: drom_net.fit(polars.LazyFrame({"a": [1]})), DataError, r"needs \.collect\(\)"),
     "nothing": (lambda: drom_net.fit({}), DataError, "at least one site"),
     "objects": (
-        lambda: drom_net.fit(pandas.DataFrame({"x": [1, "a"], "label": [0, 1]})),
+        lambda: drom_net.fit(pandas.DataFrame({"x": [1, [2]], "label": [0, 1]})),
         DataError,
-        'column "x": expected values of one type',
+        'column "x": expected numbers, texts, dates or yes/no, got values of the types int, list',
     ),
     "numbered columns": (lambda: drom_net.fit(pandas.DataFrame(np.eye(3))), DataError, "texts as column names"),
     "learner": (lambda: drom_net.fit(FRAME, learner="adadorm"), ConfigError, 'fit: learner=: .*mean "adadrom"'),
@@ -494,11 +495,36 @@ def test_blas_has_one_thread_meanwhile_and_then_as_many_as_before(monkeypatch: p
 
 def test_a_frame_without_a_site_is_one_site_which_is_said() -> None:
     frame = as_pandas(table())
-    alone = drom_net.fit(frame, label="sick", ignore=["site"])
+    alone = drom_net.fit(frame, label="sick", ignore=["site", "color"])
     assert len(alone.sites) == 1 and "nobody to share with; site= names" in alone.notes[0]
     assert "nobody to share with" in alone._repr_html_()
     with pytest.raises(ConfigError, match="another column than that of site="):
         drom_net.fit(frame, site="sick", label="sick")
+
+
+def test_a_forgotten_site_is_a_warning() -> None:
+    frame = as_pandas(table())
+    said = "all rows are of one site, which has nobody to share with; if "
+    alone = 'if all are of one: fit\\({"NAME": frame}\\)$'
+    with pytest.warns(UserWarning, match=f'^{said}"site" says whose row it is: site="site"; {alone}'):
+        drom_net.fit(frame, label="sick")
+    with pytest.warns(UserWarning, match=f'^{said}"Klinik" or "color" says whose row it is: site="Klinik"; {alone}'):
+        drom_net.fit(frame.rename(columns={"site": "Klinik"}), label="sick")
+    drom_net.fit({"here": frame}, label="sick")  # warnings are errors
+
+
+def test_numbers_among_texts_are_read_as_in_a_file(tmp_path: Path) -> None:
+    """As the frames of several files come together, one of which writes "-" where nothing was measured."""
+    columns = table()
+    columns["age"][::15] = ["-"] * 10
+    columns["dose"][1:4] = ["k. A.", 7, 7.5]
+    written = run_of_file(as_csv(columns, tmp_path / "t.csv"), tmp_path / "run")
+    frame = pandas.DataFrame(columns)
+    assert frame["age"].dtype == frame["dose"].dtype == object
+    run = drom_net.fit(frame, site="site", label="sick")
+    assert any('"age" has numbers, but for "-" 10: taken for missing' in note for note in run.notes)
+    assert run.digest == written.digest
+    assert np.array_equal(run.predict_proba("north", frame), written.predict_proba("north", frame))
 
 
 def test_two_threads_leave_blas_as_it_was() -> None:

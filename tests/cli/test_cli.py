@@ -19,12 +19,13 @@ from rich.console import Console
 
 from drom_net.algorithms import BUILTIN
 from drom_net.cli import group, main, output
+from drom_net.core.errors import UsageError
 from drom_net.data.scaling import RunningScaling
 from drom_net.learning.metrics import Totals
 from drom_net.learning.records import TASK_DTYPE
 from drom_net.protocol.node import TIMES_DTYPE
 from drom_net.results import tables
-from drom_net.results.outcomes import TaskOutcome
+from drom_net.results.outcomes import TaskOutcome, read_task_outcome
 from drom_net.results.tables import write_timeline
 
 QUICK = str(CONFIGS / "quickstart.yaml")
@@ -560,7 +561,7 @@ GOOD = "age,pressure,ill\n1,2,0\n3,4,1\n"
         (GOOD.replace("3,4", "3,x"), 'site-b.csv:3, column "pressure": expected a number, got "x"'),
         (
             GOOD.replace("4,1", "4,3"),
-            'site-{task}.csv, column "ill": expected two labels, got 3: "0" 33, "1" 28, "3" 1;',
+            'site-{task}.csv, column "ill", "3" in site-b.csv: expected two labels, got 3: "0" 33, "1" 28, "3" 1;',
         ),
         (GOOD.replace("3,4", "3,inf"), 'site-b.csv:3, column "pressure": expected a finite number, got inf'),
         (GOOD.replace("3,4,1", "3,4"), "site-b.csv:3: expected 3 fields, as in the header, got 2"),
@@ -631,6 +632,15 @@ def test_wrong_use_is_told_with_exit_code_2(
     code, out, err = call(capsys, *arguments)
     assert (code, out) == (2, "")
     assert message in err
+
+
+def test_a_node_that_has_not_ended_is_started_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(UsageError) as caught:
+        read_task_outcome(tmp_path)
+    assert str(caught.value) == (
+        f"{tmp_path / 'result.json'} is missing: that node has not ended in order; "
+        "start it again with the same command, and merge when it has ended"
+    )
 
 
 def test_the_literal_parameters_of_the_paper_warn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
 from drom_net.cli import main
 from drom_net.config.load import load_config
+from drom_net.data.settings import FileData
 
 
 @pytest.fixture(autouse=True)
@@ -157,3 +160,51 @@ def test_a_table_instead_of_a_file_is_pointed_to_init(
     code, _, err = call(capsys, command[0], three_labels(), *command[1:])
     assert code == 2
     assert "visits.csv: expected a cluster's YAML file, got a table; `drom-net init visits.csv`" in err
+
+
+def readmissions() -> str:
+    """The table of the outsider: 207 nein, 133 ja, 16 unbekannt."""
+    words = ["nein"] * 207 + ["ja"] * 133 + ["unbekannt"] * 16
+    rows = [(("Nord", "Süd")[n % 2], f"{n * 37 % 89}.5", word) for n, word in enumerate(words)]
+    return write_table("patienten.csv", "Klinik,Alter,Wiederaufnahme", rows)
+
+
+def test_a_column_with_three_labels_may_be_the_label(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = call(capsys, "init", readmissions(), "--site", "Klinik")
+    assert code == 2
+    assert '\nerror:   Wiederaufnahme: "nein" 207, "ja" 133 and "unbekannt" 16\n' in err
+    # Of those with two labels as well, one is only taken by its name.
+    table = write_table("titanic.csv", "class,survived", [("123"[n % 3], "01"[n % 2]) for n in range(60)])
+    code, _, err = call(capsys, "init", table, "--site", "-")
+    assert code == 2 and 'survived: "0" 30 and "1" 30\n' in err and 'class: "1" 20, "2" 20 and "3" 20\n' in err
+
+
+def answering(monkeypatch: pytest.MonkeyPatch, *answers: str) -> None:
+    """Somebody at a terminal."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO("".join(f"{answer}\n" for answer in answers)))
+    monkeypatch.setattr("drom_net.cli.init._asks", lambda: True)
+
+
+@pytest.mark.parametrize("said", [(), ("--label", "Wiederaufnahme")])
+@pytest.mark.parametrize(
+    ("none", "meant"),
+    [("unbekannt", (("ja",), ("nein",), None, ("unbekannt",))), ("-", (("ja",), None, "negative", None))],
+)
+def test_a_terminal_is_asked_what_three_labels_mean(
+    said: tuple[str, ...], none: str, meant: object, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answering(monkeypatch, *([] if said else ["Wiederaufnahme"]), "", none, "Klinik")  # "": yes is +1 as offered
+    code, _, err = call(capsys, "init", readmissions(), *said)
+    assert code == 0, err
+    assert 'Wiederaufnahme has 3 kinds of cells: "nein", "ja", "unbekannt"\n' in err
+    data = load_config(Path("patienten.yaml")).data
+    assert isinstance(data, FileData)
+    assert (data.positive, data.negative, data.rest, data.unlabelled) == meant
+
+
+def test_a_terminal_is_offered_one_site(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    answering(monkeypatch, "-")
+    code, _, err = call(capsys, "init", readmissions(), "--label", "Wiederaufnahme", "--unlabelled", "unbekannt")
+    assert code == 0 and "\n  -: all rows are of one site\n" in err
+    data = load_config(Path("patienten.yaml")).data
+    assert isinstance(data, FileData) and (data.task_column, data.tasks) == (None, ("patienten",))

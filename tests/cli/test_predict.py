@@ -42,6 +42,20 @@ def predict(
     return code, *capsys.readouterr()
 
 
+def test_rows_of_a_file(run: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    text = as_csv([("Nord", "2.5"), ("Süd", "-2.5")], "Café,x")
+    Path("new.csv").write_text(text, encoding="utf-8")
+    of_file = predict(monkeypatch, capsys, b"", run, "new.csv")
+    assert of_file[0] == 0 and of_file[1].count("\n") == 3
+    for dash in ((), ("-",)):
+        assert of_file == predict(monkeypatch, capsys, text.encode(), run, *dash)
+    Path("wrong.csv").write_text("Café,x\nNord,off\n", encoding="utf-8")
+    code, _, err = predict(monkeypatch, capsys, b"", run, "wrong.csv")
+    assert (code, err) == (2, 'error: wrong.csv:2, column "x": expected a number, got "off"\n')
+    code, _, err = predict(monkeypatch, capsys, b"", run, "absent.csv")
+    assert code == 2 and "'absent.csv' does not exist" in err
+
+
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "cp1252"])
 def test_all_sites_at_once_in_any_encoding(
     encoding: str, run: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

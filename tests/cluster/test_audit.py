@@ -22,7 +22,7 @@ from drom_net.algorithms.features import dot, places
 from drom_net.cli import main
 from drom_net.cluster import leaving
 from drom_net.cluster.audit import NEIGHBOR, NO_ATTACK, OTHER, READ, REDUCER, Audit, audit
-from drom_net.cluster.check import bytes_as_a_rule, cost_of
+from drom_net.cluster.check import bytes_as_a_rule, cost_of, plan_facts
 from drom_net.cluster.leaving import readable, what_leaves_here
 from drom_net.cluster.prepare import Prepared, prepare, with_parameters
 from drom_net.cluster.progress import Silent
@@ -344,6 +344,36 @@ def test_sites_that_differ_are_named_and_of_many_the_first(tmp_path: Path) -> No
     assert many.endswith("29 of 30 of 4, and so on, 178 of 185 in all.")
     alike = told(*range(12, 18), algorithm="name: adadrom")
     assert alike == f"the reducer at least 10 of each site (70 of 117 in all); another site {NOT_GUARANTEED}."
+
+
+def test_a_site_whose_rows_can_nearly_all_be_computed_is_a_warning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def told(*sizes: int, algorithm: str = "name: adadrom") -> list[str]:
+        for site, rows in enumerate(sizes):
+            (tmp_path / f"{site}.csv").write_text(table(site, rows))
+        path = tmp_path / "own.yaml"
+        tasks = [*map(str, range(len(sizes)))]
+        data = f"{{files: '{{task}}.csv', label: y, tasks: {json.dumps(tasks)}}}"
+        path.write_text(f"algorithm: {{{algorithm}}}\ndata: {data}\n")
+        config = load_config(path)
+        made = prepare(config, load_dataset(config.data, base=config.base))
+        return [line for line in plan_facts(made)["warnings"] if line.startswith("others can compute")]
+
+    start = "others can compute all rows, or nearly all, of "
+    hint = "; leave such a site out, or put its rows together with those of another"
+    assert told(5, 40, 60) == [f'{start}"0" (the reducer 5 of 5){hint}']
+    assert told(40, 60) == []
+    (four,) = told(5, 5, 6, 7, 60, 60)
+    assert four.startswith(f'{start}"0" (the reducer 5 of 5), "1" (')
+    assert four.endswith(f'"2" (the reducer 6 of 6) and 1 more{hint}')
+    assert told(5, 30, algorithm="name: drom") == told(40, 60, algorithm="name: adadrom, tau: 1") == []
+    assert main(["check", str(tmp_path / "own.yaml")]) == 0
+    assert "warning: others" not in capsys.readouterr().err
+    told(5, 40, 60)
+    assert main(["check", str(tmp_path / "own.yaml")]) == 0
+    assert f'warning: {start}"0" (the reducer 5 of 5){hint}\n' in capsys.readouterr().err
+    assert told(40, 60, algorithm="name: local") == []
 
 
 def test_keys_are_not_said_to_hide_anything_from_members(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from drom_net.cluster.prepare import prepare
 from drom_net.cluster.run import run_loop
 from drom_net.comparison.compare import compare, tune_and_evaluate
 from drom_net.comparison.figures import Outcome, run_one
-from drom_net.comparison.findings import conclusion, headline
+from drom_net.comparison.findings import conclusion, headline, reading
 from drom_net.comparison.jobs import ComparisonData, Job, comparison_data, configure, head_of, load_data, named_config
 from drom_net.comparison.pages import write_report
 from drom_net.comparison.runner import Runner
@@ -272,6 +272,13 @@ def test_the_measure_chooses_settings_and_changes_no_run(dataset: ComparisonData
         "minus local (log loss)",
         "remarks",
     ]
+    interval = "[in brackets its 95 % interval]"
+    said = f"minus local: the mean difference of the log loss in nats, {interval}; below 0 is better than local"
+    assert reading(comparison.results) == said
+    by_auc = dataclasses.replace(by_loss, measure="auc")
+    over = [dataclasses.replace(result, dataset=by_auc) for result in comparison.results]
+    assert reading(over).endswith(f"in percentage points, {interval}; above 0 is better than local")
+    assert reading([result for result in comparison.results if result.name != "local"]) == ""
 
 
 def test_no_learner_is_the_best_that_is_no_better_than_the_majority(dataset: ComparisonData) -> None:

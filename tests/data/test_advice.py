@@ -9,8 +9,9 @@ import pytest
 
 from drom_net.cluster.prepare import prepare
 from drom_net.config.load import load_config
-from drom_net.data.advice import FEW_ROWS, advice
+from drom_net.data.advice import advice
 from drom_net.data.datasets import load_dataset
+from drom_net.data.stream import FEW_ROWS
 from drom_net.results.evidence import interval, levels
 
 

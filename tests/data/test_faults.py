@@ -665,13 +665,32 @@ def test_labels_and_cells_are_told_at_once(tmp_path: Path) -> None:
     (tmp_path / "b.csv").write_text("x,y,label\n1,1,1\n1,off,3\n")
     told = message(tmp_path, "{task}.csv", columns=(Column("x", "number"), Column("y", "number")))
     assert told == (
-        '{task}.csv, column "label": expected two labels, got 3: "1" 2, "3" 2, "0" 1; '
+        '{task}.csv, column "label", "0" in a.csv: expected two labels, got 3: "1" 2, "3" 2, "0" 1; '
         'if "1" is +1 and all others -1, write: positive: "1" and rest: negative; '
         'if "3" is no label, write: unlabelled: "3"\n'
         f'a.csv:2, column "x": expected a number, got "bad"; {NUMBER}\n'
         'a.csv:3, column "y": expected a number up to 1e+100, got 1e+200\n'
         f'b.csv:3, column "y": expected a number, got "off"; {NUMBER}'
     )
+
+
+def test_a_third_label_is_told_with_its_file(tmp_path: Path) -> None:
+    for name, labels in (("north", "ja nein nein"), ("south", "ja nein unbekannt"), ("west", "nein ja ja")):
+        (tmp_path / f"{name}.csv").write_text("x,label\n" + "".join(f"1.5,{label}\n" for label in labels.split()))
+    place = '{task}.csv, column "label", "unbekannt" in south.csv: expected '
+    assert message(tmp_path, "{task}.csv").startswith(place + "two labels, got 3: ")
+    assert message(tmp_path, "{task}.csv", positive=("ja",)).startswith(place + '"ja" (data.positive) and one other')
+    told = message(tmp_path, "{task}.csv", positive=("ja",), negative=("nein",))
+    assert told.startswith(place + "a label of data.positive or data.negative")
+    told = message(tmp_path, "{task}.csv", unlabelled=("unbekannt",), positive=("gut",))
+    assert told.startswith("data.positive: expected a label that occurs")
+    (tmp_path / "south.csv").write_text("x,label\n1.5,vielleicht\n2.5,unbekannt\n")
+    told = message(tmp_path, "{task}.csv", tasks=("north", "south", "west"))
+    assert told.startswith('{task}.csv, column "label", "unbekannt", "vielleicht" in south.csv: expected two labels')
+    for name in ("north", "south", "west"):
+        labels = "123" if name == "west" else "12"
+        (tmp_path / f"{name}.svm").write_text("".join(f"{label} 1:0.5\n" for label in labels))
+    assert message(tmp_path, "{task}.svm").startswith('{task}.svm, labels, "3" in west.svm: expected two labels, got 3')
 
 
 def test_a_column_of_text_does_not_hide_the_rest(tmp_path: Path) -> None:

@@ -166,6 +166,36 @@ def test_where_day_and_month_are_not_told_apart_the_day_is_first() -> None:
     assert look(texts("01/02/2024", "03/04/2024"))[0].format == "%d/%m/%Y"
 
 
+@pytest.mark.parametrize(
+    ("values", "notes"),
+    [
+        (
+            ["03/04/2024", "04/05/2024", "05/06/2024"],
+            '"x" has dates that may have the day or the month first: "03/04/2024" is read as 2024-04-03, '
+            'day first (if the month is first: format: "%m/%d/%Y")',
+        ),
+        (
+            ["01-01-2024", "03-04-2024"],
+            '"x" has dates that may have the day or the month first: "03-04-2024" is read as 2024-04-03, '
+            'day first (if the month is first: format: "%m-%d-%Y")',
+        ),
+        (
+            ["03/04/2024 10:30", "04/05/2024 11:00"],
+            '"x" has dates that may have the day or the month first: "03/04/2024 10:30" is read as 2024-04-03, '
+            'day first (if the month is first: format: "%m/%d/%Y %H:%M")',
+        ),
+        (["03/04/2024", "13/05/2024"], ""),  # one day beyond the twelfth tells
+        (["03/04/2024", "04/13/2024"], ""),
+        (["03.04.2024", "04.05.2024"], ""),  # with points the day is first everywhere
+        (["03/03/2024", "05/05/2024"], ""),
+    ],
+)
+def test_dates_with_two_readings_are_told(values: list[str], notes: str) -> None:
+    column, found = look(texts(*values))
+    assert column.kind in ("date", "time")
+    assert "; ".join(found.notes) == notes
+
+
 def test_what_is_a_date_but_for_one_text_is_none() -> None:
     assert kind(texts(*["2024-12-31", "1999-01-02"] * 5, "soon")) == "category"
     assert kind(texts(*["v1.2.3", "v1.2.4"] * 5)) == "category"

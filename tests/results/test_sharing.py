@@ -101,6 +101,9 @@ def of(errors: int, alone: int, examples: int = 400, *, nats: float = 0.0, level
     return sharing_figures(EVEN, evidence(**counts, loss_alone=nats, loss_variance=10.0), level)
 
 
+NO_NUMBER = "; where no number stands, it would take more than 100 times the examples so far"
+
+
 @pytest.mark.parametrize(
     ("tasks", "said"),
     [
@@ -109,7 +112,7 @@ def of(errors: int, alone: int, examples: int = 400, *, nats: float = 0.0, level
             [
                 "sharing helps: 3.12 % errors instead of 13.12 % alone, +10.00 points [5.42, 14.58]",
                 "sharing helps 1 of 2 tasks: a +20.00 points [11.84, 28.16]",
-                "cannot tell yet of 1 of 2 tasks: b",
+                f"cannot tell yet of 1 of 2 tasks: b{NO_NUMBER}",
             ],
         ),
         (
@@ -125,7 +128,7 @@ def of(errors: int, alone: int, examples: int = 400, *, nats: float = 0.0, level
             [
                 "sharing helps (log loss): 2.62 % errors, as alone, +0.020 nats [0.002, 0.038]",
                 "sharing helps 1 of 2 tasks: b (log loss) +0.040 nats [0.012, 0.068]",
-                "cannot tell yet of 1 of 2 tasks: a",
+                f"cannot tell yet of 1 of 2 tasks: a{NO_NUMBER}",
             ],
         ),
         (
@@ -272,6 +275,10 @@ def test_tasks_that_are_no_better_than_their_majority_are_named_and_not_helped()
     (many,) = verdict("abcdef", [good, *[bad] * 5], None, [], dim=3, auc=0.9)
     assert many.count("(25.00 %") == 3 and many.endswith(", 2 more")
     assert verdict("ab", [good, good], None, [], dim=3, auc=0.9) == []
+    few = [judged(3, 2, examples=examples) for examples in (5, 19, 20)]
+    (only,) = verdict("abcd", [good, *few], None, [], dim=3, auc=0.9)
+    assert only == "tasks no better than their commoner label: d (15.00 % errors against 10.00 %)"
+    assert verdict("abc", [good, *few[:2]], None, [], dim=3, auc=0.9) == [], "rows that say nothing"
 
 
 def test_a_summary_has_sharing_where_it_is_known_of_all_tasks() -> None:

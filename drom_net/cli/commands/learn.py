@@ -14,7 +14,7 @@ from drom_net.cli.commands import durations
 @click.command()
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE..]")
 @click.option("--site", metavar="COLUMN", help="The column that says whose row it is; - where all are of one site.")
-@click.option("--label", metavar="COLUMN", help="The column that is to be predicted: it has two kinds of cells.")
+@click.option("--label", metavar="COLUMN", help="The column to predict: two labels, or more with --positive.")
 @click.option("--positive", metavar="TEXT", multiple=True, help="The label that is +1; once more for another spelling.")
 @click.option("--negative", metavar="TEXT", multiple=True, help="The label that is -1; by default the other one.")
 @click.option("--rest", type=click.Choice(["negative"]), help="Every label that is not +1 is -1.")
@@ -205,6 +205,7 @@ def watch(**given: Any) -> Any:
 
 @click.command()
 @options.run_dir
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path), default="-")
 @click.option("--task", "-k", help="All rows are of this task: its number from 0, its name, or the safe form of that.")
 @click.option(
     "--site",
@@ -219,16 +220,16 @@ def watch(**given: Any) -> Any:
 def predict(**given: Any) -> Any:
     """Label new rows with the models of a run.
 
-    Rows come from standard input; for each there is one line "label,p,score" on standard output, of rows of several
-    tasks "site,label,p,score". The label is as the run's own files write it (where data.rest is negative, -1 is "not"
-    and the positive label); p is the probability of the positive one.
+    Rows come from FILE, by default from standard input; for each there is one line "label,p,score" on standard output,
+    of rows of several tasks "site,label,p,score". The label is as the run's own files write it (where data.rest is
+    negative, -1 is "not" and the positive label); p is the probability of the positive one.
 
     Rows are as in the run's data files, with or without a label: CSV with a line of column names (in any order; others
     than the features are left out), JSON lines, or svmlight lines; they are prepared as the run prepared its own.
 
     \b
     Examples:
-      drom-net predict runs/pumps --task harbor < new-rows.csv
+      drom-net predict runs/pumps new-rows.csv --task harbor
       drom-net predict runs/patients --site Hospital < new-patients.csv
     """
     from drom_net.cli.predict import predict

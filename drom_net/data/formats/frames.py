@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import datetime
 import importlib.util
+import numbers
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from drom_net.core.errors import DataError, Problem, UsageError
+from drom_net.data.cells import plain_text
 from drom_net.data.faults import Faults, extra, quoted
 from drom_net.data.formats.arrow import gather, pyarrow
 from drom_net.data.formats.base import TableFormat
@@ -79,15 +84,25 @@ def _array(series: Any, place: str, faults: Faults, pa: Any) -> Any:
     hint = "data.ignore leaves it out"
     try:
         array = series.to_arrow()
-    except (pa.ArrowException, TypeError, ValueError) as error:  # a column of objects of several types
-        words = " ".join(str(error).split())
-        faults.add(place, "values of one type: numbers, texts, dates or yes/no", f"an error ({words[:160]})", hint)
+    except (pa.ArrowException, TypeError, ValueError):  # a column of objects of several types
+        array = _mixed(series, pa)
+    if array is None:
+        kinds = sorted({type(cell).__name__ for cell in series.drop_nulls().to_list()})
+        faults.add(place, "numbers, texts, dates or yes/no", f"values of the types {', '.join(kinds)}", hint)
         return None
     if pa.types.is_string_view(array.type):
         array = array.cast(pa.string())
     if not is_readable(array.type, pa):
         faults.add(place, "numbers, texts, dates or yes/no", f"the type {array.type}", hint)
     return array
+
+
+def _mixed(series: Any, pa: Any) -> Any:
+    """Numbers, dates and texts such as "-" in one column, as texts like those of a CSV file; None of anything else."""
+    cells = [None if none else cell for none, cell in zip(series.is_null().to_list(), series.to_list(), strict=True)]
+    if not all(isinstance(cell, str | numbers.Number | np.bool_ | datetime.date | None) for cell in cells):
+        return None
+    return pa.array([None if cell is None else plain_text(cell) for cell in cells], pa.string())
 
 
 def make_frame(columns: Mapping[str, Any], kind: str | None = None) -> Any:
