@@ -87,9 +87,8 @@ def fit(
         topology: As the section of a file: {"graph": "ring"}. By default a star.
         progress: True for a line on standard error, False for none, or a function of (round, rounds, error rate so far)
             that is called a few times a second. By default a line in a terminal or a notebook.
-        options: Other keys of the section `data`: `negative`, the label that is -1; `rest="negative"`, every label that
-            is not `positive` is -1; `unlabelled`, labels that say there is none; scaling, normalize, bias, columns,
-            ignore, features, missing, shuffle, flip, passes, alignment ..
+        options: Other keys of the section `data`: negative, the label that is -1; rest="negative": all but `positive`
+            are -1; unlabelled, texts that are no label; scaling, bias, columns, ignore, missing, shuffle, passes ..
 
     Raises:
         ConfigError: An option is wrong.
