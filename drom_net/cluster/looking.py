@@ -29,8 +29,8 @@ from drom_net.storage.node_folder import Kept, look_at_kept
 from drom_net.storage.snapshot_codec import snapshot_classes
 
 _ABOUT = ("name", "algorithm", "dataset", "what_leaves")
-_SILENT_S = 30.0
-"""A node shows life every few seconds; after so long without it counts as gone."""
+_GONE_S, _SILENT_S = 30.0, 12.0
+"""A node shows life every five seconds; after so long without it counts as gone, and before that as silent."""
 
 
 def has_nodes_by_hand(run_dir: Path) -> bool:
@@ -150,7 +150,11 @@ def _status(nodes: Sequence[Mapping[str, Any]]) -> str:
 def _node(folder: Path, spec: NodeSpec) -> dict[str, Any]:
     life, result = _read(folder / "life.json", "incarnation", int), _read(folder / "result.json", "finished", bool)
     found: dict[str, Any] = {"name": spec.name, "restarts": max(0, life.get("incarnation", 1) - 1), "round": 0}
-    found |= {"state": _state(folder, life, result), "stopped": result.get("finished") is False, "seconds": 0.0}
+    silent_s = _silence(folder)
+    state = "ended" if result else "gone" if silent_s >= _GONE_S else "learning" if life else "starting"
+    found |= {"state": state, "stopped": result.get("finished") is False, "seconds": 0.0}
+    if state in ("learning", "starting") and silent_s >= _SILENT_S:
+        found["silent_s"] = silent_s
     kept = _look(folder, spec)
     if kept is None:
         return found
@@ -206,14 +210,10 @@ def _classes(learner: Learner) -> list[type]:
     return snapshot_classes(learner)
 
 
-def _state(folder: Path, life: Mapping[str, Any], result: Mapping[str, Any]) -> str:
-    if result:
-        return "ended"
+def _silence(folder: Path) -> float:
+    """For how long a node has shown no life."""
     files = (folder / "spec.json", folder / "lock")  # one is written at each start, the other touched from then on
-    shown_at = max((path.stat().st_mtime for path in files if path.exists()), default=0.0)
-    if time.time() - shown_at >= _SILENT_S:
-        return "gone"
-    return "learning" if life else "starting"
+    return time.time() - max((path.stat().st_mtime for path in files if path.exists()), default=0.0)
 
 
 def _read(path: Path, key: str, kind: type) -> dict[str, Any]:

@@ -16,6 +16,9 @@ from drom_net.results.verdict import effect_in_words
 
 _ALIVE_S = 15.0
 """After how long without news a line says that the connection is there."""
+NOTHING = "Nothing: no node was killed, and nobody waited long."
+UNKNOWN = "Not known: nodes that were started by hand tell it in their own logs."
+"""What stands in place of events where there are none."""
 _HEAD = (
     *("name", "algorithm", "driver", "rounds", "rounds_limit", "error_rate", "majority_error_rate"),
     *("what_leaves", "verdict"),
@@ -94,6 +97,7 @@ class Feed:
 def _head(seen: Seen) -> dict[str, Any]:
     state = seen.state
     found = {"status": seen.status, "error": ". ".join(filter(None, (state.get("error"), seen.note)))}
+    found["nothing"] = NOTHING if seen.events_known else UNKNOWN
     return found | {key: state.get(key) for key in _HEAD}
 
 

@@ -34,6 +34,8 @@ class Seen:
     """As state.json has it; of a run that has ended its summary. Empty while waiting."""
     note: str = ""
     """What speaks against being sure of it."""
+    events_known: bool = True
+    """Whether what happened to nodes is written down: else it is in their own logs alone."""
 
     @property
     def is_over(self) -> bool:
@@ -94,7 +96,7 @@ def look(run_dir: Path) -> Seen:
             return Seen(summary["status"], summary)
         if has_nodes_by_hand(run_dir):
             state = state_by_hand(run_dir)
-            return Seen(state["status"], state, note_by_hand(state))
+            return Seen(state["status"], state, note_by_hand(state), events_known=False)
         return Seen("waiting", {})
     # A state that is there is newer than a summary: that is of the interruption before the run was resumed.
     if has_ended_badly(state):
@@ -166,6 +168,8 @@ def state_in_words(task: Mapping[str, Any]) -> str:
         return f"gone: its process has ended{again}"
     if state == "elsewhere":
         return "on another host"
+    if task.get("silent_s"):
+        return f"no life for {task['silent_s']:.0f} s{again}"
     if task.get("waits_for") and state == "learning":
         return f"waits for {task['waits_for']}{again}"
     return str(state) + again
@@ -176,11 +180,11 @@ def kind_of(task: Mapping[str, Any]) -> str:
     state = "lost" if task.get("lost") else str(task.get("state", "ended"))
     if state in ("gone", "lost"):
         return "gone"
-    return "waits" if task.get("waits_for") and state == "learning" else state
+    return "waits" if task.get("silent_s") or (task.get("waits_for") and state == "learning") else state
 
 
 def is_in_trouble(task: Mapping[str, Any]) -> bool:
-    """Whether its process has ended, or it waits for another."""
+    """Whether its process has ended or shows no life, or it waits for another."""
     return kind_of(task) in ("gone", "waits")
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -337,11 +339,11 @@ def node_by_hand(**more: Any) -> Path:
     return folder
 
 
-def age(folder: Path) -> None:
-    """As if a node had been silent for long."""
+def age(folder: Path, seconds: float = 1e6) -> None:
+    """As if a node had been silent for so long."""
     for name in ("spec.json", "lock"):
         if (folder / name).exists():
-            os.utime(folder / name, (1, 1))
+            os.utime(folder / name, (time.time() - seconds, time.time() - seconds))
 
 
 def test_a_node_by_hand_that_shows_no_life_is_gone() -> None:
@@ -350,6 +352,10 @@ def test_a_node_by_hand_that_shows_no_life_is_gone() -> None:
     (folder / "life.json").write_text('{"incarnation": 2, "run_id": "x"}')
     (folder / "lock").touch()
     assert state_in_words(look(Path("run")).state["tasks"][0]) == "learning, start 2"
+    age(folder, 20.0)
+    silent = look(Path("run"))
+    assert re.fullmatch(r"no life for 2\d s, start 2", state_in_words(silent.state["tasks"][0]))
+    assert (silent.status, silent.events_known, is_in_trouble(silent.state["tasks"][0])) == ("running", False, True)
     age(folder)
     assert state_in_words(look(Path("run")).state["tasks"][0]) == "gone: its process has ended, start 2"
     (folder / "spec.json").touch()

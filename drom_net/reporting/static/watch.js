@@ -258,7 +258,7 @@ function show() {
       item.append(time, event.text);
       return item;
     }));
-    if (!run.events.length) at('events').append(Object.assign(document.createElement('li'), {textContent: 'Nothing: no node was killed, and nobody waited long.'}));
+    if (!run.events.length) at('events').append(Object.assign(document.createElement('li'), {textContent: run.nothing}));
   }
   if (!run.moment) return;
   const sites = found(), sent = run.moment.bytes_sent.filter(b => b != null);
