@@ -17,13 +17,13 @@ import numpy.typing as npt
 from drom_net.algorithms.features import Vector
 from drom_net.core.errors import did_you_mean
 from drom_net.core.names import is_name, tidy
-from drom_net.data.cells import MISSING, NUMBER_FORMATS, CellError, days_of, number_of, written_number
+from drom_net.data.cells import NUMBER_FORMATS, CellError, days_of, number_of, written_number
 from drom_net.data.columns import NUMBER, Column, Schema
 from drom_net.data.faults import Faults, listed, quoted
 from drom_net.data.file_settings import check_task_name, natural_key, tasks_by_name
 from drom_net.data.formats import TableFormat
 from drom_net.data.kinds import Found, Part, find_schema
-from drom_net.data.labels import Labels, plain_label
+from drom_net.data.labels import Labels, means_none, plain_label
 from drom_net.data.settings import FileData
 from drom_net.data.tables import Cells, Days, FileTable, Numbers, Texts, Wanted, as_texts, counts
 
@@ -385,8 +385,8 @@ def where_odd_labels_are(settings: FileData, found: Mapping[str, Counter[str]]) 
     Args:
         found: How often each label comes in each file.
     """
-    none = MISSING | {*settings.no_label}
-    own = {shown: {plain_label(text) for text in its if text.strip() not in none} for shown, its in found.items()}
+    none = settings.no_label
+    own = {shown: {plain_label(text) for text in its if not means_none(text, none)} for shown, its in found.items()}
     often = Counter(label for labels in own.values() for label in labels)
     rows: Counter[str] = Counter()
     for its in found.values():
