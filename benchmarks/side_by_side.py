@@ -13,7 +13,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -98,8 +98,7 @@ def contest(
     contestants = {name: run for name, run in contestants.items() if name == compared_with or name in names}
     measured: dict[str, list[tuple[float, float]]] = {name: [] for name in contestants}
     for number in range(passes):
-        order = list(contestants)
-        for name in order[number % len(order) :] + order[: number % len(order)]:
+        for name in in_turn(contestants, number):
             short = _timed(contestants[name], FEW)
             long = _timed(contestants[name], many)
             wall, cpu = (b - a for a, b in zip(short, long, strict=True))
@@ -124,15 +123,22 @@ def contest(
         }
         rows.append(row)
         print(
-            f"{dim:>7} {num_tasks:>3}  {name:<10} {row['rounds_per_s']:>9.1f} {_spread(speeds):>22} "
-            f"{row['cpu_ms_per_round']:>13.3f} {_spread(cpus):>22}",
+            f"{dim:>7} {num_tasks:>3}  {name:<10} {row['rounds_per_s']:>9.1f} {spread(speeds):>22} "
+            f"{row['cpu_ms_per_round']:>13.3f} {spread(cpus):>22}",
             flush=True,
         )
     return rows
 
 
-def _spread(ratios: list[float]) -> str:
-    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} .. {max(ratios):.2f})"
+def in_turn(names: Iterable[str], number: int) -> list[str]:
+    """The contestants in the order of a pass: each time another one begins."""
+    order = list(names)
+    return order[number % len(order) :] + order[: number % len(order)]
+
+
+def spread(ratios: list[float], digits: int = 2) -> str:
+    """Their median and range."""
+    return f"{statistics.median(ratios):.{digits}f} ({min(ratios):.{digits}f} .. {max(ratios):.{digits}f})"
 
 
 def _timed(run: Callable[[int], float], count: int) -> tuple[float, float]:

@@ -36,7 +36,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from side_by_side import BARE, ENVIRONMENT
+from side_by_side import BARE, ENVIRONMENT, in_turn, spread
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _SETTLE_S = 3.5
@@ -76,8 +76,7 @@ def measure(num_tasks: int, options: argparse.Namespace) -> list[dict[str, Any]]
     passes: dict[str, list[tuple[float, float, float]]] = {name: [] for name in contestants if name in wanted}
     with _cluster(num_tasks) as out:
         for number in range(options.passes):
-            order = list(passes)
-            for name in order[number % len(order) :] + order[: number % len(order)]:
+            for name in in_turn(passes, number):
                 with contestants[name](out) as watching:
                     passes[name].append(_one_pass(out, watching, options.seconds))
             speeds = {name: round(its[-1][0], 1) for name, its in passes.items()}
@@ -101,15 +100,11 @@ def measure(num_tasks: int, options: argparse.Namespace) -> list[dict[str, Any]]
         }
         rows.append(row)
         print(
-            f"{num_tasks:>4}  {name:<10} {row['rounds_per_s']:>9.1f} {_spread(speeds):>24} {_spread(cpus):>24} "
+            f"{num_tasks:>4}  {name:<10} {row['rounds_per_s']:>9.1f} {spread(speeds, 3):>24} {spread(cpus, 3):>24} "
             f"{100 * row['watch_share_of_a_core']:>20.2f}",
             flush=True,
         )
     return rows
-
-
-def _spread(ratios: list[float]) -> str:
-    return f"{statistics.median(ratios):.3f} ({min(ratios):.3f} .. {max(ratios):.3f})"
 
 
 def _one_pass(out: Path, watching: list[int], seconds: float) -> tuple[float, float, float]:

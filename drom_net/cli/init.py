@@ -58,7 +58,7 @@ def init(
     if any(target.exists() and file.exists() and target.samefile(file) for file in files):
         raise UsageError(f"-o {target}: expected another file than the tables, got one of them")
     found = read_tables(files, missing=missing)
-    two, three = (label_candidates(found, unlabelled, kinds=kinds) for kinds in (2, 3))
+    two, three = label_candidates(found, unlabelled)
     called = called_so(two or three, site=False)
     label = _column("--label", "the label", label, two | three, found.names, called)
     meant = _labels(found, label, meant)

@@ -112,7 +112,7 @@ class JsonProgress(QuietProgress):
             "f1": sums.f1,
             "sigma_1": sigma,
         }
-        tell(json.dumps(line | {"rounds_per_s": round(rate, 3), "left_s": left_s and round(left_s, 3)}), droppable=True)
+        tell(json.dumps(line | {"rounds_per_s": round(rate, 3), "left_s": left_s and round(left_s, 3)}), "progress")
 
     def say(self, text: str) -> None:
         tell(json.dumps({"message": text}))
@@ -126,7 +126,7 @@ class LogProgress(QuietProgress):
             counts = totals()
             rate, left_s = self._pace(t)
             sums = total(counts)
-            told: dict[str, Any] = {
+            told = {
                 "round": t,
                 "rounds": self._rounds or None,
                 "error_rate": sums.error_rate,
@@ -142,7 +142,7 @@ class PlainProgress(QuietProgress):
 
     def update(self, t: int, totals: Callable[[], Sequence[Totals]], sigma: float | None) -> None:
         if self._due(_PLAIN_EVERY_S):
-            tell(progress_line(t, self._rounds, totals(), sigma, *self._pace(t)), droppable=True)
+            tell(progress_line(t, self._rounds, totals(), sigma, *self._pace(t)), "progress")
 
 
 class LiveProgress(QuietProgress):

@@ -36,17 +36,17 @@ def is_structured() -> bool:
     return _log is not None
 
 
-def tell(text: str, event: str = "said", *, level: str = "warning", droppable: bool = False, **fields: Any) -> None:
+def tell(text: str, event: str = "said", *, level: str = "warning", **fields: Any) -> None:
     """A line on standard error; where nobody reads it, that must neither end a run nor hold it up.
 
     Args:
-        event: What it is called in a structured log; level and fields likewise.
-        droppable: The next one says as much, as with progress.
+        event: What it is called in a structured log; level and fields likewise. The next "progress" says as much as
+            this one: it is left out where nobody reads.
     """
     if _log is not None:
         _log.write(level, event, text, fields)
         return
-    STDERR.write(shown(text), droppable=droppable)
+    STDERR.write(shown(text), droppable=event == "progress")
 
 
 def shown(text: str) -> str:

@@ -20,27 +20,29 @@ _SITE_NAMES = re.compile(
 _MOST_SITES, _MOST_NUMBERED_SITES = 1000, 100
 
 
-def label_candidates(found: Tables, unlabelled: Sequence[str] = (), *, kinds: int = 2) -> dict[str, str]:
-    """Columns with so many kinds of cells, each with what they are; those that are called so first.
+def label_candidates(found: Tables, unlabelled: Sequence[str] = ()) -> tuple[dict[str, str], dict[str, str]]:
+    """Columns with two kinds of cells, and those with three, each with what they are; those that are called so first.
 
     Args:
         unlabelled: Cells that do not count.
     """
-    candidates = {}
+    candidates: dict[int, dict[str, str]] = {2: {}, 3: {}}
     for name in found.names:
-        spellings = label_spellings(found, name, unlabelled)
-        if len(spellings) == kinds:
-            total = _total(found, name)
+        total = _total(found, name)
+        spellings = _spellings(total, unlabelled)
+        if (kinds := len(spellings)) in candidates:
             often = sorted((text for its in spellings for text in its), key=lambda text: -total[text])
             *first, last = [f"{quoted(text)} {total[text]:,}" for text in often[: kinds + 1]]
-            candidates[name] = f"{', '.join(first)} and {last}"
-    named = {name: told for name, told in candidates.items() if _LABEL_NAMES.fullmatch(name)}
-    return named | candidates
+            candidates[kinds][name] = f"{', '.join(first)} and {last}"
+    return _named_first(candidates[2], _LABEL_NAMES), _named_first(candidates[3], _LABEL_NAMES)
 
 
 def label_spellings(found: Tables, name: str, unlabelled: Sequence[str] = ()) -> list[tuple[str, ...]]:
     """The labels of a column, each as all of its spellings, the most frequent label first."""
-    total = _total(found, name)
+    return _spellings(_total(found, name), unlabelled)
+
+
+def _spellings(total: Counter[str], unlabelled: Sequence[str]) -> list[tuple[str, ...]]:
     spellings: dict[str, list[str]] = {}
     for text, _ in total.most_common():
         if not means_none(text, unlabelled):
@@ -63,8 +65,11 @@ def site_candidates(found: Tables, label: str) -> dict[str, str]:
         if 2 <= len(total) <= _MOST_SITES and total.total() >= 5 * len(total):
             shown = ", ".join(f"{quoted(text)} {count:,}" for text, count in total.most_common(3))
             candidates[name] = shown + (f" and {len(total) - 3:,} more" if len(total) > 3 else "")
-    named = {name: told for name, told in candidates.items() if _SITE_NAMES.fullmatch(name)}
-    return named | candidates
+    return _named_first(candidates, _SITE_NAMES)
+
+
+def _named_first(candidates: dict[str, str], names: re.Pattern[str]) -> dict[str, str]:
+    return {name: told for name, told in candidates.items() if names.fullmatch(name)} | candidates
 
 
 def site_columns(schema: Schema | None) -> list[str]:

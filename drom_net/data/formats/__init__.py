@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import PurePath
-from typing import Any
+from typing import Any, TypeVar
 
 from drom_net.core.plugins import Plugins
 from drom_net.data.formats.base import FileFormat, Format, LineFormat, NumberFormat, RowALine, TableFormat
@@ -13,6 +14,8 @@ from drom_net.data.formats.npz import Npz
 from drom_net.data.formats.parquet import Parquet
 from drom_net.data.formats.svmlight import Svmlight
 from drom_net.data.opening import unpacked
+
+T = TypeVar("T")
 
 FORMATS: list[Format] = [JsonLines(), Csv(), Svmlight(), Npz(), Parquet()]
 """Those of this package."""
@@ -28,22 +31,23 @@ def line_formats() -> dict[str, LineFormat]:
     return {format.name: format for format in FORMATS if isinstance(format, LineFormat)}
 
 
-def _is_class(found: Any, kind: type) -> bool:
-    return isinstance(found, type) and issubclass(found, kind)
+def _made(kind: type[T]) -> Callable[[Any], T | None]:
+    """From a class that another package has to a format of this kind; None of anything else."""
+    return lambda found: found() if isinstance(found, type) and issubclass(found, kind) else None
 
 
 FILE_FORMATS: Plugins[FileFormat] = Plugins(
     "drom_net.formats",
     "format of files",
     builtin=file_formats,
-    take=lambda found: found() if _is_class(found, FileFormat) else None,
+    take=_made(FileFormat),
     hint="a class that is derived from drom_net.data.formats.TableFormat or NumberFormat is one",
 )
 LINE_FORMATS: Plugins[LineFormat] = Plugins(
     "drom_net.formats",
     "format of lines",
     builtin=line_formats,
-    take=lambda found: found() if _is_class(found, LineFormat) else None,
+    take=_made(LineFormat),
     hint="a class that is derived from drom_net.data.formats.RowALine is one",
 )
 
