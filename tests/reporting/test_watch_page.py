@@ -42,7 +42,8 @@ FILES = {
 FIGURES = {"star": ["error", "gain", "noise", "sent", "late"], "ring": ["error", "sent", "late"]}
 """Of each layout: drom-d keeps no evidence."""
 WATCH_SHIFTS = """window.shifts = [];
-const moved = source => `${source.node?.id || source.node?.nodeName}: ${source.previousRect.y} -> ${source.currentRect.y}`;
+const at = source => source.node?.id || source.node?.nodeName;
+const moved = source => `${at(source)}: ${source.previousRect.y} -> ${source.currentRect.y}`;
 const note = list => shifts.push(...list.getEntries().map(entry => entry.sources.map(moved).join(', ')));
 new PerformanceObserver(note).observe({type: 'layout-shift'});"""
 
