@@ -261,7 +261,7 @@ def test_every_container_is_held_back(exported: Path) -> None:
 
 
 def test_usage_and_rejection_are_not_tried_again(exported: Path) -> None:
-    """docs/operations.md, exit codes: after 2 and 3 the next try would fail as well; after others it may not."""
+    """docs/deploy.md, Kubernetes: after 2 and 3 the next try would fail as well; after others it may not."""
     for job in of_kind(exported, "Job"):
         assert job["spec"]["template"]["spec"]["restartPolicy"] == "Never"  # as a podFailurePolicy wants it
         first, second = job["spec"]["podFailurePolicy"]["rules"]
