@@ -53,9 +53,9 @@ class SyncRounds:
     """The rounds in which vectors travel: each tau-th, or at growing intervals up to tau; none for tau = 0."""
 
     tau: int
-    growing: bool = False
-    """Whether they begin with every round, and the interval is a quarter of the time until it is tau: 1, 2, .. 8, 10,
-    12, 15, .."""
+    growing: int = 0
+    """With n of at least 4 they begin with every round, and intervals grow up to tau: an n-th of the time and at least
+    2 rounds, but never more than a quarter of the time, so 1, 2, .. 8, 10, 12, ..; 0: each tau-th from the start."""
 
     def at(self, t: int) -> bool:
         """Whether round t is one."""
@@ -66,7 +66,7 @@ class SyncRounds:
     def last(self, t: int) -> int:
         """The last one up to round t; 0 where there is none."""
         if self.growing:
-            begin = _growing(self.tau)
+            begin = _growing(self.tau, self.growing)
             if t < begin[-1]:
                 return begin[bisect_right(begin, t) - 1]
             return t - (t - begin[-1]) % self.tau
@@ -77,7 +77,7 @@ class SyncRounds:
         if not self.tau:
             raise ValueError("there are no sync rounds")
         if self.growing:
-            begin = _growing(self.tau)
+            begin = _growing(self.tau, self.growing)
             if t <= begin[-1]:
                 return begin[bisect_left(begin, t)]
             return t + (begin[-1] - t) % self.tau
@@ -94,7 +94,7 @@ class SyncRounds:
     def count(self, t: int) -> int:
         """How many there are up to round t."""
         if self.growing:
-            begin = _growing(self.tau)
+            begin = _growing(self.tau, self.growing)
             if t < begin[-1]:
                 return bisect_right(begin, t) - 1
             return len(begin) - 1 + (t - begin[-1]) // self.tau
@@ -104,18 +104,23 @@ class SyncRounds:
         """All up to round t, ascending; shape (`count(t)`,)."""
         if not self.tau:
             return np.zeros(0, dtype=np.int64)
-        begin = _growing(self.tau) if self.growing else [0]
+        begin = _growing(self.tau, self.growing) if self.growing else [0]
         first = np.array(begin[1 : bisect_right(begin, t)], dtype=np.int64)
         return np.append(first, np.arange(begin[-1] + self.tau, t + 1, self.tau)) if begin[-1] < t else first
 
 
 @cache
-def _growing(tau: int) -> list[int]:
-    """0 and the sync rounds until each interval is tau: t_(k+1) = t_k + max(1, min(tau, floor(t_k / 4)))."""
+def _growing(tau: int, n: int) -> list[int]:
+    """0 and the sync rounds until each interval is tau: t_(k+1) = t_k + min(tau, interval after t_k)."""
     rounds = [0]
-    while max(1, rounds[-1] // 4) < tau:
-        rounds.append(rounds[-1] + max(1, rounds[-1] // 4))
+    while (interval := _interval(rounds[-1], n)) < tau:
+        rounds.append(rounds[-1] + interval)
     return rounds
+
+
+def _interval(t: int, n: int) -> int:
+    """max(1, min(floor(t / 4), max(2, floor(t / n))))."""
+    return max(1, min(t // 4, max(2, t // n)))
 
 
 class ContributionKind(IntEnum):

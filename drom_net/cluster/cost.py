@@ -126,7 +126,7 @@ def _sync_rounds(hood: Neighborhood, last: int) -> range:
 
 def _grow(hood: Neighborhood) -> bool:
     """Whether its sync rounds grow apart; they are then those of all."""
-    return hood.syncs[hood.task].growing
+    return hood.syncs[hood.task].growing > 0
 
 
 def _num_contributions(hood: Neighborhood, last: int, limit: int | None) -> int:

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from helpers import graph_of, hoods_of, random_streams, run_loop, sparse_stream, spread
 
-from drom_net.algorithms.adadrom.exchange import BITS_OF_Q, BITS_OF_WEIGHTS, admits, omega
+from drom_net.algorithms.adadrom.exchange import BITS_OF_Q, BITS_OF_SKETCH, BITS_OF_WEIGHTS, admits, directions, omega
 from drom_net.algorithms.adadrom.learner import AdaDROMParameters, adadrom
 from drom_net.algorithms.adadrom.mixing import EVIDENCE, first_mixture, prior_of
-from drom_net.algorithms.adadrom.state import AGAIN, COMMON, DELTA, KEPT, LAYOUT, AdaState
+from drom_net.algorithms.adadrom.state import AGAIN, COMMON, DELTA, DIRECTIONS, KEPT, LAYOUT, SKETCHED, AdaState
 from drom_net.algorithms.base import (
     IDLE,
     Algorithm,
@@ -137,7 +137,7 @@ def hear(task: Plain, summands: list[list[np.ndarray]]) -> None:
     """Make of the sums what a task makes of them."""
     G, Q, Y, weights, m = (sum(parts) for parts in zip(*summands, strict=True))
     u, singular, _ = np.linalg.svd(Y - 0.5 * task.sketch)
-    task.G, task.Q, task.U = G, Q, u * singular / singular[0]
+    task.G, task.Q, task.U = G, Q, u * (singular / singular[0]) ** 0.75
     if m > 1:
         task.prior = 0.9 * (weights - task.said) / (m - 1) + 0.1 / 9
 
@@ -152,7 +152,7 @@ def exchange(tasks: list[Plain]) -> None:
 
 def plain_scores(streams: list[TaskStream], tau: int) -> tuple[list[list[float]], list[Plain]]:
     tasks, scores = [Plain() for _ in streams], [[] for _ in streams]  # type: ignore[var-annotated]
-    sync = SyncRounds(tau, growing=True)
+    sync = SyncRounds(tau, growing=4 if tau > 2**32 else 16)
     for t in range(1, streams[0].num_examples + 1):
         for task, stream, found in zip(tasks, streams, scores, strict=True):
             x = stream.features(t - 1)
@@ -184,7 +184,7 @@ def plain_tree_scores(streams: list[TaskStream], distances: np.ndarray, tau: int
     """Of one at a distance of n edges it has what that one had said n - 1 sync rounds before, as a neighbor's this."""
     tasks, scores = [Plain() for _ in streams], [[] for _ in streams]  # type: ignore[var-annotated]
     said: list[list[list[np.ndarray]]] = []
-    sync = SyncRounds(tau, growing=True)
+    sync = SyncRounds(tau, growing=4 if tau > 2**32 else 16)
     for t in range(1, streams[0].num_examples + 1):
         for task, stream, found in zip(tasks, streams, scores, strict=True):
             x = stream.features(t - 1)
@@ -327,6 +327,47 @@ def test_what_no_site_can_have_come_to_is_not_admitted(row: tuple[int, int], val
     assert admits([rows[:2], rows[2:]], 20)
     rows[row] = value
     assert not admits([rows[:2], rows[2:]], 20)
+
+
+@pytest.mark.parametrize("sites", [1, 5, 12])
+def test_the_directions_are_those_of_the_sites_own_models_where_there_are_no_more_than_the_sketch_has_columns(
+    sites: int,
+) -> None:
+    """Those of A = sum_i n_i w_i w_i^T, which nobody has, from Omega A alone."""
+    draws = np.random.default_rng(sites)
+    w, n = draws.normal(size=(sites, 60)) * draws.uniform(0.1, 1.0, 60), draws.integers(50, 2000, sites)
+    w /= np.linalg.norm(w, axis=1)[:, None]
+    A = (w.T * n) @ w
+    found = directions(np.rint(omega(60)[:SKETCHED] @ A * 2.0**BITS_OF_SKETCH))
+    values, vectors = np.linalg.eigh(A)
+    values, vectors = values[: -DIRECTIONS - 1 : -1], vectors[:, : -DIRECTIONS - 1 : -1]
+    wanted = (np.maximum(values, 0.0) / values[0]) ** 0.75 * vectors
+    assert found is not None
+    np.testing.assert_allclose(found.T @ found, wanted @ wanted.T, atol=1e-3)
+
+
+@pytest.mark.parametrize("dim", [1, 3, 8, 12, 40])
+def test_a_sketch_that_no_models_have_leaves_finite_directions(dim: int) -> None:
+    """Of the total of sites that lie: not symmetric, negative, as large as integers are, or nothing."""
+    draws = np.random.default_rng(dim)
+    for made in (draws.normal(size=(SKETCHED, dim)), -omega(dim)[:SKETCHED], np.zeros((SKETCHED, dim))):
+        found = directions(made * 2.0**52)
+        assert found is None or (np.isfinite(found).all() and np.abs(found).max() < 2.0**40)
+    assert directions(np.zeros((SKETCHED, dim))) is None
+    assert directions(-(2.0**30) * omega(dim)[:SKETCHED]) is None
+
+
+def test_a_summand_whose_sketch_is_of_no_model_is_not_admitted() -> None:
+    (stream,) = random_streams([20], dim=30)
+    _, contribution = said_by(adadrom().init_local(30), stream, range(20))
+    sums, sketch = map(numbers, contribution.vectors)
+    assert admits([sums, sketch], 20)
+    turned = sketch.copy()
+    turned[:SKETCHED] *= -1  # of the negative of a positive matrix
+    assert not admits([sums, turned], 20)
+    moved = sketch.copy()
+    moved[:SKETCHED] = np.roll(moved[:SKETCHED], 1, axis=0)  # no Omega A of a symmetric A
+    assert not admits([sums, moved], 20)
 
 
 @pytest.mark.parametrize("graph", ["star", "full", "ring"])
@@ -503,7 +544,7 @@ def test_equal_sites_double_the_totals() -> None:
     assert (result[1][1].kappa, result[2][1].kappa) == (1.0, math.sqrt(2.0))
     directions = {m: np.abs(state.table[COMMON]) for m, (_, state) in result.items()}
     for m in (1, 2):
-        np.testing.assert_allclose(directions[m][0], directions[m + 1][0], rtol=0.0, atol=1e-9)
+        np.testing.assert_allclose(directions[m][0], directions[m + 1][0], rtol=0.0, atol=1e-8)
         assert directions[m][1:].max() < 1e-6  # of alike models there is one; the others are what integers round
 
 

@@ -7,22 +7,31 @@ import math
 import numpy as np
 import pytest
 
+from drom_net.algorithms.adadrom.learner import AdaDROMParameters, sync_of
 from drom_net.algorithms.base import SyncRounds
 from drom_net.algorithms.learner import AsARule
 
 
-def schedule(tau: float, rounds: int) -> list[int]:
-    """t_(k+1) = t_k + max(1, min(tau, floor(t_k / 4)))."""
+def schedule(tau: float, n: int, rounds: int) -> list[int]:
+    """t_(k+1) = t_k + max(1, min(tau, t_k / 4, max(2, t_k / n)))."""
     found, t = [], 0
     while t <= rounds:
-        t = int(t + max(1, min(tau, t // 4)))
+        t = int(t + max(1, min(tau, t // 4, max(2, t // n))))
         found.append(t)
     return found
 
 
+def test_the_first_ones_of_the_default_learner() -> None:
+    found = sync_of(AdaDROMParameters()).up_to(60).tolist()
+    assert found == [*range(1, 9), *range(10, 49, 2), 51, 54, 57, 60]
+    assert sync_of(AdaDROMParameters(tau=0)).up_to(60).tolist() == [*range(1, 9), 10, 12, 15, 18, 22, 27, 33, 41, 51]
+    assert sync_of(AdaDROMParameters(tau=1)).up_to(5).tolist() == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("n", [4, 16])
 @pytest.mark.parametrize("tau", [1, 2, 5, 20, 2**62])
-def test_the_sync_rounds_grow_apart(tau: int) -> None:
-    sync, wanted = SyncRounds(tau, growing=True), schedule(tau, 1000)
+def test_the_sync_rounds_grow_apart(tau: int, n: int) -> None:
+    sync, wanted = SyncRounds(tau, n), schedule(tau, n, 1000)
     assert [t for t in range(1001) if sync.at(t)] == [t for t in wanted if t <= 1000]
     for t in range(1, 900):
         assert sync.next(t) == min(s for s in wanted if s >= t)
@@ -31,22 +40,22 @@ def test_the_sync_rounds_grow_apart(tau: int) -> None:
 
 
 def test_without_a_bound_there_are_about_4_and_a_half_ln_t_of_them() -> None:
-    sync = SyncRounds(2**62, growing=True)
+    sync = SyncRounds(2**62, growing=4)
     for rounds in (100, 1000, 10_000, 10**6):
         assert sync.count(rounds) <= 5 * math.log(rounds)
 
 
-@pytest.mark.parametrize("growing", [True, False])
+@pytest.mark.parametrize("growing", [4, 16, 0])
 @pytest.mark.parametrize("tau", [0, 1, 2, 5, 20, 2**62])
-def test_all_up_to_a_round_are_those_that_are_some(tau: int, growing: bool) -> None:
-    sync = SyncRounds(tau, growing and tau > 0)
+def test_all_up_to_a_round_are_those_that_are_some(tau: int, growing: int) -> None:
+    sync = SyncRounds(tau, growing if tau else 0)
     for last in (0, 1, 2, 7, 8, 9, 99, 100, 101, 1000):
         found = sync.up_to(last)
         assert found.tolist() == [t for t in range(1, last + 1) if sync.at(t)]
         assert (found.dtype, len(found)) == (np.int64, sync.count(last))
 
 
-@pytest.mark.parametrize("sync", [SyncRounds(1), SyncRounds(7), SyncRounds(20, True), SyncRounds(2**62, True)])
+@pytest.mark.parametrize("sync", [SyncRounds(1), SyncRounds(7), SyncRounds(20, 16), SyncRounds(2**62, 4)])
 @pytest.mark.parametrize("again", [1.0, 1.25, 2.0])
 def test_how_often_all_is_sent_is_counted_as_if_each_round_was_looked_at(sync: SyncRounds, again: float) -> None:
     rule = AsARule((0.1, 0.1), (1.0, 1.0), again)

@@ -43,6 +43,8 @@ BITS_OF_G, BITS_OF_Q = 28, 34
 BITS_OF_SKETCH, BITS_OF_WEIGHTS = 18, 22
 """Of Y, whose directions are all that is used, and of the weights at its end: most Y then travel in 3 bytes."""
 _BITS = np.array([[BITS_OF_G], [BITS_OF_Q]])
+ROUNDING = 4.0
+"""Times the root of d, in steps of Y: far more than what rounding does to the sum of some hundred sites."""
 MOST_EXAMPLES = 2**23 - 1
 """A site counts for no more examples in the sketch, which is then within the range of summands."""
 
@@ -161,31 +163,63 @@ def _weights_in(state: AdaState, sketch: Whole) -> list[int]:
 def admits(summand: Sequence[Whole], t: int) -> bool:
     """Whether a site can have come to this in t rounds, by at most one example each.
 
-    Then q >= 0 and g^2 <= t q, |Y_i| <= t, and its weights have the sum 1; up to rounding, and unless q is cut.
+    Then q >= 0 and g^2 <= t q, Y_i^T = Omega A_i with eigenvalues of A_i from 0 to t, and its weights have the sum 1;
+    up to rounding, and unless q is cut.
     """
     (g, q), sketch = summand
     squares = (np.abs(g) * 0.5**BITS_OF_G - 0.5 ** (BITS_OF_G + 1)).clip(0.0) ** 2
     most = t * (q * 0.5**BITS_OF_Q + 0.5 ** (BITS_OF_Q + 1)) * (1.0 + 1e-9)
     num_experts = len(EXPERTS) if g.size <= MOST else WITHOUT_RIDGE
     rest, weights = np.split(sketch.reshape(-1).astype(np.float64), [-num_experts])
+    k = min(SKETCHED, g.size)
+    y, rounding = np.split(rest, [k * g.size])[0].reshape(k, -1), 0.5 * math.sqrt(g.size)
+    core = y @ omega(g.size)[:k].T
+    norm = max(0.0, math.sqrt(rest @ rest) - math.sqrt(k) * rounding)
     return bool(
         (q >= 0).all()
         and ((squares <= most) | (q == MOST_OF_SUMMAND)).all()
-        and math.sqrt(rest @ rest) * 0.5**BITS_OF_SKETCH
-        <= t + 1e-3 + math.sqrt(rest.size) * 0.5 ** (BITS_OF_SKETCH + 1)
+        and (np.abs(core - core.T) <= 2.0 * rounding).all()
+        and np.linalg.eigvalsh(core)[0] >= -k * rounding
+        and norm**2 <= t * 2.0**BITS_OF_SKETCH * (core.trace() + k * rounding)  # |Omega A|^2 <= t tr(Omega A Omega^T)
+        and norm <= t * 2.0**BITS_OF_SKETCH
         and (weights >= 0.0).all()
         and abs(weights.sum() * 0.5**BITS_OF_WEIGHTS - 1.0) < 1e-5
     )
 
 
+def directions(sketch: Matrix) -> Matrix | None:
+    """U^T of Y^T = Omega A, shape (k, d) at the scale of integers; None where there is nothing yet.
+
+    A = sum_i n_i w_i w_i^T is about F^T F with F = (Omega A Omega^T)^(-1/2) Omega A, and just that for up to k sites
+    (Nystroem; Tropp, Yurtsever, Udell and Cevher 2017). With A's eigenvalues l_j and vectors u_j the rows of U^T are
+    u_j (l_j / l_1)^(3/4), at most `DIRECTIONS` of them. A multiple of the identity is added to A meanwhile, so that
+    rounded sums leave it positive: what is negative then is of a site that lies, and left out.
+    """
+    dim = sketch.shape[1]
+    k, shift = min(SKETCHED, dim), ROUNDING * math.sqrt(dim)
+    basis, shifted = omega(dim)[:k], sketch[:k] + shift * omega(dim)[:k]
+    core = shifted @ basis.T
+    values, vectors = np.linalg.eigh(0.5 * (core + core.T))
+    root = vectors * np.where(values > 0.5 * shift, np.maximum(values, shift) ** -0.5, 0.0)
+    squares, turn = np.linalg.eigh(root.T @ (shifted @ shifted.T) @ root)  # ascending, as all of these
+    squares, turn = squares[: -DIRECTIONS - 1 : -1], turn[:, : -DIRECTIONS - 1 : -1]
+    found = np.where(squares > 2.0 * shift, squares - shift, 0.0)  # less is rounding
+    if not found[0] > 0.0:
+        return None
+    factors = (found / found[0]) ** 0.75 / np.sqrt(np.maximum(squares, shift))
+    common = np.zeros((DIRECTIONS, dim))
+    common[: len(found)] = (root @ (turn * factors)).T @ shifted
+    return common
+
+
 def _turn(state: AdaState, sketch: Matrix) -> None:
-    """Take the leading directions u_j s_j / s_1 from Y^T, shape (k, d) at any scale; fit S, DS and R again in these."""
+    """Take the directions that the sites' models have in common from Y^T, shape (k, d), in steps of a summand; fit S,
+    DS and R again in these."""
     sketch[len(state.touched) :] = 0.0  # where the weights may stand
-    squares, vectors = np.linalg.eigh(sketch @ sketch.T)  # s^2, ascending
-    if not squares[-1] > 0.0:
+    common = directions(sketch)
+    if common is None:
         return
-    turn = vectors[:, : -DIRECTIONS - 1 : -1].T / math.sqrt(squares[-1])
-    state.table[COMMON] = common = turn @ sketch
+    state.table[COMMON] = common
     if not state.past:
         return
     rows = _coordinates(state.past, common)

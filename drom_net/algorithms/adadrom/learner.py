@@ -44,8 +44,8 @@ class AdaDROMParameters:
     tau: int = option(
         Integer(0),
         20,
-        doc="The most rounds between two sync rounds, of which there are many at first: 1, 2, .. 8, 10, 12, 15, ..; 1 "
-        "is every round, and 0 has no bound, which gives about 4.5 ln T in all.",
+        doc="The most rounds between two sync rounds, of which there are many at first: 1, 2, .. 8, 10, 12, .. 48, 51, "
+        "..; 1 is every round, and 0 has no bound, which gives about 4.5 ln T in all.",
     )
     robust: bool = option(
         Flag(),
@@ -57,7 +57,7 @@ class AdaDROMParameters:
 
 def sync_of(parameters: AdaDROMParameters) -> SyncRounds:
     """The rounds in which something travels."""
-    return SyncRounds(parameters.tau or 2**62, growing=True)
+    return SyncRounds(parameters.tau, growing=16) if parameters.tau else SyncRounds(2**62, growing=4)
 
 
 def adadrom(parameters: AdaDROMParameters | None = None) -> Algorithm:
