@@ -26,6 +26,7 @@ from drom_net.config.load import load_config
 from drom_net.config.model import (
     TOP_LEVEL,
     ClusterConfig,
+    PeerSettings,
     ReducerSettings,
     algorithm_settings,
     config_digest,
@@ -36,7 +37,7 @@ from drom_net.config.model import (
     to_mapping,
     to_yaml,
 )
-from drom_net.config.schema import SCHEMA_FILE, json_schema, reference_tables
+from drom_net.config.schema import SCHEMA_FILE, accepts, json_schema, reference_tables
 from drom_net.core.errors import ConfigError, DataError, InputError, UsageError
 from drom_net.core.fields import REQUIRED, Setting, settings_of
 from drom_net.data.public.places import DATA_FOLDER_VARIABLE
@@ -923,8 +924,32 @@ def test_the_stored_schema_and_the_tables_are_in_step() -> None:
 
 def rows_of(text: str) -> dict[str, tuple[str, ...]]:
     """(accepts, default, meaning) by key, of the tables in a text."""
-    cells = (re.split(r" (?<!\\)\| ", line[2:-2]) for line in text.splitlines() if line.startswith("| `"))
-    return {key.strip("`"): tuple(rest) for key, *rest in cells}
+    rows = {}
+    for line in (line for line in text.splitlines() if line.startswith("| `")):
+        key, values, meaning = re.split(r" (?<!\\)\| ", line[2:-2])
+        found = re.fullmatch(r"(.+?)(?: \((`[^`]+`|required)\))?", values)
+        assert found, line
+        rows[key.strip("`")] = (found[1], found[2] or "none", meaning)
+    return rows
+
+
+def test_the_tables_say_what_is_accepted_in_fewer_words_than_a_message() -> None:
+    specs = {
+        **settings_of(Timeouts),
+        **algorithm_settings("drom-d"),
+        **data_settings("files"),
+        **settings_of(PeerSettings),
+    }
+    shown = {key: accepts(setting.spec) for key, setting in specs.items()}
+    assert shown["join_s"] == "number > 0"
+    assert shown["p"] == "number > 0 and <= 1"
+    assert shown["xi"] == "number > 0 or .inf"
+    assert shown["tau"] == "integer >= 1, or a list, one a task"
+    assert shown["passes"] == "integer from 1 to 1000000"
+    assert shown["loss"] == "hinge, squared_hinge, logistic"
+    assert shown["tasks"] == "list, each a name of 1 to 200 characters"
+    assert shown["positive"] == "label or a list"
+    assert shown["endpoints"] == "list of endpoints"
 
 
 @pytest.mark.parametrize(
@@ -938,21 +963,21 @@ def test_the_tables_say_every_key_of_every_kind(
     parts = dict(part.split("\n", 1) for part in reference_tables().removeprefix("### ").split("\n### "))
     common = rows_of(parts[f"`{section}`"])
     for kind in kinds:
-        text = parts.get(f"`{section}`, with `{selector}: {kind}`", "")
+        text = parts.get(f"`{section}.{selector}: {kind}`", "")
         told = dict(common)
         for where, listed in re.findall(r"As with `([\w-]+)`: (.+?)\.(?=\s)", text):
-            rows = rows_of(parts[f"`{section}`, with `{selector}: {where}`"])
+            rows = rows_of(parts[f"`{section}.{selector}: {where}`"])
             for key, default in re.findall(r"`(\w+)`(?: \(default ([^)]+)\))?", listed):
                 told[key] = (rows[key][0], default or rows[key][1], rows[key][2])
         told |= rows_of(text)
         for key in re.findall(r"`(\w+)`", "".join(re.findall(r"There is no ([^.]+)\.", text))):
             del told[key]
-        assert text or f"| `{selector}: {kind}` |" in parts[f"`{section}`, with another `{selector}`"]
+        assert text or f"`{kind}`" in re.findall(r"No others: (.+)\.\n", parts[f"`{section}`"])[0].split(", ")
         known = settings_for(kind)
         assert told.keys() == known.keys(), kind
         for key, setting in known.items():
-            accepts, default, meaning = told[key]
-            assert (accepts, meaning) == (setting.spec.expected(), setting.doc), (kind, key)
+            accepted, default, meaning = told[key]
+            assert (accepted, meaning) == (accepts(setting.spec), setting.doc), (kind, key)
             odd = {REQUIRED: "required", math.inf: ".inf", (): "[]"}
             assert default.strip("`") == odd.get(setting.default, str(setting.default).lower()), (kind, key)
 

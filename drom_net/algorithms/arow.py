@@ -20,7 +20,7 @@ from drom_net.core.fields import Number, option
 class ArowParameters:
     """AROW's parameters."""
 
-    r: float = option(Number(above=0.0), 1.0, doc="How slowly it learns: a step has the factor 1 / (v + r).")
+    r: float = option(Number(above=0.0), 1.0, doc="How slowly it learns: steps have the factor 1 / (v + r).")
 
 
 @dataclass(slots=True)

@@ -32,12 +32,10 @@ from drom_net.core.fields import Integer, Number, option
 class DADMMParameters:
     """D-ADMM's parameters; its loss is the hinge."""
 
-    C: float = option(Number(above=0.0), 1.0, key="c", doc="The weight of each example's loss.")
+    C: float = option(Number(above=0.0), 1.0, key="c", doc="The weight of each example's hinge loss.")
     lam: float = option(Number(at_least=0.0), 1.0, key="lambda", doc="The weight of the nuclear norm.")
     rho: float = option(Number(above=0.0), 1.0, doc="The weight that holds a task's fit w to its consensus row z.")
-    replayed: int = option(
-        Integer(0, 1_000_000), 5, doc="How many of the kept examples are fitted again in a round, in turn."
-    )
+    replayed: int = option(Integer(0, 1_000_000), 5, doc="How many kept examples are fitted again each round, in turn.")
 
 
 @dataclass(slots=True)

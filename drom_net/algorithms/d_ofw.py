@@ -32,18 +32,17 @@ class DOFWParameters:
     """D-OFW's parameters."""
 
     eta0: float = option(Number(above=0.0), 10.0, doc="The weight of the gradients: eta = eta0 r / T^(3/4).")
-    radius: float = option(Number(above=0.0), 60.0, doc="r: the models together stay within nuclear norm r.")
+    radius: float = option(Number(above=0.0), 60.0, doc="r, the bound on the nuclear norm of all models together.")
     horizon: int | None = option(
         Integer(1),
         None,
-        doc="T, the number of rounds, where it is known beforehand; else round t takes t for it.",
+        doc="T, the number of rounds, if known; else round t takes t.",
     )
     loss: str = option(Choice(tuple(LOSSES)), "logistic", doc="The loss of the margin.")
     solver: str = option(
         Choice(SOLVERS),
         "power",
-        doc="The leading singular pair by warm-started power iteration, O(dm) an iteration, "
-        "or exactly from the Gram matrix, O(dm^2).",
+        doc="The leading singular pair: power iterates from the last one, O(dm) an iteration; gram is exact, O(dm^2).",
     )
     power_iterations: int = option(Integer(1, 1_000_000), 10, doc="Power iterations a round.")
 

@@ -38,7 +38,7 @@ from drom_net.core.seeding import stream
 class DromParameters:
     """DROM's parameters. The defaults learn; the set `paper` is the printed one and does not."""
 
-    eta0: float = option(Number(above=0.0), 10.0, doc="The first step size; round t steps by eta0/sqrt(t).")
+    eta0: float = option(Number(above=0.0), 10.0, doc="The step size of round t is eta0/sqrt(t).")
     lam: float = option(
         Number(at_least=0.0),
         0.003,
@@ -50,28 +50,26 @@ class DromParameters:
     xi: float = option(
         Number(above=0.0, or_infinity=True),
         math.inf,
-        doc="The cap: an example with loss^p > xi is an outlier and is skipped.",
+        doc="An example with loss^p > xi is an outlier and is skipped.",
     )
     kappa: float = option(Number(above=0.0, or_infinity=True), 2.0, doc="The bound on an example's weight gamma.")
     loss: str = option(Choice(tuple(LOSSES)), "logistic", doc="The loss of the margin.")
     solver: str = option(
         Choice((*SOLVERS, "sums")),
         "power",
-        doc="The leading singular pair by warm-started power iteration, O(dm) an iteration, "
-        "exactly from the Gram matrix, O(dm^2), or by one power iteration a round whose parts are made at the tasks, "
-        "so that the reducer only adds.",
+        doc="The leading singular pair: power iterates from the last one, O(dm) an iteration; gram is exact, "
+        "O(dm^2); sums iterates once a round at the tasks: the reducer only adds.",
     )
     power_iterations: int = option(Integer(1, 1_000_000), 10, doc="Power iterations a round.")
     f0: str = option(
         Choice(("regularise", "skip")),
         "regularise",
-        doc="An example of loss exactly 0: regularise still takes the step without its gradient, "
-        "skip treats it as an outlier.",
+        doc="An example of loss 0: regularise steps without its gradient, skip treats it as an outlier.",
     )
     ended: str = option(
         Choice(("keep", "drop")),
         "keep",
-        doc="The dual vector of a task whose stream has ended: keep leaves it in A, drop zeroes it.",
+        doc="When the stream of a task has ended: keep its dual vector in A, or drop (zero) it.",
     )
 
 

@@ -31,31 +31,28 @@ class DromDParameters(DromParameters):
     solver: str = option(
         Choice(SOLVERS),
         "power",
-        doc="The leading singular pair by warm-started power iteration, O(dm) an iteration, "
-        "or exactly from the Gram matrix, O(dm^2).",
+        doc="The leading singular pair: power iterates from the last one, O(dm) an iteration; gram is exact, O(dm^2).",
     )
     tau: int | tuple[int, ...] = option(
         IntegerOrList(1),
         1,
-        doc="Vectors travel in every tau-th round; eta_t = eta0/sqrt(ceil(t/tau)). A list has one for each task: "
-        "a task that can afford little sends less often, and its last vector counts in between.",
+        doc="Vectors travel in every tau-th round; eta_t = eta0/sqrt(ceil(t/tau)). In between the last ones count.",
     )
     postpone_below: int = option(
         Integer(0),
         0,
-        doc="A task that has seen fewer examples than this since its last vector answers a sync round with "
-        "'postponed', a header only: its last vector counts. 0 never postpones.",
+        doc="A task with fewer new examples than this sends a header only; its last vector counts.",
     )
     exchange: str = option(
         Choice(EXCHANGES),
         "overlap",
-        doc="blocking waits for the neighbors at once; overlap takes the next primal step meanwhile, with the same "
-        "bits; delayed uses what was sent in one sync round from the next one on, so that nobody waits.",
+        doc="blocking waits for the neighbors; overlap takes the next primal step meanwhile, with the same bits; "
+        "delayed uses vectors from the next sync round on, so that nobody waits.",
     )
     outlier: str = option(
         Choice(("regularise", "skip")),
         "regularise",
-        doc="An example of weight 0: regularise still takes both steps without its gradient (as printed), skip none.",
+        doc="An example of weight 0: regularise takes both steps without its gradient (as printed), skip takes none.",
     )
 
 
@@ -121,8 +118,8 @@ DROM_D = Learner(
     name="drom-d",
     parameters=DromDParameters,
     build=drom_d,
-    reveals="Neighbors get a task's dual vector every tau rounds; with tau 1 they can compute rows with their labels "
-    "from two in a row, on a full graph all of them.",
+    reveals="Neighbors get a task's dual vector every tau rounds; with tau 1 two in a row give rows with their "
+    "labels, on a full graph all of them.",
     reveals_with=_reveals,
     on=("graph",),
     presets={"paper": PAPER},

@@ -49,8 +49,7 @@ class FedAvgDParameters(LocalParameters):
     tau: int | tuple[int, ...] = option(
         IntegerOrList(1),
         20,
-        doc="Models are averaged in every tau-th round. A list has one for each task: of one that sends less often the "
-        "last model counts in between.",
+        doc="Models are averaged in every tau-th round. In between each task's last one counts.",
     )
 
 
@@ -191,8 +190,8 @@ FED_AVG = Learner(
     name="fed-avg",
     parameters=FedAvgParameters,
     build=fed_avg,
-    reveals="The reducer gets each task's model every tau rounds, and every task the average; with tau 1 two models in "
-    "a row give the example away.",
+    reveals="The reducer gets each task's model every tau rounds, every task the average; with tau 1 two models in a "
+    "row give the example away.",
     reveals_with=_reveals,
     searches=(_SEARCH,),
 )

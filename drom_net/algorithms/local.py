@@ -18,10 +18,10 @@ from drom_net.core.fields import Choice, Number, option
 class LocalParameters:
     """Local's parameters."""
 
-    eta0: float = option(Number(above=0.0), 10.0, doc="The first step size; round t steps by eta0/sqrt(t).")
+    eta0: float = option(Number(above=0.0), 10.0, doc="The step size of round t is eta0/sqrt(t).")
     loss: str = option(Choice(tuple(LOSSES)), "logistic", doc="The loss of the margin.")
     steps: str = option(
-        Choice(("falling", "constant")), "falling", doc="falling as eta0/sqrt(t), or constant: each step is by eta0."
+        Choice(("falling", "constant")), "falling", doc="falling: the step size is eta0/sqrt(t); constant: it is eta0."
     )
 
     def eta(self, t: int) -> float:

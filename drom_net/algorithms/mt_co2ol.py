@@ -36,7 +36,7 @@ from drom_net.algorithms.learner import LOSS, Learner, Log, OneOf, Search, Sprea
 from drom_net.algorithms.losses import LOSSES
 from drom_net.core.fields import Choice, Integer, IntegerOrList, Number, option
 
-_RADIUS = "D, the norm that a task's model may have; experts allow the models variances of D^2 / N, 2 D^2 / N, .. D^2."
+_RADIUS = "D, the bound on a model's norm; experts allow the models variances of D^2 / N, 2 D^2 / N, .. D^2."
 _LOSS = "The loss of the margin."
 
 
@@ -55,9 +55,7 @@ class MTCO2OLDParameters:
 
     radius: float = option(Number(above=0.0), 10.0, doc=_RADIUS)
     loss: str = option(Choice(tuple(LOSSES)), "logistic", doc=_LOSS)
-    tau: int | tuple[int, ...] = option(
-        IntegerOrList(1), 1, doc="Gradients travel in every tau-th round. A list has one for each task."
-    )
+    tau: int | tuple[int, ...] = option(IntegerOrList(1), 1, doc="Gradients travel in every tau-th round.")
 
 
 @dataclass(slots=True)
@@ -295,8 +293,8 @@ MT_CO2OL = Learner(
     name="mt-co2ol",
     parameters=MTCO2OLParameters,
     build=mt_co2ol,
-    reveals="The reducer gets the sum of each task's gradients every tau rounds, and every task that of all; with tau "
-    "1 two sums in a row give the example away.",
+    reveals="The reducer gets the sum of each task's gradients every tau rounds, every task that of all; with tau 1 "
+    "two in a row give the example away.",
     searches=(Search(space={**_SPACE, "tau": OneOf((1, 5, 20))}),),
 )
 MT_CO2OL_D = Learner(

@@ -45,8 +45,7 @@ class MTOMDParameters(LocalParameters):
     b: float = option(
         Number(at_least=0.0),
         4.0,
-        doc="How alike the tasks are taken to be: the mean of all tasks' steps counts b / (1 + b), a task's own "
-        "1 / (1 + b).",
+        doc="How alike the tasks are: all tasks' mean step counts b / (1 + b), a task's own 1 / (1 + b).",
     )
     tau: int = option(Integer(1), 1, doc="Steps are shared in every tau-th round.")
 
@@ -132,7 +131,7 @@ MT_OMD = Learner(
     name="mt-omd",
     parameters=MTOMDParameters,
     build=mt_omd,
-    reveals="The reducer gets the sum of each task's gradient steps every tau rounds, and every task the mean of all; "
-    "with tau 1 two sums in a row give the example away.",
+    reveals="The reducer gets the sum of each task's gradient steps every tau rounds, every task the mean of all; with "
+    "tau 1 two in a row give the example away.",
     searches=(Search(space={**STEP, "b": Log(0.3, 100.0), "tau": OneOf((1, 5, 20))}),),
 )

@@ -38,15 +38,15 @@ RELATIONS = ("fixed", "exponential", "truncated")
 class OSMTLParameters:
     """OSMTL's parameters."""
 
-    eta0: float = option(Number(above=0.0), 10.0, doc="The first step size; round t steps by eta0/sqrt(t).")
+    eta0: float = option(Number(above=0.0), 10.0, doc="The step size of round t is eta0/sqrt(t).")
     alpha: float = option(
         Number(at_least=0.0, at_most=1.0), 0.5, doc="The weight of a task's own example; the others share the rest."
     )
     relation: str = option(
         Choice(RELATIONS),
         "exponential",
-        doc="How the weights of the other tasks are learned: fixed and uniform, by exponential weights (OSMTL-e), or "
-        "by gradient steps truncated to the simplex (OSMTL-t).",
+        doc="The weights of the other tasks: fixed and uniform, exponential (OSMTL-e), or truncated gradient "
+        "steps (OSMTL-t).",
     )
     s: float = option(Number(above=0.0), 0.1, doc="The step size of these weights.")
     loss: str = option(Choice(tuple(LOSSES)), "logistic", doc="The loss of the margin.")

@@ -30,7 +30,7 @@ from drom_net.core.fields import Choice, Number, option
 class PooledParameters:
     """Pooled's parameters."""
 
-    eta0: float = option(Number(above=0.0), 10.0, doc="The first step size; round t steps by eta0/sqrt(t).")
+    eta0: float = option(Number(above=0.0), 10.0, doc="The step size of round t is eta0/sqrt(t).")
     loss: str = option(Choice(tuple(LOSSES)), "logistic", doc="The loss of the margin.")
 
 

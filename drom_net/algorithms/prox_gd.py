@@ -31,7 +31,7 @@ from drom_net.core.fields import Choice, Number, option
 class ProxGDParameters:
     """ProxGD's parameters."""
 
-    eta0: float = option(Number(above=0.0), 10.0, doc="The first step size; round t steps by eta0/sqrt(t).")
+    eta0: float = option(Number(above=0.0), 10.0, doc="The step size of round t is eta0/sqrt(t).")
     lam: float = option(
         Number(at_least=0.0),
         0.01,
@@ -122,6 +122,6 @@ PROX_GD = Learner(
     name="prox-gd",
     parameters=ProxGDParameters,
     build=prox_gd,
-    reveals="The reducer gets each task's model after each example; two of them in a row give the example away.",
+    reveals="The reducer gets each task's model after each example; two in a row give the example away.",
     searches=(Search(space={**STEP, "lam": Log(1e-5, 0.5)}),),
 )

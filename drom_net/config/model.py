@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any
 
-from drom_net.algorithms import BUILTIN, LEARNERS, Learner, learner_named
+from drom_net.algorithms import BUILTIN, Learner, learner_named
 from drom_net.config.yamlfile import write_yaml
 from drom_net.core.errors import ConfigError, Problem
 from drom_net.core.fields import (
@@ -60,13 +60,12 @@ class ReducerSettings:
     endpoint: str | None = option(
         Endpoint(),
         None,
-        doc="Where workers connect, tcp://host:port or ipc://path. "
-        "Left out, `run` uses a private socket of this machine; nodes started by hand need it.",
+        doc="Where workers connect. By default a private socket of `run`; nodes started by hand need it.",
     )
     bind: str | None = option(
         Endpoint(listens=True),
         None,
-        doc="Where the reducer listens, if that is not the endpoint: tcp://0.0.0.0:5571 behind a name.",
+        doc="Where the reducer listens, if not there: tcp://0.0.0.0:5571.",
     )
 
     @property
@@ -82,13 +81,13 @@ class PeerSettings:
     endpoints: tuple[str, ...] | None = option(
         Endpoints(Endpoint(where_to_listen="where peers listen is peers.bind")),
         None,
-        doc="Where each task's peer is reached, in task order, tcp://host:port or ipc://path. "
-        "Left out, `run` uses private sockets of this machine; peers started by hand need it.",
+        doc="Where peers are reached, in task order. By default private sockets of `run`; peers started by hand "
+        "need them.",
     )
     bind: tuple[str, ...] | None = option(
         Endpoints(Endpoint(listens=True)),
         None,
-        doc="Where each peer listens, in task order, if those are not the endpoints.",
+        doc="Where peers listen, in task order, if not there.",
     )
 
     @property
@@ -99,13 +98,13 @@ class PeerSettings:
 
 @dataclass(frozen=True, slots=True)
 class SecuritySettings:
-    """Who may join, and that nobody else reads what is said."""
+    """Encryption, and who may join."""
 
     keys: str | None = option(
         Text("the name of a folder"),
         None,
-        doc="The folder of key files, relative to this file; `drom-net keys create` makes them. With it every "
-        "connection is encrypted, and only nodes with a listed key get in.",
+        doc="The folder of key files, relative to this file (`drom-net keys create`). All connections are "
+        "encrypted, and only nodes with a listed key get in.",
     )
 
 
@@ -113,7 +112,7 @@ class SecuritySettings:
 class ClusterConfig:
     """A checked configuration."""
 
-    name: str = option(NAME, None, doc="The name of the cluster and of its runs: by default that of the file.")
+    name: str = option(NAME, None, doc="The name of the cluster and its runs. By default the file name.")
     algorithm: AlgorithmChoice
     topology: TopologySettings | None = None
     """The graph of peers, for a learner that runs on one; None for others."""
@@ -121,14 +120,12 @@ class ClusterConfig:
     """An instance of one of `DATA_SECTIONS`."""
     source: SourceSettings | None = None
     """Of live data; None for all other."""
-    rounds: int | None = option(
-        Integer(1), None, doc="At most so many rounds; by default until the longest stream ends."
-    )
-    seed: int = option(Integer(0), 0, doc="What every random draw of the run is made from.")
+    rounds: int | None = option(Integer(1), None, doc="The most rounds. By default until the longest stream ends.")
+    seed: int = option(Integer(0), 0, doc="The seed of the run's random draws.")
     allow_sharing_examples: bool = option(
         Flag(),
         False,
-        doc="Whether nodes may run a learner that sends the examples themselves to other sites (osmtl, pooled).",
+        doc="Allow learners that send the examples themselves to other sites (osmtl, pooled).",
     )
     reducer: ReducerSettings
     """Without effect where there are peers."""
@@ -137,13 +134,12 @@ class ClusterConfig:
     keep_records: bool = option(
         Flag(),
         True,
-        doc="Whether processes keep a row for each round. Without them the disk does not fill up in a run of weeks, "
-        "but the run has no records and no timeline, and can be neither verified nor replayed.",
+        doc="Keep a row for each round, as `verify`, `replay` and the timeline need. Rows of long runs fill the disk.",
     )
     restart: int = option(
         Integer(0),
         0,
-        doc="How often `run` starts a process again that was killed; it goes on from its last snapshot.",
+        doc="How often `run` restarts a killed process, from its last snapshot.",
     )
     policy: Policy = WAIT
     checkpoint: Checkpoints = DEFAULT_CHECKPOINTS
@@ -324,22 +320,21 @@ ALGORITHM_NAME = Setting(
     "name",
     PluginName(tuple(BUILTIN)),
     DEFAULT_ALGORITHM,
-    f"The learner. One of another package is named by its entry point (group {LEARNERS.group}), or as "
-    "MODULE:ATTRIBUTE; its keys are its own.",
+    "The learner, of this package or another; its keys are its own.",
 )
 DATASET = Setting(
     "dataset",
     "dataset",
     Choice(tuple(DATA_SECTIONS)),
     REQUIRED,
-    "The kind of data; it may be left out where `files` is given.",
+    "The kind of data; not needed beside `files`.",
 )
 
 
 def algorithm_settings(name: str) -> dict[str, Setting]:
     """The keys of the `algorithm` section for one learner; `preset` replaces the defaults of the others."""
     learner = learner_named(name)
-    doc = "A named set of parameters, in place of the defaults of the other keys."
+    doc = "A named set of parameters that replaces the defaults."
     preset = Setting("preset", "preset", Choice(learner.preset_names), "default", doc)
     return {"name": ALGORITHM_NAME, "preset": preset} | settings_of(learner.parameters)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +17,6 @@ from typing import Any
 from drom_net.algorithms import BUILTIN
 from drom_net.config.model import (
     DEFAULT_ALGORITHM,
-    SECTIONS,
     TOP_LEVEL,
     ClusterConfig,
     PeerSettings,
@@ -26,12 +26,28 @@ from drom_net.config.model import (
     data_settings,
     foreign_sections,
 )
-from drom_net.core.fields import REQUIRED, Setting, settings_of
+from drom_net.core.fields import REQUIRED, Setting, Spec, settings_of
 from drom_net.data.settings import DATA_SECTIONS, LiveData, SourceSettings
 from drom_net.graph.settings import TopologySettings
 from drom_net.protocol.settings import Checkpoints, Policy, Timeouts
 
 SCHEMA_FILE = Path(__file__).parents[1] / "schema.json"
+SHORTER = {
+    ", with {task} for the task's name, or a list of endpoints, one a task": ", also with {task}, or a list",
+    ", or a list of such, one for each task": ", or a list, one a task",
+    ", or a list of such": " or a list",
+    "list of different items, each ": "list, each ",
+    "list of endpoints, each tcp://host:port or ipc://path": "list of endpoints",
+    ", none of them a control character": "",
+    " and at most 1e+09": "",
+    "whole number": "integer",
+    "of at least": ">=",
+    "of at most": "<=",
+    "above": ">",
+    "at most": "<=",
+    "below": "<",
+}
+"""From the words of a message to those of a table."""
 BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
 
 
@@ -146,16 +162,12 @@ def _property(setting: Setting) -> dict[str, Any]:
 
 def reference_tables() -> str:
     """Every key with what it accepts, its default and its meaning, as Markdown; what several kinds have stands once."""
-    about = "Beside the sections " + ", ".join(f"`{section}`" for section in SECTIONS) + "."
-    parts = [_table("At the top", about, settings_of(ClusterConfig))]
-    learners = {
-        name: (f"{inspect.getdoc(learner.parameters) or ''} {learner.reveals}", algorithm_settings(name))
-        for name, learner in BUILTIN.items()
-    }
-    about = "Every learner has these keys. The sections below have its own ones, and what leaves a site."
+    parts = [_table("At the top", "", settings_of(ClusterConfig))]
+    learners = {name: (learner.reveals, algorithm_settings(name)) for name, learner in BUILTIN.items()}
+    about = "Every learner has these keys. Below: each one's own keys, and what leaves a site."
     parts += _tables_of_kinds("algorithm", "name", about, learners)
-    kinds = {name: (inspect.getdoc(section) or "", data_settings(name)) for name, section in DATA_SECTIONS.items()}
-    about = "Every kind of data has these keys, where its own section does not say otherwise."
+    kinds = {name: ("", data_settings(name)) for name in DATA_SECTIONS}
+    about = "Every kind of [data](data.md) has these keys, unless its own section says otherwise."
     parts += _tables_of_kinds("data", "dataset", about, kinds)
     parts.append(_table("`source`", inspect.getdoc(SourceSettings) or "", settings_of(SourceSettings)))
     only = [f"`{name}`" for name, learner in BUILTIN.items() if tuple(learner.on) == ("graph",)]
@@ -181,7 +193,7 @@ def _tables_of_kinds(
     Args:
         selector: The key that chooses the kind.
         about: What the first table is of.
-        kinds: What each is, and its keys.
+        kinds: What is said of each, and its keys.
     """
     every = [settings for _, settings in kinds.values()]
     common: dict[str, Setting] = {}
@@ -191,7 +203,7 @@ def _tables_of_kinds(
             usual = Counter(rows).most_common(1)[0][0]
             common[key] = next(settings[key] for settings in every if key in settings and _row(settings[key]) == usual)
     home = {_row(setting): ("", setting) for setting in common.values()}
-    parts, plain = [_table(f"`{section}`", about, common)], []
+    parts, plain = [], []
     for kind, (what, settings) in kinds.items():
         own: dict[str, Setting] = {}
         as_in: dict[str, list[str]] = {}
@@ -201,45 +213,52 @@ def _tables_of_kinds(
             if where == kind:
                 own[key] = setting
             elif where or setting.default != first.default:
-                default = "" if setting.default == first.default else f" (default {_default(setting)})"
+                default = "" if setting.default == first.default else _default(setting, " (default {})")
                 as_in.setdefault(where, []).append(f"`{key}`{default}")
         if not own and not as_in and not lacks:
-            plain.append(f"| `{selector}: {kind}` | {what} |")
+            plain.append(f"`{kind}`")
             continue
         more = [f"As {f'with `{where}`' if where else 'above'}: {', '.join(keys)}." for where, keys in as_in.items()]
         more += [f"There is no {', '.join(lacks)}."] if lacks else []
-        parts.append(_table(f"`{section}`, with `{selector}: {kind}`", " ".join([what, *more]), own))
-    if plain:
-        lines = [f"### `{section}`, with another `{selector}`", "", "| | what it is |", "| --- | --- |"]
-        parts.append("\n".join([*lines, *plain, ""]))
-    return parts
+        parts.append(_table(f"`{section}.{selector}: {kind}`", " ".join(filter(None, [what, *more])), own))
+    about += f" No others: {', '.join(plain)}." if plain else ""
+    return [_table(f"`{section}`", about, common), *parts]
 
 
 def _row(setting: Setting) -> tuple[str, str, str]:
     """What a table says of a key, but for its default."""
-    return setting.key, setting.spec.expected(), setting.doc
+    return setting.key, accepts(setting.spec), setting.doc
+
+
+def accepts(spec: Spec) -> str:
+    """What a value may be: as a message says it, with signs in place of words."""
+    text = re.sub("^(one of|an?|the) ", "", spec.expected())
+    for words, shorter in SHORTER.items():
+        text = text.replace(words, shorter)
+    return text
 
 
 def _table(title: str, about: str, settings: dict[str, Setting]) -> str:
     lines = [f"### {title}", "", *([about, ""] if about else [])]
-    lines += ["| key | accepts | default | meaning |", "| --- | --- | --- | --- |"] if settings else []
+    lines += ["| key | accepts (default) | meaning |", "|---|---|---|"] if settings else []
     for key, setting in settings.items():
-        cells = (f"`{key}`", setting.spec.expected(), _default(setting), setting.doc)
+        cells = (f"`{key}`", accepts(setting.spec) + _default(setting, " ({})"), setting.doc)
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join([*lines, ""] if settings else lines)
 
 
-def _default(setting: Setting) -> str:
+def _default(setting: Setting, form: str) -> str:
+    """The default, put into a form; nothing where there is none."""
     default = setting.default
-    if default is REQUIRED:
-        return "required"
     if default is None:
-        return "none"
+        return ""
+    if default is REQUIRED:
+        return form.format("required")
     if isinstance(default, bool):
-        return f"`{str(default).lower()}`"
-    if isinstance(default, tuple):
-        return f"`{list(default)}`"
-    return "`.inf`" if default == math.inf else f"`{default}`"
+        default = str(default).lower()
+    elif isinstance(default, tuple):
+        default = list(default)
+    return form.format(f"`{'.inf' if default == math.inf else default}`")
 
 
 def write_reference() -> None:

@@ -52,35 +52,34 @@ class StreamSettings:
     shuffle: bool = option(
         Flag(),
         True,
-        doc="Whether each task's examples come in a random order (from the run's seed) or in the order of the data.",
+        doc="Put each task's examples in a random order, by `seed`.",
     )
     flip: float = option(
         Number(at_least=0.0, at_most=1.0),
         0.0,
-        doc="Label noise: the probability that a label is flipped before it is learned.",
+        doc="The probability that a label is flipped before it is learned.",
     )
     alignment: str = option(
         Choice(("lockstep", "spread")),
         "lockstep",
-        doc="Streams of unequal length: lockstep gives round t the example t of each task that has one; "
-        "spread deals each task's examples evenly over all rounds.",
+        doc="lockstep gives round t each task's example t; spread deals each task's examples evenly over all rounds.",
     )
     passes: int = option(
         Integer(1, 1_000_000),
         1,
-        doc="How many times each task's examples come: in the same order and with the same flipped labels each time.",
+        doc="How often each task's examples come, in the same order with the same flips.",
     )
     pace_s: float = option(
         Number(at_least=0.0, at_most=1e6),
         0.0,
-        doc="How many seconds each example takes to come, from when its node is ready for it: a simulated arrival. "
-        "It changes no result, and may differ from site to site.",
+        doc="Simulated arrival: seconds that each example takes once its node is ready. Changes no result; may "
+        "differ between sites.",
     )
     measure: str | None = option(
         Choice(("error", "auc", "log_loss")),
         None,
-        doc="What `compare` chooses settings by, and shows differences of: the error rate, AUC (its mean over tasks) "
-        "or the log loss. By default the error, of landmine AUC. It changes no run.",
+        doc="What `compare` goes by: error rate, mean AUC of the tasks or log loss. By default error, for "
+        "landmine auc. Changes no run.",
     )
 
 
@@ -91,78 +90,67 @@ class RowSettings(StreamSettings):
     label: str = option(
         Text("a column name"),
         "label",
-        doc="The label's column (CSV, Parquet), key (JSON) or array (NPZ; there y by default).",
+        doc="The label's column, JSON key or NPZ array (there y by default).",
     )
     positive: tuple[str, ...] | None = option(
         TextOrTexts(Text("a label")),
         None,
-        doc="The label that is +1, or its spellings. By default the one of two that means yes, else the rarer one.",
+        doc="The label that is +1, or its spellings. By default the one that means yes, else the rarer one.",
     )
     negative: tuple[str, ...] | None = option(
-        TextOrTexts(Text("a label")), None, doc="The label that is -1, or its spellings. By default the only other one."
+        TextOrTexts(Text("a label")), None, doc="The label that is -1, or its spellings. By default the other one."
     )
-    rest: str | None = option(
-        Choice(("negative",)), None, doc="negative: every label that data.positive does not name is -1."
-    )
+    rest: str | None = option(Choice(("negative",)), None, doc="negative: every label not in data.positive is -1.")
     unlabelled: tuple[str, ...] | None = option(
         TextOrTexts(Text("a text in the label's column")),
         None,
-        doc="What is no label (unknown, pending, ..): such rows are predicted and not learned, as where it is missing.",
+        doc="Texts that are no label (unknown, pending): such rows are predicted, not learned.",
     )
     columns: tuple[Column, ...] | None = option(
         ColumnKinds(),
         None,
-        doc="The feature columns of tables and named rows, in order, with their kinds: number, yes/no, category, date, "
-        "time, text; identifier, counter, empty and ignored are left out. A mapping says more: kind, levels of a "
-        "category, missing (whether values may be), format of a date (as strptime) or number (1,234.5 or 1.234,5). "
-        "What is not listed is found by looking at the files; nodes started by hand need all.",
+        doc="The feature columns in order, with their kinds (number, yes/no, category, date, time, text, or one "
+        "that is left out) and levels, missing (whether values may be) and format. By default detected; nodes "
+        "started by hand need it.",
     )
     missing: tuple[str, ...] = option(
-        TextList(Text()), (), doc="Texts that mean a missing value, beside empty cells, NA, NaN, null and alike."
+        TextList(Text()), (), doc="Texts that mean a missing value, beside empty cells, NA, null and the like."
     )
     features: tuple[str, ...] | str | None = option(
         Columns(),
         None,
-        doc="The feature columns in order, as a list, or the name of a text file with one a line: others are left out. "
-        "Of live data all are numbers, where data.columns does not say more.",
+        doc="The feature columns in order (in a file one a line); others are left out. In live data all are numbers.",
     )
     dim: int | None = option(
         Integer(1, 2**31 - 1),
         None,
-        doc="The number of features of rows without column names: svmlight and NPZ files, live data.",
+        doc="The number of features of rows without column names.",
     )
     hash: int | None = option(
         Integer(1, 2**31 - 1),
         None,
-        doc="How many columns hashed things fold into, with signs: of tables words and levels that are not listed (by "
-        "default 4096 where there is text, else as many as needed), of svmlight all feature numbers (a power of two).",
+        doc="How many columns hashing folds into. Tables: words and unlisted levels, by default 4096 with text, "
+        "else as needed. svmlight: all features; a power of two.",
     )
-    zero_based: bool = option(Flag(), False, doc="svmlight: whether feature numbers start at 0 rather than 1.")
+    zero_based: bool = option(Flag(), False, doc="svmlight: feature numbers start at 0, not 1.")
     delimiter: str | None = option(
-        Text("one character", pattern=r"[\s\S]"), None, doc="CSV: what separates fields. By default found by looking."
+        Text("one character", pattern=r"[\s\S]"), None, doc="CSV: the field separator. By default detected."
     )
-    decimal: str | None = option(
-        Choice((".", ",")), None, doc="CSV: what stands before decimals. By default found by looking."
-    )
+    decimal: str | None = option(Choice((".", ",")), None, doc="CSV: the decimal separator. By default detected.")
     scaling: str | None = option(
         Choice(("running", "site", "none")),
         None,
-        doc="Numbers: running standardises each row by mean and deviation of the rows before it at its site; site by "
-        "those of all of the site's rows (which looks ahead); none does not. By default running, beside data.center or "
-        "data.scale none. Yes/no, categories, words and sparse rows stay as they are.",
+        doc="How numbers are standardised: by the site's rows so far (running), by all its rows (site; looks "
+        "ahead), or not. By default running; beside data.center or data.scale none.",
     )
     center: tuple[float, ...] | None = option(
-        Columns(numbers=True), None, doc="A constant taken from each column of numbers first; dense rows only."
+        Columns(numbers=True), None, doc="A constant subtracted from each column of numbers first; not in sparse files."
     )
     scale: tuple[float, ...] | None = option(
-        Columns(numbers=True), None, doc="A constant each column of numbers is divided by."
+        Columns(numbers=True), None, doc="A constant that each column of numbers is divided by."
     )
-    normalize: bool = option(
-        Flag(), True, doc="Whether each row, its bias included, is scaled to unit l2 norm; step sizes count on it."
-    )
-    bias: float = option(
-        Number(at_least=0.0), 1.0, doc="A constant feature of this value, put behind the others; 0 is none."
-    )
+    normalize: bool = option(Flag(), True, doc="Scale each row to unit l2 norm; step sizes rely on it.")
+    bias: float = option(Number(at_least=0.0), 1.0, doc="A constant last feature of this value; 0 is none.")
 
     @property
     def label_words(self) -> tuple[str, str]:
@@ -186,60 +174,54 @@ class RowSettings(StreamSettings):
 
 @dataclass(frozen=True, slots=True)
 class FileData(RowSettings):
-    """The user's own files."""
+    """Your own files."""
 
     dataset: ClassVar[str] = "files"
 
     files: str = option(
         Text("a file name, or a pattern with {task}"),
-        doc="One file for each task, such as site-{task}.csv, or one file with a task column. "
-        "Relative names start at data.directory.",
+        doc="One file a task, such as site-{task}.csv, or one with a task column.",
     )
     directory: str | None = option(
         Text("a folder"),
         None,
-        doc="Where relative file names start: by default the folder of the YAML file; where the files are not "
-        "there, the folder that DROM_NET_DATA names.",
+        doc="Where relative file names start. By default the folder of the YAML file.",
     )
     format: str | None = option(
         PluginName(tuple(file_formats())),
         None,
-        doc="The format of the files, where their names do not tell. CSV and svmlight may be .gz or .zst. One of "
-        "another package is named by its entry point (group drom_net.formats), or as MODULE:ATTRIBUTE.",
+        doc="The format, where file names do not tell.",
     )
     encoding: str | None = option(
         Text("the name of an encoding"),
         None,
-        doc="CSV: how text is encoded. By default found: UTF-8, UTF-16 or cp1252.",
+        doc="CSV: the text encoding. By default detected: UTF-8, UTF-16 or cp1252.",
     )
     tasks: tuple[str, ...] | None = option(
         TextList(TASK_NAME),
         None,
-        doc="The names of the tasks, in order. Left out, `run` finds them in the file names or the task column; "
-        "nodes started by hand need them.",
+        doc="The task names in order. By default from file names or task column; nodes started by hand need them.",
     )
     task_column: str | None = option(
         Text("a column name"),
         None,
-        doc="The column (array) that names the task of a row, where one file holds all tasks.",
+        doc="The column (array) of each row's task, where one file holds all tasks.",
     )
     ignore: tuple[str, ...] = option(TextList(Text("a column name")), (), doc="Columns to leave out.")
     order: str | None = option(
-        Text("a column name"), None, doc="Learn each task's rows by this time or number. By default as in the file."
+        Text("a column name"), None, doc="The time or number by which rows are learned. By default in file order."
     )
     # What comes first in a file came first: its order is that of learning.
-    shuffle: bool = option(
-        Flag(), False, doc="Whether each task's rows come in a random order (from the run's seed) all the same."
-    )
+    shuffle: bool = option(Flag(), False, doc="Put each task's rows in a random order, by `seed`.")
 
 
 @dataclass(frozen=True, slots=True)
 class LiveData(RowSettings):
-    """Examples that come while the cluster runs, at each site from its own `source`."""
+    """Examples that arrive while the cluster runs, at each site from its `source`."""
 
     dataset: ClassVar[str] = "live"
 
-    tasks: tuple[str, ...] = option(TextList(TASK_NAME), doc="The names of the tasks, in order.")
+    tasks: tuple[str, ...] = option(TextList(TASK_NAME), doc="The task names in order.")
     # They come once, in the order in which they come, as they are.
     shuffle: bool = field(default=False, init=False)
     flip: float = field(default=0.0, init=False)
@@ -260,87 +242,86 @@ class LiveData(RowSettings):
 
 @dataclass(frozen=True, slots=True)
 class DigitsSites(StreamSettings):
-    """Scikit-learn's handwritten digits, dealt to 12 sites that each have a scanner of their own; odd (+1) or even."""
+    """Scikit-learn's handwritten digits at 12 sites, each with a scanner of its own: odd (+1) or even."""
 
     dataset: ClassVar[str] = "digits-sites"
 
 
 @dataclass(frozen=True, slots=True)
 class Synthetic(StreamSettings):
-    """Related tasks made from a seed: w_i = (shared part of a chosen rank + own part), labels sign(<w_i, x>)."""
+    """Related linear tasks, made from a seed."""
 
     dataset: ClassVar[str] = "synthetic"
 
-    tasks: int = option(Integer(1, 100_000), 12, doc="How many tasks, m.")
-    examples: int = option(Integer(1, 10_000_000), 200, doc="How many examples each task has.")
-    dim: int = option(Integer(1, 10_000_000), 60, doc="How many features, d.")
+    tasks: int = option(Integer(1, 100_000), 12, doc="The number of tasks, m.")
+    examples: int = option(Integer(1, 10_000_000), 200, doc="The number of examples of each task.")
+    dim: int = option(Integer(1, 10_000_000), 60, doc="The number of features, d.")
     rank: int = option(Integer(1, 100_000), 2, doc="The rank of the part that tasks share.")
     noise: float = option(
         Number(at_least=0.0, at_most=1.0),
         0.1,
-        doc="The share of each task's weight vector (squared norm) that is its own and not shared.",
+        doc="The share of each task's squared weight norm that is its own.",
     )
-    data_seed: int = option(Integer(0), 0, doc="What the data is made from; `seed` only orders it.")
+    data_seed: int = option(Integer(0), 0, doc="The seed of the data; `seed` only orders it.")
 
 
 @dataclass(frozen=True, slots=True)
 class SpamPu(StreamSettings):
-    """PU1, PU2, PU3 and PUA: mail of four users, spam (+1) or not; the paper's Spam Email."""
+    """PU1, PU2, PU3 and PUA, mail of four users: spam (+1) or not."""
 
     dataset: ClassVar[str] = "spam-pu"
 
     features: str = option(
         Choice(("frequency", "weka")),
         "frequency",
-        doc="Which words: the 1,458 of highest document frequency, or the 1,450 that the rule of Weka's "
-        "StringToWordVector keeps.",
+        doc="The 1,458 words of highest document frequency, or the 1,450 that Weka's StringToWordVector keeps.",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Mhci(StreamSettings):
-    """Peptides and 12 MHC class I molecules: a binder (+1) or not; for the paper's MHC-I."""
+    """Peptides and 12 MHC class I molecules: a binder (+1) or not."""
 
     dataset: ClassVar[str] = "mhci"
 
     features: str = option(
         Choice(("dipeptides", "one-hot")),
         "dipeptides",
-        doc="Counts of the 400 pairs of adjacent residues, or which of 20 residues is at each of 9 positions (180).",
+        doc="Counts of the 400 pairs of adjacent residues, or the residue at each of 9 positions (180).",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Jester(StreamSettings):
-    """Ratings of 100 jokes by 30 people: liked (+1) or not; in place of the paper's EachMovie."""
+    """Ratings of 100 jokes by 30 people: liked (+1) or not."""
 
     dataset: ClassVar[str] = "jester"
 
 
 @dataclass(frozen=True, slots=True)
 class MovieLens(StreamSettings):
-    """Ratings of films by 30 people (MovieLens 1M): liked (+1) or not; in place of the paper's EachMovie."""
+    """Ratings of films by 30 people (MovieLens 1M): liked (+1) or not."""
 
     dataset: ClassVar[str] = "movielens"
 
 
 @dataclass(frozen=True, slots=True)
 class EachMovie(StreamSettings):
-    """Votes on films by 30 people, for who has the files: liked (+1) or not; the paper's EachMovie."""
+    """Votes on films by 30 people, for who has the files: liked (+1) or not."""
 
     dataset: ClassVar[str] = "eachmovie"
 
 
 @dataclass(frozen=True, slots=True)
 class SpamEcml2006(StreamSettings):
-    """Mail of 15 users (ECML/PKDD 2006 Discovery Challenge), spam (+1) or not."""
+    """Mail of 15 users (ECML/PKDD 2006): spam (+1) or not."""
 
     dataset: ClassVar[str] = "spam-ecml2006"
 
 
 @dataclass(frozen=True, slots=True)
 class SpamEnron(StreamSettings):
-    """Mail of six Enron users, spam (+1) or not."""
+    """Mail of six Enron users: spam (+1) or not."""
 
     dataset: ClassVar[str] = "spam-enron"
 
@@ -354,13 +335,11 @@ class Amazon(StreamSettings):
 
 @dataclass(frozen=True, slots=True)
 class Newsgroups(StreamSettings):
-    """20 Newsgroups: two related tasks that tell two groups apart."""
+    """20 Newsgroups: two related tasks, each to tell two groups apart."""
 
     dataset: ClassVar[str] = "newsgroups"
 
-    pair: str = option(
-        Choice(("comp-sci", "rec-talk")), "comp-sci", doc="Which groups: comp against sci, or rec against talk."
-    )
+    pair: str = option(Choice(("comp-sci", "rec-talk")), "comp-sci", doc="comp against sci, or rec against talk.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,46 +371,43 @@ DATA_SECTIONS: dict[str, type[StreamSettings]] = {
 
 @dataclass(frozen=True, slots=True)
 class SourceSettings:
-    """Where a site's live examples come from: one of `bind`, `file` and `stdin`. Only beside `dataset: live`."""
+    """Where a site's live examples come from: one of `bind`, `file` and `stdin`. Only with `dataset: live`."""
 
     bind: tuple[str, ...] | str | None = option(
         EndpointsOf(Endpoint(listens=True)),
         None,
-        doc="Where applications at the site send examples and ask for predictions: an endpoint, with {task} for the "
-        "safe form of its name, or a list with one a task. ipc:// is for the node's user alone; tcp:// beyond this "
-        "machine needs keys (`drom-net keys create`), or --insecure.",
+        doc="Where applications send examples and ask for predictions. ipc:// is for the node's user alone; "
+        "tcp:// beyond this machine needs keys, or --insecure.",
     )
     file: str | None = option(
         Text("a file name, with {task} for the safe form of the task's name"),
         None,
-        doc="A file that is followed as it grows, relative to this file.",
+        doc="A file to follow as it grows, relative to this file.",
     )
-    stdin: bool = option(Flag(), False, doc="Standard input, of a node that is started by hand.")
+    stdin: bool = option(Flag(), False, doc="Read standard input of a node that is started by hand.")
     format: str | None = option(
         PluginName(tuple(line_formats())),
         None,
-        doc="What the lines of a file are, where its name does not tell, and of standard input (by default jsonl). One "
-        "of another package is named as in data.format.",
+        doc="The format, where no file name tells. By default jsonl.",
     )
     follow: bool = option(Flag(), True, doc="Whether a file may still grow; if not, the task is done at its end.")
     round_every_s: float = option(
         Number(at_least=0.0, at_most=1e6),
         0.0,
-        doc="A task begins no round sooner than this after the one before, unless others have.",
+        doc="The least time between rounds that a task begins; it joins those of others sooner.",
     )
     backlog: int = option(
         Integer(1, 10_000_000),
         10_000,
-        doc="How many accepted examples may wait to be learned. With more, lines are not read, and applications are "
-        "told to wait.",
+        doc="How many accepted examples may wait. With more, applications have to wait, and lines are not read.",
     )
     unlabelled: int = option(
         Integer(0, 10_000_000),
         10_000,
-        doc="How many predicted rows are remembered until their label comes; the oldest is forgotten.",
+        doc="How many predicted rows wait for their label; with more, the oldest is forgotten.",
     )
     keep: str = option(
         Choice(("checkpoint", "all")),
         "checkpoint",
-        doc="How long accepted examples are kept: until the checkpoints need them no more, or all, for `replay`.",
+        doc="Keep accepted examples while checkpoints need them, or all, for `replay`.",
     )

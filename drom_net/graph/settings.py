@@ -27,45 +27,35 @@ class TopologySettings:
                 *("regular", "erdos-renyi", "one-peer-exponential", "edges", "adjacency", "weights"),
             )
         ),
-        doc="The kind of graph. exponential: task i with i +- 1, 2, 4, ...; regular and erdos-renyi are random; "
-        "one-peer-exponential changes by sync round; edges, adjacency and weights are given.",
+        doc="exponential: task i with i +- 1, 2, 4, ..; one-peer-exponential changes by sync round; regular and "
+        "erdos-renyi are random.",
     )
-    neighbors: int | None = option(
-        Integer(2), None, doc="nearest: the number of neighbors of each task on the ring, an even number."
-    )
-    rows: int | None = option(
-        Integer(1), None, doc="grid, torus: rows; by default those of the most square rectangle of all tasks."
-    )
+    neighbors: int | None = option(Integer(2), None, doc="nearest: neighbors of each task on the ring, an even number.")
+    rows: int | None = option(Integer(1), None, doc="grid, torus: rows. By default of the most square rectangle.")
     columns: int | None = option(Integer(1), None, doc="grid, torus: columns; rows * columns is the number of tasks.")
-    degree: int | None = option(Integer(1), None, doc="regular: the number of neighbors of each task.")
+    degree: int | None = option(Integer(1), None, doc="regular: neighbors of each task.")
     probability: float | None = option(
         Number(above=0.0, at_most=1.0), None, doc="erdos-renyi: the probability of each edge."
     )
-    graph_seed: int = option(
-        Integer(0), 0, doc="regular, erdos-renyi: what the graph is drawn from; the run's seed does not change it."
-    )
-    edges: tuple[tuple[str | int, str | int], ...] | None = option(
-        Pairs(), None, doc="edges: each edge once, as [a, b] of task names or of numbers from 0."
-    )
+    graph_seed: int = option(Integer(0), 0, doc="regular, erdos-renyi: the seed of the graph, apart from the run's.")
+    edges: tuple[tuple[str | int, str | int], ...] | None = option(Pairs(), None, doc="edges: each edge once.")
     file: str | None = option(
         Text("a file name, .csv or .npy"),
         None,
-        doc="adjacency, weights: a symmetric square matrix in task order, CSV without header or .npy. An .npy of "
-        "several adjacency matrices, shape (k, m, m), is a schedule: the graph of one sync round after the other. "
-        "A relative name starts at the folder of the YAML file.",
+        doc="adjacency, weights: a symmetric matrix in task order, CSV without header or .npy, relative to this "
+        "file. Adjacency matrices of shape (k, m, m) are the graphs of successive sync rounds.",
     )
     weights: str | None = option(
         Choice(("mask", *RULES, "zeta", "matrix")),
         None,
-        doc="How a neighbor's vector counts beside the task's own. mask: as it is (the paper; the default). Otherwise "
-        "scaled by S_ij / S_ii, S being metropolis 1/(1 + max(deg_i, deg_j)), uniform 1/(1 + deg_max), lazy "
-        "(half of metropolis, half the task itself), zeta (equal on all edges, to reach topology.zeta), or matrix "
-        "(the file; the default with graph: weights).",
+        doc="A neighbor's vector counts as it is (mask, the default) or times S_ij / S_ii: metropolis 1/(1 + "
+        "max(deg_i, deg_j)), uniform 1/(1 + deg_max), lazy (half metropolis, half the task itself), zeta "
+        "(equal on all edges, to reach topology.zeta), matrix (of the file; default with graph: weights).",
     )
     zeta: float | None = option(
         Number(at_least=0.0, below=1.0),
         None,
-        doc="weights: zeta: the second largest eigenvalue modulus of the weights to reach.",
+        doc="weights: zeta: the second largest eigenvalue modulus to reach.",
     )
 
     @property

@@ -16,66 +16,60 @@ OPTIONAL_SECONDS = Number(above=0.0, or_infinity=True)
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Every wait of a node has one of these as its bound."""
+    """Bounds of all waits of a node, in seconds."""
 
-    join_s: float = option(POSITIVE, 60.0, doc="How long a node waits at the start until all of the cluster is there.")
-    resend_after_s: float = option(
-        POSITIVE, 0.5, doc="After how long whoever waits asks again; doubles up to resend_cap_s."
-    )
-    resend_cap_s: float = option(POSITIVE, 8.0, doc="The longest pause between two such questions.")
-    lost_s: float = option(
-        POSITIVE, 30.0, doc="How long the other side may be disconnected before the run is given up."
-    )
-    stall_s: float = option(POSITIVE, 10.0, doc="After how long a wait is reported, naming whom it is for.")
-    linger_s: float = option(POSITIVE, 5.0, doc="How long a node that has finished waits for the other's goodbye.")
+    join_s: float = option(POSITIVE, 60.0, doc="How long a node waits at the start for the whole cluster.")
+    resend_after_s: float = option(POSITIVE, 0.5, doc="When a waiting node asks again; doubles up to resend_cap_s.")
+    resend_cap_s: float = option(POSITIVE, 8.0, doc="The longest pause between two such requests.")
+    lost_s: float = option(POSITIVE, 30.0, doc="How long a node may be disconnected before it counts as lost.")
+    stall_s: float = option(POSITIVE, 10.0, doc="When a wait is reported, with whom it is for.")
+    linger_s: float = option(POSITIVE, 5.0, doc="How long a finished node waits for the other's goodbye.")
     heartbeat_s: float = option(
         POSITIVE,
         2.0,
-        doc="How often the transport asks whether the other side is there; silence of thrice that is a disconnect.",
+        doc="The heartbeat interval; silence of three is a disconnect.",
     )
     duplicate_probe_s: float = option(
         POSITIVE,
         1.0,
-        doc="How long a node that is here already, and is started again elsewhere, has to show that it is alive.",
+        doc="How long a node has to answer when a second one claims its task.",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoints:
-    """When a node keeps what it would go on from after a crash: at the end of a round, whichever comes first."""
+    """When a node saves its state for a restart: at the end of a round, by whichever key comes first."""
 
     every_rounds: int | None = option(
-        Integer(1), None, doc="After so many rounds; a quarter of history_rounds at most."
+        Integer(1), None, doc="After so many rounds, at most a quarter of history_rounds."
     )
     every_s: float = option(POSITIVE, 1.0, doc="After so many seconds.")
     history_rounds: int = option(
         Integer(4),
         2000,
-        doc="How many rounds a node may be ahead of what it has kept on disk: the others keep as many of their "
-        "messages for it. One that is further waits for its disk.",
+        doc="How many rounds a node may be ahead of its saved state; others keep its messages for as long.",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What becomes of a task that is not there."""
+    """What happens when a task is missing."""
 
     name: str | None = option(
         Text("the name of a policy"),
         None,
-        doc="A policy of another package, by its entry point (group drom_net.policies), or as MODULE:ATTRIBUTE: it may "
-        "close a sync round earlier, and have keys of its own. By default a sync round waits for all.",
+        doc="A policy of another package; it may have keys of its own. By default a sync round waits for all.",
     )
     absent: str = option(
         Choice(("wait", "proceed")),
         "wait",
-        doc="A task that has not come within timeouts.join_s, or is lost for timeouts.lost_s: wait ends the run with "
-        "an error, proceed goes on with its last vectors. It may come (back) later.",
+        doc="When a task misses timeouts.join_s or is lost for timeouts.lost_s, wait ends the run with an error; "
+        "proceed goes on with its last vectors until it comes.",
     )
     deadline_s: float = option(
         OPTIONAL_SECONDS,
         math.inf,
-        doc="How long a sync round waits for stragglers before it is closed with their last vectors.",
+        doc="How long a sync round waits for stragglers; then their last vectors count.",
     )
 
     @property

@@ -44,14 +44,14 @@ class AdaDROMParameters:
     tau: int = option(
         Integer(0),
         20,
-        doc="The most rounds between two sync rounds, of which there are many at first: 1, 2, .. 8, 10, 12, .. 48, 51, "
-        "..; 1 is every round, and 0 has no bound, which gives about 4.5 ln T in all.",
+        doc="The most rounds between sync rounds. The first are rounds 1, 2, .. 8, 10, 12, .. 48, 51, ..; 0 sets no "
+        "bound (about 4.5 ln T sync rounds in all).",
     )
     robust: bool = option(
         Flag(),
         False,
-        doc="Whether one bad site is tolerated: what no site can have come to does not count and, among six sites or "
-        "more, sums of gradients are made without the largest and the smallest in each coordinate.",
+        doc="Tolerate one bad site: leave out impossible sums and, from six sites on, the extreme gradient sums "
+        "in each coordinate.",
     )
 
 
@@ -130,9 +130,9 @@ ADADROM = Learner(
     name="adadrom",
     parameters=AdaDROMParameters,
     build=adadrom,
-    reveals="The reducer gets each site's sums, from whose differences rows can be computed, and its model up to the "
-    "sign; every site gets the totals, and from two in turn the rows of a site that alone had something new. On a "
-    "graph neighbors get a site's sums; along a spanning tree together with those of all sites behind it.",
+    reveals="The reducer gets each site's sums, whose differences give rows, and its model up to the sign; every site "
+    "gets the totals, two of which give the rows of a site that alone had new ones. On a graph neighbors get a site's "
+    "sums, along a spanning tree together with those of all sites behind it.",
     reveals_with=_reveals,
     on=("star", "graph"),
     along_tree=True,
