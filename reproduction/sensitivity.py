@@ -54,8 +54,8 @@ PAPER: Mapping[str, Mapping[tuple[int, float], tuple[float, float]]] = {
 def graph_for(num_tasks: int, zeta: float) -> TopologySettings:
     """The graph with which a number of tasks comes nearest to this zeta.
 
-    As docs/algorithms.md has them: the ring of 6 nearest neighbors and the ring for 12 tasks, rings of 16 and 6 nearest
-    for 30; for few tasks, where no plain graph reaches it, the ring with edges weighted for it.
+    The ring of 6 nearest neighbors and the ring for 12 tasks, rings of 16 and 6 nearest for 30; for few tasks, where no
+    plain graph reaches it, the ring with edges weighted for it.
     """
     if zeta == 0.0:
         return TopologySettings(graph="full")

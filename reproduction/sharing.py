@@ -225,7 +225,7 @@ def goals_of(
                 result.append(
                     Goal(
                         data,
-                        f"share of the gain of {EVERY} over Local that {label} keeps (%)",
+                        f"{label}: share of tau 1's gain over Local (%)",
                         alone[0.0] or "",
                         _kept(errors, label, alone[0.0]),
                         wanted=None if least is None else ("at least", least),
@@ -373,7 +373,7 @@ def _by_learner(measured: Mapping[str, Measured], cell: Callable[[Measured, str]
 
 
 def _goal_lines(goals: Sequence[Goal]) -> list[str]:
-    """What was measured by data sets, and whether it is what was wanted."""
+    """What was measured by data sets; bold where it is not what was wanted."""
     names = list(dict.fromkeys(goal.data for goal in goals))
     rows = []
     for what in dict.fromkeys(goal.what for goal in goals):
@@ -383,8 +383,7 @@ def _goal_lines(goals: Sequence[Goal]) -> list[str]:
         for name in names:
             goal = of.get(name)
             value = "" if goal is None else "-" if goal.value is None else f"{goal.value:.{_digits(goal.value)}f}"
-            reached = {True: " yes", False: " **no**", None: ""}[goal.reached if goal is not None else None]
-            cells.append(value + reached)
+            cells.append(f"{value} **no**" if goal is not None and goal.reached is False else value)
         rows.append([what, ", or ".join(wanted), *cells])
     return markdown_table(["what", "goal", *names], rows, left=2)
 

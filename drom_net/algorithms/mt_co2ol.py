@@ -105,9 +105,15 @@ class MTCO2OLCentral:
 def mt_co2ol(parameters: MTCO2OLParameters | None = None) -> Algorithm:
     """MT-FTRL at the reducer: on a complete graph all instances of the paper are this one.
 
-    For each xi in {1/N, 2/N, .. 1} an expert follows the regularised leader with A = (1 + N) I - 1 1^T over models with
-    sum_i |w_i - mean|^2 <= (N - 1) xi D^2, with the step that is best for it; Hedge mixes these N experts. A rendition:
-    of the paper we could read the first pages, and of MT-OMD's those, which say as much. It differs in this:
+    For each xi in {1/N, 2/N, .. 1} an expert follows the regularised leader: with G the gradients,
+
+        W = argmin eta <sum G, W> + tr(W^T A W) / 2, A = (1 + N) I - 1 1^T,
+            over models with |mean| <= D, sum_i |w_i - mean|^2 <= (N - 1) xi D^2
+        eta = D sqrt(N (1 + (N - 1) xi) / (N + sum tr(G^T A^-1 G)))
+
+    Hedge mixes these N experts by weights proportional to exp(-rate L(xi)), L being the sum of <G, W> and rate
+    sqrt(8 ln N / sum (largest - smallest loss)^2). A rendition: of the paper we could read the first pages, and of
+    MT-OMD's those, which say as much. It differs in this:
 
     - in the paper one task is active in a round; here a round is a sync round, with each task's mean gradient since the
       last one (0 for a round in which it was idle);

@@ -131,7 +131,7 @@ def test_differences_are_to_the_best_in_hindsight() -> None:
 
 def test_gains_are_shares_of_what_an_exchange_in_every_round_has_over_the_better_local() -> None:
     made = goals("wisdm", errors())
-    kept = {label: made[f"share of the gain of {EVERY} over Local that {label} keeps (%)"] for label in FORMS}
+    kept = {label: made[f"{label}: share of tau 1's gain over Local (%)"] for label in FORMS}
     assert {label: goal.value for label, goal in kept.items()} == pytest.approx({OURS: 80.0, GROWING: 86.0, RING: 60.0})
     assert {label: goal.reached for label, goal in kept.items()} == {OURS: None, GROWING: True, RING: False}
     assert goals("wisdm", errors() | {(EVERY, 0.0): [0.07, 0.07]})[kept[RING].what].value is None  # nothing to keep
