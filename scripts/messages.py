@@ -183,7 +183,9 @@ class _Finder(ast.NodeVisitor):
                 return f'"{self._word(first)}"'
             case ast.Call(args=[ast.GeneratorExp(elt=first) | ast.ListComp(elt=first)]) if _called(node) == "join":
                 return f"{self.text(first, depth)}, .."
-            case ast.Call(args=[first]) if _called(node) in ("join", "listed", "some_of"):
+            case ast.Call(args=[first]) if _called(node) in ("join", "listed"):
+                return f"{self._word(first)}, .."
+            case ast.Call(args=[first, *_]) if _called(node) == "some_of":
                 return f"{self._word(first)}, .."
         return self._word(node)
 

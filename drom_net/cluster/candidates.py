@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from drom_net.cluster.drafting import Tables
+from drom_net.core.names import some_of
 from drom_net.data.columns import CATEGORY, Schema
 from drom_net.data.faults import quoted
 from drom_net.data.labels import means_none, plain_label
@@ -63,8 +64,7 @@ def site_candidates(found: Tables, label: str) -> dict[str, str]:
         ):
             continue
         if 2 <= len(total) <= _MOST_SITES and total.total() >= 5 * len(total):
-            shown = ", ".join(f"{quoted(text)} {count:,}" for text, count in total.most_common(3))
-            candidates[name] = shown + (f" and {len(total) - 3:,} more" if len(total) > 3 else "")
+            candidates[name] = some_of([f"{quoted(text)} {count:,}" for text, count in total.most_common()], 3)
     return _named_first(candidates, _SITE_NAMES)
 
 

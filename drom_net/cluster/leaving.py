@@ -17,6 +17,7 @@ from drom_net.cluster.audit import NEIGHBOR, OTHER, REDUCER
 from drom_net.cluster.plan import PeerGraph, about_config, algorithm_of
 from drom_net.cluster.prepare import Prepared
 from drom_net.config.model import what_leaves
+from drom_net.core.names import some_of
 from drom_net.data.faults import quoted
 from drom_net.data.stream import SparseRows, TaskStream
 from drom_net.results.attacks import ALL, ALONE, ALONE_OR_TWO, BUT_THE_LAST, UNKNOWN, Reads, attacks_on
@@ -314,9 +315,8 @@ def exposed(prepared: Prepared) -> list[str]:
             told.append(f"{quoted(name)} ({each.who} {'up to ' if each.bound == 'up to' else ''}{read:,} of {rows:,})")
     if not told or len(told) == len(prepared.roster.tasks):  # what a learner does to every site is no site's own matter
         return []
-    more = f" and {len(told) - _SITES_WARNED} more" if len(told) > _SITES_WARNED else ""
     hint = "leave such a site out, or put its rows together with those of another"
-    return [f"others can compute all rows, or nearly all, of {', '.join(told[:_SITES_WARNED])}{more}; {hint}"]
+    return [f"others can compute all rows, or nearly all, of {some_of(told, _SITES_WARNED)}; {hint}"]
 
 
 def about_prepared(prepared: Prepared) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Names of tasks: any text for people, and of each a safe form for files, addresses and metrics."""
+"""Names of tasks: any text for people, and of each a safe form for files, addresses and metrics; some in a sentence."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import hashlib
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import Any
 
 LONGEST = 200
 """Characters of a name."""
@@ -16,6 +17,12 @@ _RESERVED = re.compile(r"reducer|(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re
 """Of our own reducer, and of devices, which Windows finds in every folder."""
 _PART, _MARK = 55, 8
 """Characters of a name, and of its hash, in the safe form of one that is not safe itself."""
+
+
+def some_of(items: Sequence[Any], limit: int = 8, shown: Callable[[Any], str] = str, *, between: str = ", ") -> str:
+    """The first of these, and how many more there are: ``a, b and 3 more``."""
+    more = len(items) - limit
+    return between.join(map(shown, items[:limit])) + (f" and {more:,} more" if more > 0 else "")
 
 
 def tidy(text: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from drom_net.algorithms.features import Matrix, Vector
+from drom_net.core.names import some_of
 from drom_net.data.dataset import Dataset
 from drom_net.data.faults import quoted
 from drom_net.data.stream import FEW_ROWS, SparseRows, TaskStream
@@ -91,7 +92,7 @@ def _one_label(dataset: Dataset, streams: Sequence[TaskStream]) -> str:
     if not told:
         return ""
     have = "has one label only: its error says" if len(told) == 1 else "have one label only: their errors say"
-    return f"{_first(told)} {have} little"
+    return f"{some_of(told, 3)} {have} little"
 
 
 def _few_of_a_label(dataset: Dataset, streams: Sequence[TaskStream]) -> str:
@@ -103,7 +104,7 @@ def _few_of_a_label(dataset: Dataset, streams: Sequence[TaskStream]) -> str:
             told.append(f"{quoted(task.name)} ({rarer:,} of {rows:,})")
     if not told:
         return ""
-    return f"few rows of the rarer label at {_first(told)}: the error says little, and little can be learned of it"
+    return f"few rows of the rarer label at {some_of(told, 3)}: the error says little, and little can be learned of it"
 
 
 def _few_rows(dataset: Dataset, streams: Sequence[TaskStream]) -> str:
@@ -116,7 +117,7 @@ def _few_rows(dataset: Dataset, streams: Sequence[TaskStream]) -> str:
     if not told:
         return ""
     return (
-        f"too few rows with a label at {_first(told)}: to learn a model, or to tell whether sharing helps, takes "
+        f"too few rows with a label at {some_of(told, 3)}: to learn a model, or to tell whether sharing helps, takes "
         f"{FEW_ROWS} at the very least, and mostly some hundreds"
     )
 
@@ -138,8 +139,3 @@ def _far_more(dataset: Dataset, streams: Sequence[TaskStream]) -> str:
 def _counts(stream: TaskStream) -> tuple[int, int]:
     """(rows of +1, rows of -1), before label noise."""
     return int(np.count_nonzero(stream.clean > 0.0)), int(np.count_nonzero(stream.clean < 0.0))
-
-
-def _first(told: Sequence[str]) -> str:
-    """The first three."""
-    return ", ".join(told[:3]) + (f" and {len(told) - 3} more" if len(told) > 3 else "")

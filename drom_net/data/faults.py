@@ -8,12 +8,11 @@ from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 
 from drom_net.core.errors import DataError, Problem, UsageError
+from drom_net.core.names import some_of
 
 SHOWN_LIMIT = 20
 SHOWN_PER_KIND_LIMIT = 3
 TEXT_LIMIT = 60
-LISTED_LIMIT = 8
-"""Column names in a message."""
 
 
 def quoted(text: str) -> str:
@@ -24,7 +23,7 @@ def quoted(text: str) -> str:
 
 def listed(names: Sequence[str]) -> str:
     """The first of some names as they stand in a message."""
-    return ", ".join(map(quoted, names[:LISTED_LIMIT])) + (", ..." if len(names) > LISTED_LIMIT else "")
+    return some_of(names, shown=quoted)
 
 
 def parse_number(text: str) -> float | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from drom_net.core.errors import did_you_mean
+from drom_net.core.names import some_of
 from drom_net.data.cells import MISSING, NO, YES, label_text
 from drom_net.data.faults import Faults, parse_number, quoted
 
@@ -306,8 +307,7 @@ def _count(raw: Counter[str], plain: str) -> int:
 def _listed(raw: Counter[str]) -> str:
     """``"pos" 210, "POS" 12``, the most frequent first."""
     shown = [f"{quoted(text)} {count:,}" for text, count in sorted(raw.items(), key=lambda item: (-item[1], item[0]))]
-    more = len(shown) - _LISTED
-    return ", ".join(shown[:_LISTED]) + (f" and {more:,} more" if more > 0 else "")
+    return some_of(shown, _LISTED)
 
 
 def _yaml_list(texts: Iterable[str]) -> str:

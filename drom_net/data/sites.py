@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from drom_net.algorithms.features import Vector
 from drom_net.core.errors import did_you_mean
-from drom_net.core.names import is_name, tidy
+from drom_net.core.names import is_name, some_of, tidy
 from drom_net.data.cells import NUMBER_FORMATS, CellError, days_of, number_of, written_number
 from drom_net.data.columns import NUMBER, Column, Schema
 from drom_net.data.faults import Faults, listed, quoted
@@ -398,5 +398,4 @@ def where_odd_labels_are(settings: FileData, found: Mapping[str, Counter[str]]) 
     files = [shown for shown, labels in own.items() if labels & {*odd}]
     if not files or len(files) == len(found):
         return ""
-    more = f" and {len(files) - 3} more files" if len(files) > 3 else ""
-    return f", {listed(odd)} in {', '.join(files[:3])}{more}"
+    return f", {listed(odd)} in {some_of(files, 3)}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from drom_net.core.names import some_of
 from drom_net.graph.graph import FULL_MESH_LIMIT, Graph, GraphSchedule
-from drom_net.graph.settings import some_of
 from drom_net.graph.weights import EXACT_LIMIT, schedule_zeta, zeta
 
 

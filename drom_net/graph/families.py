@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from drom_net.core.errors import ConfigError, UsageError, did_you_mean
+from drom_net.core.names import some_of
 from drom_net.core.seeding import stream
 from drom_net.graph.graph import Graph, GraphSchedule, Neighbors, components_of
 from drom_net.graph.matrix_files import from_file
@@ -24,7 +25,6 @@ from drom_net.graph.settings import (
     problem_with,
     refusal,
     shown_value,
-    some_of,
 )
 from drom_net.graph.weights import mixing_weights, weights_for_zeta
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from drom_net.core.errors import ConfigError, Problem
@@ -120,7 +119,3 @@ def shown_value(value: object) -> str:
     """A value of the file as people write it, cut where it is long."""
     text = f"[{', '.join(map(str, value))}]" if isinstance(value, tuple) else str(value)
     return text if len(text) <= 60 else f"{text[:60]}..."
-
-
-def some_of(names: Sequence[str], limit: int = SHOWN_LIMIT) -> str:
-    return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from drom_net.algorithms.base import SyncRounds
 from drom_net.algorithms.features import Features, Vector
+from drom_net.core.names import some_of
 from drom_net.learning.metrics import Totals
 from drom_net.learning.task import TaskLearner
 from drom_net.protocol.durability import Durability
@@ -295,9 +296,7 @@ class Learns:
 
 def named(names: Sequence[str], tasks: Iterable[int]) -> str:
     """The tasks' names for a sentence: the first five, and how many more."""
-    wanted = [names[task] for task in tasks]
-    shown = ", ".join(wanted[:5])
-    return f"{shown} and {len(wanted) - 5} more" if len(wanted) > 5 else shown
+    return some_of([names[task] for task in tasks], 5)
 
 
 def earlier_start(name: str, known: int, its: int) -> str:

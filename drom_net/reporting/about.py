@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from drom_net.config.model import ClusterConfig
+from drom_net.core.names import some_of
 from drom_net.reporting.facts import RunFacts
 
 _LISTED = 12
@@ -67,12 +68,7 @@ def columns_in_words(config: ClusterConfig | None) -> list[str]:
     by_kind: dict[str, list[str]] = {}
     for column in columns:
         by_kind.setdefault(column.kind if column.is_used else f"left out ({column.kind})", []).append(column.name)
-    return [f"{kind}: {_some(names)}" for kind, names in by_kind.items()]
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    return ", ".join(names[:_LISTED]) + more
+    return [f"{kind}: {some_of(names, _LISTED)}" for kind, names in by_kind.items()]
 
 
 def _size(summary: Mapping[str, Any]) -> str:

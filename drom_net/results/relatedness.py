@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from drom_net.algorithms.features import Matrix
+from drom_net.core.names import some_of
 
 ALIKE = 0.5
 """Sites are one group while the mean cosine between the parts that are joined is at least this."""
@@ -60,15 +61,10 @@ def group_sentence(names: Sequence[str], groups: Sequence[Sequence[int]]) -> str
     alone = len(groups) - len(large)
     if not large:
         return "No two sites' models are alike."
-    listed = "; ".join(_members([names[site] for site in group]) for group in large)
+    members = ([names[site] for site in group] for group in large)
+    listed = "; ".join(some_of(its, _NAMED if len(its) <= _NAMED else _NAMED - 1) for its in members)
     rest = f"; {alone} {'stands' if alone == 1 else 'stand'} alone" if alone else ""
     return f"{len(large)} {'group' if len(large) == 1 else 'groups'} of sites with models alike: {listed}{rest}."
-
-
-def _members(names: Sequence[str]) -> str:
-    if len(names) <= _NAMED:
-        return ", ".join(names)
-    return f"{', '.join(names[: _NAMED - 1])} and {len(names) - _NAMED + 1} more"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from drom_net.core.names import some_of
 from drom_net.data.stream import FEW_ROWS
 from drom_net.learning.metrics import Totals, total
 from drom_net.results.evidence import HORIZON, told_by
@@ -51,9 +52,8 @@ def verdict(
     if useless and len(names) > 1 and (useful or len(useless) < len(names)):
         # Of fewer rows neither figure says anything.
         sure = [f"{name} ({_rates(task)})" for name, task in useless.items() if task.examples >= FEW_ROWS]
-        told = sure[:_TASKS_TOLD] + ([f"{len(sure) - _TASKS_TOLD} more"] if len(sure) > _TASKS_TOLD else [])
-        if told:
-            said.append(f"tasks no better than their commoner label: {', '.join(told)}")
+        if sure:
+            said.append(f"tasks no better than their commoner label: {some_of(sure, _TASKS_TOLD)}")
     if sharing is not None:
         better = [is_better(task) for task in counts]
         said += sharing_verdict(names, sharing_of_tasks, sharing, flipped=flipped, useful=useful, better=better)
@@ -136,13 +136,11 @@ def sharing_verdict(
             of[its["effect"]].append((-abs(its["gain_nats"]), f"{name}{by} {_gain(its)}"))
     for effect, whom in of.items():
         whom.sort(key=lambda pair: pair[0])
-        told = [text for _, text in whom]
         why = _NO_FORECAST if math.inf in [by for by, _ in whom[:_TASKS_TOLD]] else ""
-        if len(told) > _TASKS_TOLD:
-            told[_TASKS_TOLD:] = [f"{len(told) - _TASKS_TOLD} more"]
-        if told:
+        if whom:
             start = "cannot tell yet of" if effect == "cannot tell yet" else f"sharing {effect}"
-            said.append(f"{start} {len(whom)} of {len(names)} tasks: {', '.join(told)}{why}")
+            told = some_of([text for _, text in whom], _TASKS_TOLD)
+            said.append(f"{start} {len(whom)} of {len(names)} tasks: {told}{why}")
     return said
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from drom_net.core.errors import ClusterError, DivergedError, RejectedError
+from drom_net.core.names import some_of
 from drom_net.protocol.codec import Frames, decode, encode
 from drom_net.protocol.node import Event
 from drom_net.simulation.faults import Crash, Fault
@@ -486,5 +487,4 @@ class Simulator:
     def _stuck(self) -> str:
         """Who has not finished, and whom they wait for: the first five."""
         stuck = [slot for slot in self._slots if not slot.finished]
-        shown = "; ".join(f"node {slot.index} {slot.in_words()}" for slot in stuck[:5])
-        return f"{shown}; and {len(stuck) - 5} more" if len(stuck) > 5 else shown
+        return some_of(stuck, 5, lambda slot: f"node {slot.index} {slot.in_words()}", between="; ")

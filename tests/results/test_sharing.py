@@ -144,7 +144,7 @@ NO_NUMBER = "; where no number stands, it would take more than 100 times the exa
                 "sharing: cannot tell yet whether it helps, about 6800 more examples: "
                 "2.50 % errors instead of 3.70 % alone, +1.20 points [-1.19, 3.59]",
                 "cannot tell yet of 6 of 6 tasks: d (about 1700 more examples), f (about 2300 more examples), "
-                "c (about 12000 more examples), 3 more",
+                "c (about 12000 more examples) and 3 more",
             ],
         ),
     ],
@@ -273,7 +273,7 @@ def test_tasks_that_are_no_better_than_their_majority_are_named_and_not_helped()
         "sharing helps 1 of 2 tasks: a +17.50 points [9.90, 25.10]",
     ]
     (many,) = verdict("abcdef", [good, *[bad] * 5], None, [], dim=3, auc=0.9)
-    assert many.count("(25.00 %") == 3 and many.endswith(", 2 more")
+    assert many.count("(25.00 %") == 3 and many.endswith(" and 2 more")
     assert verdict("ab", [good, good], None, [], dim=3, auc=0.9) == []
     few = [judged(3, 2, examples=examples) for examples in (5, 19, 20)]
     (only,) = verdict("abcd", [good, *few], None, [], dim=3, auc=0.9)

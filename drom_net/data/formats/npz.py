@@ -13,7 +13,7 @@ from drom_net.algorithms.features import Matrix
 from drom_net.core.errors import did_you_mean
 from drom_net.core.names import tidy
 from drom_net.data.cells import label_text
-from drom_net.data.faults import LISTED_LIMIT, Faults, extra, listed, quoted
+from drom_net.data.faults import Faults, extra, listed, quoted
 from drom_net.data.formats.base import NumberFormat
 from drom_net.data.opening import opened, reading
 from drom_net.data.preprocessing import HASHED_DIM
@@ -46,7 +46,7 @@ class Npz(NumberFormat):
         def need(name: str, what: str) -> npt.NDArray[Any] | None:
             if name in arrays:
                 return arrays[name]
-            got = listed(names[:LISTED_LIMIT]) or "none"
+            got = listed(names) or "none"
             faults.add(shown, f"an array {quoted(name)} ({what})", got, did_you_mean(name, names))
             return None
 
