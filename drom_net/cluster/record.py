@@ -236,15 +236,8 @@ def told_of(edges: Sequence[Sequence[int]]) -> Sequence[Sequence[int]] | int:
 
 def figures(totals: Totals) -> dict[str, Any]:
     """The figures of a summary that are known while a run lasts."""
-    return {
-        "examples": totals.examples,
-        "errors": totals.errors,
-        "majority_errors": totals.majority_errors,
-        "error_rate": totals.error_rate,
-        "majority_error_rate": totals.majority_error_rate,
-        "log_loss": totals.log_loss,
-        "f1": totals.f1,
-    }
+    counts = {name: getattr(totals, name) for name in ("examples", "errors", "majority_errors")}
+    return counts | totals.rates()
 
 
 def _sharing(counts: Counts) -> dict[str, Any]:

@@ -95,6 +95,16 @@ class Totals:
         relevant = 2 * self.true_positives + self.false_positives + self.false_negatives
         return 2 * self.true_positives / relevant if relevant else None
 
+    def rates(self) -> dict[str, float | None]:
+        """The figures above, by their keys in files."""
+        return {
+            "error_rate": self.error_rate,
+            "majority_error_rate": self.majority_error_rate,
+            "f1": self.f1,
+            "log_loss": self.log_loss,
+            "error_rate_seen": self.seen_error_rate,
+        }
+
     def to_list(self) -> list[int | float]:
         return list(astuple(self))
 

@@ -83,7 +83,8 @@ def summarize(
         "rounds": rounds,
         "seconds": round(seconds, 6),
         "verdict": sentences,
-        **_rates(sums, auc),
+        **sums.rates(),
+        "auc": auc,
         **_macro_rates(tasks),
         **asdict(sums),
         "bytes_sent": sum(task.bytes_sent for task in tasks),
@@ -103,7 +104,8 @@ def _task_section(task: TaskFigures) -> dict[str, Any]:
         "name": task.name,
         "rounds": task.rounds,
         "lost": task.lost,
-        **_rates(task.totals, task.auc),
+        **task.totals.rates(),
+        "auc": task.auc,
         **asdict(task.totals),
         "bytes_sent": task.bytes_sent,
         "bytes_received": task.bytes_received,
@@ -123,17 +125,6 @@ def _macro_rates(tasks: Sequence[TaskFigures]) -> dict[str, float | int | None]:
         "f1_macro_tasks": num_f1,
         "auc_macro": auc,
         "auc_macro_tasks": num_auc,
-    }
-
-
-def _rates(totals: Totals, auc: float | None) -> dict[str, float | None]:
-    return {
-        "error_rate": totals.error_rate,
-        "majority_error_rate": totals.majority_error_rate,
-        "f1": totals.f1,
-        "auc": auc,
-        "log_loss": totals.log_loss,
-        "error_rate_seen": totals.seen_error_rate,
     }
 
 
