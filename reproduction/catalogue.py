@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from drom_net.comparison.compare import compare
-from drom_net.comparison.jobs import comparison_data, named_config
+from drom_net.comparison.comparison_data import comparison_data, named_config
 from drom_net.comparison.pages import write_report
 from drom_net.comparison.tuning import Effort, check_learners
 from drom_net.core.errors import UsageError, did_you_mean

@@ -13,7 +13,8 @@ from drom_net.algorithms import BUILTIN
 from drom_net.algorithms.base import Contribution, Example, ReplyKind
 from drom_net.algorithms.drom import PAPER
 from drom_net.cluster.run import run_loop
-from drom_net.comparison.jobs import ComparisonData, Job, configure
+from drom_net.comparison.comparison_data import ComparisonData
+from drom_net.comparison.jobs import Job, configure
 from drom_net.core.seeding import stream
 from drom_net.learning.metrics import total
 from drom_net.protocol.codec import encode

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from drom_net.cluster.prepare import Prepared, prepare
+from drom_net.comparison.comparison_data import ComparisonData, load_data
 from drom_net.comparison.figures import Outcome
-from drom_net.comparison.jobs import ComparisonData, load_data
 from drom_net.comparison.pages import percents
 from drom_net.comparison.stats import spread_of
 from drom_net.data.settings import StreamSettings, Wisdm

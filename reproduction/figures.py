@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from drom_net.comparison.compare import tune_and_evaluate
+from drom_net.comparison.comparison_data import ComparisonData, comparison_data, named_config
 from drom_net.comparison.findings import headline
-from drom_net.comparison.jobs import ComparisonData, comparison_data, named_config
 from drom_net.comparison.pages import markdown_table
 from drom_net.comparison.runner import Runner
 from drom_net.comparison.spaces import line_names

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from drom_net.algorithms.base import Algorithm
 from drom_net.cluster.prepare import Prepared
+from drom_net.comparison.comparison_data import ComparisonData
 from drom_net.comparison.figures import Outcome
-from drom_net.comparison.jobs import ComparisonData
 from drom_net.comparison.pages import markdown_table, percent_of, percents
 from drom_net.comparison.stats import Difference, paired_difference, spread_of
 from drom_net.data.stream import TaskStream

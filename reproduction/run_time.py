@@ -8,8 +8,9 @@ from pathlib import Path
 
 from drom_net.cluster.progress import Silent
 from drom_net.cluster.run import run as run_cluster
+from drom_net.comparison.comparison_data import ComparisonData
 from drom_net.comparison.figures import run_one
-from drom_net.comparison.jobs import ComparisonData, Job, configure
+from drom_net.comparison.jobs import Job, configure
 from drom_net.results.report import Cell, Panel, Picture, Report, Series, Table
 
 LEARNERS = ("local", "d-ofw", "d-admm", "drom", "prox-gd", "osmtl-e", "pooled")

@@ -25,8 +25,9 @@ from drom_net.algorithms.base import (
 from drom_net.algorithms.features import MOST_OF_SUMMAND, Block, Features, SparseVectors, numbers
 from drom_net.cluster.plan import algorithm_of
 from drom_net.cluster.prepare import Prepared
+from drom_net.comparison.comparison_data import ComparisonData, comparison_data, named_config
 from drom_net.comparison.figures import Outcome, run_one
-from drom_net.comparison.jobs import ComparisonData, Job, comparison_data, configure, named_config
+from drom_net.comparison.jobs import Job, configure
 from drom_net.comparison.stats import Difference
 from drom_net.comparison.tuning import Effort
 from drom_net.data.settings import Mhci, StreamSettings

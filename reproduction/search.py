@@ -14,8 +14,9 @@ from drom_net.algorithms.drom import DromParameters
 from drom_net.algorithms.learner import Even
 from drom_net.cluster.prepare import Prepared
 from drom_net.comparison.compare import tune_and_evaluate
+from drom_net.comparison.comparison_data import ComparisonData, comparison_data, named_config
 from drom_net.comparison.figures import Outcome, run_one
-from drom_net.comparison.jobs import ComparisonData, Job, comparison_data, named_config
+from drom_net.comparison.jobs import Job
 from drom_net.comparison.pages import percents
 from drom_net.comparison.runner import Runner
 from drom_net.comparison.spaces import draw

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from drom_net.algorithms.drom_d import DromDParameters
 from drom_net.cluster.plan import peer_graph
 from drom_net.comparison.compare import tune_and_evaluate
+from drom_net.comparison.comparison_data import ComparisonData
 from drom_net.comparison.figures import Outcome
-from drom_net.comparison.jobs import ComparisonData, Job, configure
+from drom_net.comparison.jobs import Job, configure
 from drom_net.comparison.pages import percents
 from drom_net.comparison.runner import Runner
 from drom_net.comparison.stats import paired_difference, spread_of

@@ -11,8 +11,9 @@ from typing import Any
 
 from drom_net.algorithms import BUILTIN
 from drom_net.comparison.compare import evaluate
+from drom_net.comparison.comparison_data import ComparisonData, comparison_data, named_config
 from drom_net.comparison.findings import difference_in_words
-from drom_net.comparison.jobs import PAPER_TAU, ComparisonData, comparison_data, named_config, written_parameters
+from drom_net.comparison.jobs import PAPER_TAU, written_parameters
 from drom_net.comparison.pages import markdown_table, percent_of, percents
 from drom_net.comparison.runner import Runner
 from drom_net.comparison.spaces import line_of

@@ -121,8 +121,7 @@ def test_a_cluster_knows_no_learner_by_its_module_or_name() -> None:
         if any(f"{name}.".startswith(tuple(f"{one}." for one in own)) for name in imports(path))
     }
     assert {name for name in knows if not name.startswith("algorithms/")} == {
-        *("results/attacks.py", "results/sharing.py", "plots/sharing.py"),
-        *("comparison/jobs.py", "cli/run.py"),
+        *("results/attacks.py", "results/sharing.py", "plots/sharing.py", "cli/run.py"),
     }
     for path in modules("cluster", "node", "protocol", "learning", "simulation", "storage", "graph"):
         strings = {node.value for node in ast.walk(tree_of(path)) if isinstance(node, ast.Constant)}

@@ -15,8 +15,8 @@ from drom_net.cli.output import choose_runs_progress, print_table
 from drom_net.cli.telling import print_json
 from drom_net.cluster.prepare import require_stored
 from drom_net.comparison.compare import Comparison, compare
+from drom_net.comparison.comparison_data import ComparisonData, comparison_data, named_config
 from drom_net.comparison.findings import conclusion, headline, reading, results_on, title_of
-from drom_net.comparison.jobs import ComparisonData, comparison_data, named_config
 from drom_net.comparison.pages import write_report
 from drom_net.comparison.runner import Runner
 from drom_net.comparison.spaces import outside_lines, searched_keys

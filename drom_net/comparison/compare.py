@@ -13,6 +13,7 @@ import numpy as np
 from drom_net import __version__
 from drom_net.cluster.progress import Silent
 from drom_net.cluster.run import run as run_cluster
+from drom_net.comparison.comparison_data import ComparisonData
 from drom_net.comparison.findings import (
     about,
     differences_table,
@@ -23,7 +24,7 @@ from drom_net.comparison.findings import (
     search_table,
     seconds_table,
 )
-from drom_net.comparison.jobs import ComparisonData, Job
+from drom_net.comparison.jobs import Job
 from drom_net.comparison.outside import versions
 from drom_net.comparison.runner import Runner
 from drom_net.comparison.spaces import is_outside, num_settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from drom_net.comparison.jobs import ComparisonData
+from drom_net.comparison.comparison_data import ComparisonData
 from drom_net.comparison.pages import markdown_table, percent_of
 from drom_net.comparison.stats import Difference, Spread, spread_of
 from drom_net.comparison.tuning import (

@@ -6,8 +6,9 @@ import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from drom_net.comparison.comparison_data import ComparisonData
 from drom_net.comparison.figures import NUM_BLOCKS, Outcome
-from drom_net.comparison.jobs import HEAD, ComparisonData, Job, configure, written_parameters
+from drom_net.comparison.jobs import HEAD, Job, configure, written_parameters
 from drom_net.comparison.runner import Runner
 from drom_net.comparison.spaces import draw, line_names, line_of, lines_of, num_settings
 from drom_net.comparison.stats import Difference, Spread, paired_difference, spread_of

@@ -20,9 +20,10 @@ from drom_net.cluster.plan import algorithm_of
 from drom_net.cluster.prepare import prepare
 from drom_net.cluster.run import run_loop
 from drom_net.comparison.compare import compare, tune_and_evaluate
+from drom_net.comparison.comparison_data import ComparisonData, comparison_data, load_data, named_config
 from drom_net.comparison.figures import Outcome, run_one
 from drom_net.comparison.findings import conclusion, headline, reading
-from drom_net.comparison.jobs import ComparisonData, Job, comparison_data, configure, head_of, load_data, named_config
+from drom_net.comparison.jobs import Job, configure, head_of
 from drom_net.comparison.pages import write_report
 from drom_net.comparison.runner import Runner
 from drom_net.comparison.spaces import draw, line_names

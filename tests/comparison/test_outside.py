@@ -19,7 +19,8 @@ from helpers import random_streams, sparse_stream
 from drom_net.algorithms.local import LocalParameters, local
 from drom_net.cli import main
 from drom_net.comparison import outside
-from drom_net.comparison.jobs import Job, comparison_data, configure, named_config
+from drom_net.comparison.comparison_data import comparison_data, named_config
+from drom_net.comparison.jobs import Job, configure
 from drom_net.comparison.spaces import draw, line_names, line_of, outside_lines
 from drom_net.core.errors import UsageError
 from drom_net.data.stream import TaskStream

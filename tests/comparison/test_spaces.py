@@ -9,7 +9,8 @@ import pytest
 from drom_net.algorithms import BUILTIN
 from drom_net.algorithms.learner import Learner, Search
 from drom_net.algorithms.local import LocalParameters, local
-from drom_net.comparison.jobs import comparison_data, configure, named_config
+from drom_net.comparison.comparison_data import comparison_data, named_config
+from drom_net.comparison.jobs import configure
 from drom_net.comparison.spaces import Line, draw, line_names, line_of, lines_of, num_settings
 from drom_net.config.load import load_config
 from drom_net.config.model import to_yaml

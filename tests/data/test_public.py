@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 from drom_net.cli.data import table_2
-from drom_net.comparison.jobs import comparison_data, named_config
+from drom_net.comparison.comparison_data import comparison_data, named_config
 from drom_net.core.errors import DataError
 from drom_net.data.dataset import Dataset, TaskData
 from drom_net.data.datasets import known_dim, load_dataset, task_names

@@ -11,7 +11,7 @@ import pytest
 from quiet import Silent
 
 from drom_net.comparison.compare import evaluate
-from drom_net.comparison.jobs import ComparisonData, comparison_data, named_config
+from drom_net.comparison.comparison_data import ComparisonData, comparison_data, named_config
 from drom_net.comparison.runner import Runner
 from drom_net.comparison.store import Store
 from drom_net.comparison.tuning import Chosen, Effort, Trial

@@ -14,8 +14,8 @@ from drom_net.algorithms.base import CentralInfo, Contribution, ContributionKind
 from drom_net.algorithms.features import SparseVectors, numbers
 from drom_net.algorithms.local import local
 from drom_net.cluster.prepare import Prepared
+from drom_net.comparison.comparison_data import ComparisonData, comparison_data, named_config
 from drom_net.comparison.figures import Outcome
-from drom_net.comparison.jobs import ComparisonData, comparison_data, named_config
 from drom_net.data.settings import Synthetic
 from drom_net.data.stream import TaskStream
 from drom_net.learning.records import TASK_DTYPE

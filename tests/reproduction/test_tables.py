@@ -8,7 +8,8 @@ import math
 import pytest
 from quiet import Silent
 
-from drom_net.comparison.jobs import ComparisonData, Job, comparison_data, named_config
+from drom_net.comparison.comparison_data import ComparisonData, comparison_data, named_config
+from drom_net.comparison.jobs import Job
 from drom_net.comparison.runner import Runner
 from drom_net.comparison.store import Store
 from drom_net.comparison.tuning import Effort
