@@ -221,6 +221,8 @@ class Exchange(NamedTuple):
     """The same of a reply; or made of the number of tasks."""
     postpone_below: int = 0
     """A task that has seen fewer examples since its last vectors answers a sync round with `POSTPONED`."""
+    same_reply: bool = False
+    """Whether all tasks get the same vectors, or v_i times one (`CentralInfo.u`): a reducer keeps those once."""
 
     def reply_layout(self, num_tasks: int) -> tuple[int, ...]:
         """How many vectors each block of a reply has, in a run of so many tasks."""

@@ -129,7 +129,7 @@ def d_ofw(parameters: DOFWParameters | None = None) -> Algorithm:
         update=update,
         init_central=_init_central,
         central_step=central_step,
-        exchange=Exchange(SyncRounds(1), contribution=(1,), reply=(1,)),
+        exchange=Exchange(SyncRounds(1), contribution=(1,), reply=(1,), same_reply=True),
         predict=lambda state, x: dot(state.w, x),
         model=lambda state: {"w": state.w},
         receive=receive,

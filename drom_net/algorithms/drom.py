@@ -228,7 +228,7 @@ def drom(parameters: DromParameters | None = None) -> Algorithm:
         receive=_receive,
         init_central=_init_central,
         central_step=partial(_central_step, q),
-        exchange=Exchange(SyncRounds(1), contribution=(1,), reply=(1,)),
+        exchange=Exchange(SyncRounds(1), contribution=(1,), reply=(1,), same_reply=True),
         predict=lambda state, x: dot(state.w, x),
         model=lambda state: {"w": state.w, "a": state.a},
     )
@@ -292,7 +292,7 @@ def _by_sums(q: DromParameters, star: Algorithm) -> Algorithm:
         init_local=lambda dim: SummingState(np.zeros(dim), np.zeros(dim), None, u=start(dim)),
         init_central=lambda tasks, dim, rng: SummingCentral(init(tasks, dim, rng), start(dim)),
         central_step=central_step,
-        exchange=Exchange(SyncRounds(1), contribution=(Integers(1),), reply=(Sums(1),)),
+        exchange=Exchange(SyncRounds(1), contribution=(Integers(1),), reply=(Sums(1),), same_reply=True),
         receive=receive,
         send=send,
     )

@@ -162,7 +162,7 @@ def _learner(parameters: LocalParameters, tau: int, *, name: str, stays: bool) -
         learn=learn,
         init_central=_init_central,
         central_step=central_step,
-        exchange=Exchange(SyncRounds(tau), contribution=(1,), reply=(1,)),
+        exchange=Exchange(SyncRounds(tau), contribution=(1,), reply=(1,), same_reply=True),
         predict=lambda state, x: dot(state.w, x),
         model=lambda state: {"w": state.w},
         receive=_receive,

@@ -119,7 +119,7 @@ def mt_omd(parameters: MTOMDParameters | None = None) -> Algorithm:
             {task: row for row, task in enumerate(tasks)}, np.zeros((len(tasks), dim))
         ),
         central_step=central_step,
-        exchange=Exchange(SyncRounds(q.tau), contribution=(1,), reply=(1,)),
+        exchange=Exchange(SyncRounds(q.tau), contribution=(1,), reply=(1,), same_reply=True),
         predict=lambda state, x: dot(state.w, x),
         model=lambda state: {"w": state.w},
         receive=receive,

@@ -84,8 +84,7 @@ def pooled(parameters: PooledParameters | None = None) -> Algorithm:
             step += loss.slope(float(np.dot(state.w, yx))) * yx
         if came:
             state.w = state.w - q.eta0 / math.sqrt(state.t) / len(came) * step
-        replies = {task: Reply(ReplyKind.VECTORS, (state.w,)) for task in tasks}
-        return state, replies, CentralInfo()
+        return state, dict.fromkeys(tasks, Reply(ReplyKind.VECTORS, (state.w,))), CentralInfo()
 
     return Algorithm(
         name="pooled",
@@ -94,7 +93,7 @@ def pooled(parameters: PooledParameters | None = None) -> Algorithm:
         update=update,
         init_central=lambda tasks, dim, rng: PooledCentral(np.zeros(dim)),
         central_step=central_step,
-        exchange=Exchange(SyncRounds(1), contribution=(1,), reply=(1,)),
+        exchange=Exchange(SyncRounds(1), contribution=(1,), reply=(1,), same_reply=True),
         predict=lambda state, x: dot(state.w, x),
         model=lambda state: {"w": state.w},
         receive=receive,

@@ -16,6 +16,7 @@ from drom_net.algorithms.features import SparseVector
 from drom_net.core.seeding import stream as random_stream
 from drom_net.data.stream import TaskStream
 from drom_net.learning.reference import ReferenceResult, run_reference
+from drom_net.learning.task import Centre
 
 NAMES = pytest.mark.parametrize("name", BUILTIN)
 KINDS = pytest.mark.parametrize("kind", ["dense", "sparse"])
@@ -95,6 +96,24 @@ def test_examples_contributions_and_replies_are_never_written_to(name: str, kind
             kept += [(vector, vector.tobytes()) for vector in value.vectors]
         states = [received(algorithm, state, replies[task], t) for task, state in enumerate(states)]
     assert all(vector.tobytes() == before for vector, before in kept)
+
+
+@pytest.mark.parametrize("name", [name for name, learner in BUILTIN.items() if "star" in learner.on])
+def test_replies_that_are_said_to_be_the_same_are_kept_once(name: str) -> None:
+    algorithm, streams, kept = build(name, tau=2), streams_of("dense"), []
+    states = [algorithm.init_local(7) for _ in streams]
+    centre = Centre(algorithm, tasks=range(3), dim=7, seed=0)
+    for t in range(1, 10):
+        for task, stream in enumerate(streams):
+            states[task], _ = algorithm.learn(states[task], frozen_example(stream, t - 1), t)
+        told = [said(algorithm, state, t) for state in states]
+        states, contributions = [state for state, _ in told], {task: its for task, (_, its) in enumerate(told)}
+        if algorithm.is_sync(t):
+            replies = centre.reduce(t, contributions)
+            kept.append(len(centre.last_replies().vectors))
+            states = [received(algorithm, state, replies[task], t) for task, state in enumerate(states)]
+    if algorithm.exchange.contribution:
+        assert max(kept) == (0 if algorithm.exchange.same_reply else 2)  # one stands for all who have none of their own
 
 
 @NAMES

@@ -88,7 +88,7 @@ def adadrom(parameters: AdaDROMParameters | None = None) -> Algorithm:
         update=lambda state, t: (state, IDLE),
         init_central=init_sums(LAYOUT),
         central_step=_robust(sync) if parameters.robust else add_up,
-        exchange=Exchange(sync, contribution=LAYOUT, reply=tuple(map(Sums, LAYOUT))),
+        exchange=Exchange(sync, contribution=LAYOUT, reply=tuple(map(Sums, LAYOUT)), same_reply=True),
         predict=predict,
         model=model,
         log_odds=log_odds,
