@@ -278,14 +278,14 @@ def _by_sums(q: DromParameters, star: Algorithm) -> Algorithm:
         state: SummingCentral, contributions: Mapping[int, Contribution], members: Sequence[int] | None = None
     ) -> tuple[SummingCentral, dict[int, Reply], CentralInfo]:
         sums, replies, _ = add_up(state.sums, contributions)
-        (said,), (total,) = sums.said, sums.totals
+        (summands,), (total,) = sums.summands, sums.totals
         sigma, norm, u = pair_of_sum(total[0], state.u)
         rest = sigma * u - norm * state.u
         state.u = u
         for task, contribution in contributions.items():
             if contribution.last and q.ended == "drop":
-                total -= said[sums.row_of[task]]
-                said[sums.row_of[task]] = 0
+                total -= summands[sums.row_of[task]]
+                summands[sums.row_of[task]] = 0
         return state, replies, CentralInfo(sigma, None, math.sqrt(float(np.dot(rest, rest))))
 
     return star._replace(

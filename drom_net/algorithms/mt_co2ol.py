@@ -75,7 +75,7 @@ class MTCO2OLState:
 
 @dataclass(slots=True)
 class MTCO2OLCentral:
-    """MT-FTRL for a neighborhood of N tasks, and what the neighbors' instances have said."""
+    """MT-FTRL for a neighborhood of N tasks, and what came from the neighbors' instances."""
 
     row_of: dict[int, int]
     gradients: Matrix
@@ -94,10 +94,10 @@ class MTCO2OLCentral:
     """Of each expert: its models' mean is -a times the mean of the gradients, shape (N,)."""
     c: Vector
     """Their deviation from it is -c times that of the gradients."""
-    said: Matrix
+    received: Matrix
     """v of each neighbor's instance, shape (N, d)."""
-    said_c: Vector
-    """Its c; NaN before it has said one."""
+    received_c: Vector
+    """Its c; NaN before it has sent one."""
     weights: Vector
     """What each instance counts, shape (N,)."""
 
@@ -163,8 +163,8 @@ def _init_central(
         ranges=0.0,
         a=np.zeros(n),
         c=np.zeros(n),
-        said=np.zeros((n, dim)),
-        said_c=np.full(n, np.nan),
+        received=np.zeros((n, dim)),
+        received_c=np.full(n, np.nan),
         weights=np.array(weights or [1.0] * n),
     )
 
@@ -235,14 +235,14 @@ def _at_peer(
     for task, contribution in contributions.items():
         if contribution.kind is ContributionKind.VECTORS:
             row, (_, v, c_each) = state.row_of[task], contribution.vectors
-            state.said[row], state.said_c[row] = v, c_each[0] if c_each[0] > 0.0 else math.nan
+            state.received[row], state.received_c[row] = v, c_each[0] if c_each[0] > 0.0 else math.nan
     v, c = _learn(state, contributions, radius)
     rows = [state.row_of[task] for task in state.row_of if members is None or task in members]
     replies = dict.fromkeys(sorted(contributions), KEEP)
     for task in replies if own is None else [own]:
         mean, mean_c, weight = np.zeros_like(v), 0.0, 0.0
         for row in rows:
-            its_v, its_c = (v, c) if row == state.row_of[task] else (state.said[row], state.said_c[row])
+            its_v, its_c = (v, c) if row == state.row_of[task] else (state.received[row], state.received_c[row])
             if not math.isnan(its_c):
                 mean += state.weights[row] * its_v
                 mean_c += float(state.weights[row] * its_c)

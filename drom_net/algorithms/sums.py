@@ -1,7 +1,7 @@
 """Sums over sites that are exact: numbers are rounded to integers before they are added.
 
 So a sum has the same bits in any order of its summands, and by any tree of partial sums. A summand is what a site has
-come to in all, and takes the place of the one that it said before: nothing counts twice.
+come to in all, and takes the place of the one that it sent before: nothing counts twice.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class SumsCentral:
     """What a centre knows that adds. Of each block of a contribution:"""
 
     row_of: dict[int, int]
-    said: tuple[Whole, ...]
+    summands: tuple[Whole, ...]
     """The summand of each task, shape (m, r, d)."""
     totals: tuple[Whole, ...]
     """Their sum, shape (r, d)."""
@@ -131,15 +131,15 @@ def add_up(
     }
     for row, blocks in list(news.items()):
         if admits is not None:
-            before = [said[row].copy() for said in state.said]
-        for said, total, block in zip(state.said, state.totals, blocks, strict=True):
-            _put(said[row], total, block, most)
-        if admits is not None and not admits([said[row] for said in state.said]):
+            before = [summands[row].copy() for summands in state.summands]
+        for summands, total, block in zip(state.summands, state.totals, blocks, strict=True):
+            _put(summands[row], total, block, most)
+        if admits is not None and not admits([summands[row] for summands in state.summands]):
             del news[row]
-            for said, total, summand in zip(state.said, state.totals, before, strict=True):
-                _put(said[row], total, summand, most)
+            for summands, total, summand in zip(state.summands, state.totals, before, strict=True):
+                _put(summands[row], total, summand, most)
     if admits is not None and len(state.row_of) >= TRIMMED_FROM and news:
-        state.totals = trimmed(with_extremes(state.said[0])), *state.totals[1:]
+        state.totals = trimmed(with_extremes(state.summands[0])), *state.totals[1:]
     changed = _changed(state.totals, list(news.values()))
     told = [task for task in sorted(contributions) if only in (None, task)]
     rows, replies, whole = {state.row_of[task] for task in told}, dict.fromkeys(sorted(contributions), KEEP), changed
@@ -176,7 +176,7 @@ def trimmed(six: Whole) -> Whole:
 def along_tree(own: int, neighborhood: Sequence[int], tree: Sequence[int]) -> CentralStep:
     """The central step of a peer to whom each neighbor along a tree tells the sum of everything behind it.
 
-    Its reply has, behind the totals, what others have said that such a neighbor does not know, by neighbor: as sums are
+    Its reply has, behind the totals, what others have sent that such a neighbor does not know, by neighbor: as sums are
     exact, the total without the neighbor's part and its own.
 
     A first block of six vectors is `with_extremes` of all behind; the rest is by sums alone.
@@ -192,36 +192,36 @@ def along_tree(own: int, neighborhood: Sequence[int], tree: Sequence[int]) -> Ce
     ) -> tuple[SumsCentral, dict[int, Reply], CentralInfo]:
         state, replies, info = add_up(state, contributions, only=own, most=most)
         if replies.get(own, KEEP).kind is ReplyKind.VECTORS:
-            totals, relays = zip(*map(parts, state.said), strict=True)
+            totals, relays = zip(*map(parts, state.summands), strict=True)
             replies[own] = Reply(ReplyKind.VECTORS, (*totals, *relays))
         return state, replies, info
 
-    def parts(said: Whole) -> tuple[Whole, Whole]:
+    def parts(summands: Whole) -> tuple[Whole, Whole]:
         """(all together, what each of the others does not know)."""
-        dim = said.shape[2]
-        if said.shape[1] != WITH_EXTREMES:
-            total = said.sum(axis=0)
-            return total, (total - said[at] - said[others]).reshape(-1, dim)
+        dim = summands.shape[2]
+        if summands.shape[1] != WITH_EXTREMES:
+            total = summands.sum(axis=0)
+            return total, (total - summands[at] - summands[others]).reshape(-1, dim)
         unknown = [[row for row in others if row != other] for other in others]
-        relays = [with_extremes(said[rows]) if rows else np.zeros_like(said[0]) for rows in unknown]
-        return with_extremes(said[[at, *others]]), np.concatenate([said[:0].reshape(-1, dim), *relays])
+        relays = [with_extremes(summands[rows]) if rows else np.zeros_like(summands[0]) for rows in unknown]
+        return with_extremes(summands[[at, *others]]), np.concatenate([summands[:0].reshape(-1, dim), *relays])
 
     return central_step
 
 
-def _put(said: Whole, total: Whole, block: Any, most: int) -> None:
+def _put(summand: Whole, total: Whole, block: Any, most: int) -> None:
     """Let a summand take the place of the one before, in the total as well."""
     values: Any = numbers(block)
     if not within(values, most):
         values = np.clip(values, -most, most)
     if not isinstance(block, SparseVectors):
-        values = values.reshape(said.shape)
-        total += values - said
-        said[:] = values
+        values = values.reshape(summand.shape)
+        total += values - summand
+        summand[:] = values
         return
-    said, total = said.reshape(-1, block.length), total.reshape(-1, block.length)
-    total[:, block.indices] += values - said[:, block.indices]
-    said[:, block.indices] = values
+    summand, total = summand.reshape(-1, block.length), total.reshape(-1, block.length)
+    total[:, block.indices] += values - summand[:, block.indices]
+    summand[:, block.indices] = values
 
 
 def _changed(totals: Sequence[Whole], news: Sequence[Sequence[Block]]) -> tuple[Block, ...]:

@@ -61,24 +61,24 @@ class TaskResult:
 
 
 class Outgoing(NamedTuple):
-    """What a task says in a sync round; it differs by what the listener has heard before."""
+    """What a task sends in a sync round; it differs by what the recipient has received before."""
 
     news: Contribution
     """Its last vectors, or why there are none."""
     since: int
-    """They are news to who has last heard its contribution of an earlier round than this."""
+    """They are news to who has last received its contribution of an earlier round than this."""
     otherwise: Contribution
     """For all others, without vectors."""
-    listeners: tuple[int, ...] = ()
+    recipients: tuple[int, ...] = ()
     """Whom the vectors are for, as many each, where they differ."""
 
-    def to(self, listener: int, last_sent_before: int) -> Contribution:
-        """What to say to a task that has last heard its contribution of this sync round (0: none yet)."""
+    def to(self, recipient: int, last_sent_before: int) -> Contribution:
+        """What to send to a task that has last received its contribution of this sync round (0: none yet)."""
         if last_sent_before >= self.since:
             return self.otherwise
-        if not self.listeners:
+        if not self.recipients:
             return self.news
-        place, each = self.listeners.index(listener), len(self.news.vectors) // len(self.listeners)
+        place, each = self.recipients.index(recipient), len(self.news.vectors) // len(self.recipients)
         return self.news._replace(vectors=self.news.vectors[place * each : (place + 1) * each])
 
 
@@ -218,14 +218,14 @@ class TaskLearner:
         last = contribution.last
         otherwise = IDLE if contribution.kind is ContributionKind.VECTORS else contribution
         if 0 < self._unsent_examples < self.algorithm.exchange.postpone_below and not last:
-            self._since = t + 1  # to whoever hears the next contribution it will still be news
+            self._since = t + 1  # to whoever receives the next contribution it will still be news
             self._kind = ContributionKind.POSTPONED
             return Outgoing(POSTPONED, 0, POSTPONED)
         self._unsent_examples = 0
-        blocks, listeners = len(self.algorithm.exchange.contribution), self._neighborhood
-        if not len(self._vectors.vectors) == blocks * len(listeners) > blocks:
-            listeners = ()
-        return Outgoing(self._vectors._replace(last=last), self._since, otherwise._replace(last=last), listeners)
+        blocks, recipients = len(self.algorithm.exchange.contribution), self._neighborhood
+        if not len(self._vectors.vectors) == blocks * len(recipients) > blocks:
+            recipients = ()
+        return Outgoing(self._vectors._replace(last=last), self._since, otherwise._replace(last=last), recipients)
 
     def end(self, t: int, reply: Reply = NO_REPLY) -> None:
         """Close round t with what came back."""

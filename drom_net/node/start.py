@@ -91,7 +91,7 @@ def wall(node: Worker | Peer) -> Callable[[], bytes]:
 
     def take() -> bytes:
         rows = np.frombuffer(node.take_times(), dtype=TIMES_DTYPE).copy()
-        for name in ("said_s", "idle_s", "closed_s"):
+        for name in ("sent_s", "idle_s", "closed_s"):
             rows[name] += offset
         return rows.tobytes()
 

@@ -227,7 +227,7 @@ def _draw_lane(axes: Axes, place: int, lane: Lane, zero: float, from_s: float, t
         pairs = scale * np.clip(lane.segments(kind) - zero, from_s, to_s)
         spans = [(begin, end - begin) for begin, end in pairs.tolist() if end > begin]
         axes.broken_barh(spans, (place - bar / 2.0, bar), facecolors=_TIME_COLORS[kind], linewidth=0.0)
-    sent = lane.stretches["said_s"][:-1] - zero  # the last stretch ends with the run, not with a contribution
+    sent = lane.stretches["sent_s"][:-1] - zero  # the last stretch ends with the run, not with a contribution
     sent = scale * sent[(from_s <= sent) & (sent <= to_s)]
     axes.vlines(sent, place - tick / 2.0, place + tick / 2.0, colors=TEXT, linewidths=0.6)
 

@@ -184,7 +184,7 @@ Snapshot = dict[str, Any]
 Pace = Callable[[int], float]
 """How many seconds the example of a round takes to come, from when the node is ready for it."""
 
-TIMES_DTYPE = np.dtype([("round", "<i8"), ("said_s", "<f8"), ("idle_s", "<f8"), ("closed_s", "<f8")])
+TIMES_DTYPE = np.dtype([("round", "<i8"), ("sent_s", "<f8"), ("idle_s", "<f8"), ("closed_s", "<f8")])
 """A sync round, by the driver's clock: when the contribution was sent, from when on there was nothing to do but wait,
 and when the round was closed. The first row is of round 0, when learning begins; the last one of the last round, when
 it has ended. In between the node was busy with its examples."""
@@ -232,9 +232,9 @@ class NodeBase:
         taken, self._times = b"".join([_TIMES_ROW.pack(*row) for row in self._times]), []
         return taken
 
-    def _note_times(self, t: int, said_s: float, idle_s: float, closed_s: float) -> None:
+    def _note_times(self, t: int, sent_s: float, idle_s: float, closed_s: float) -> None:
         self.waited_s += closed_s - idle_s
-        self._times.append((t, said_s, idle_s, closed_s))
+        self._times.append((t, sent_s, idle_s, closed_s))
 
     @property
     def durable_round(self) -> int:

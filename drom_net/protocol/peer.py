@@ -245,7 +245,7 @@ class Peer(PeerMembership):
             "ended": self._ended,
             "closed": self.barrier.closed,
             "predicted": self._predicted,
-            "said": dict(self.history.contributions),
+            "contributions": dict(self.history.contributions),
             "learner": self._learner.snapshot(),
             "centre": self._centre.snapshot(),
             "durable": {
@@ -264,7 +264,7 @@ class Peer(PeerMembership):
 
     def _restore(self, snapshot: Snapshot) -> None:
         self.round, self.barrier.closed, self._predicted = snapshot["round"], snapshot["closed"], snapshot["predicted"]
-        self.history.restore(snapshot["said"], self.round)
+        self.history.restore(snapshot["contributions"], self.round)
         self._learner.restore(snapshot["learner"])
         self._centre.restore(snapshot["centre"])
         for task, (durable, before) in snapshot["durable"].items():
@@ -344,7 +344,7 @@ class Peer(PeerMembership):
         # News of this very round are news to all.
         to_all = (
             Push(t, contribution.news, self.durability.durable)
-            if contribution.since >= t and not contribution.listeners
+            if contribution.since >= t and not contribution.recipients
             else None
         )
         for task, neighbor in self.session.members.items():

@@ -57,8 +57,8 @@ def sharing_figures(mixture: Vector, evidence: Vector, level: float | None = Non
         figures["weight"] = counts["weight_of_sharing"] / examples
         if level is not None and "disagreements" in counts:
             figures |= _evidence(examples, counts, 0.5 * level)
-    if examples >= _NOISE_FROM and counts["sure"] > 0.0:
-        figures["noise"] = counts["sure_errors"] / counts["sure"]
+    if examples >= _NOISE_FROM and counts["confidence"] > 0.0:
+        figures["noise"] = counts["confident_errors"] / counts["confidence"]
     return figures | {"weight_at_end": 1.0 - weight_alone, "weights_at_end": weights}
 
 

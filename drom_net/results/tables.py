@@ -82,7 +82,7 @@ def write_timeline(
     if len(times) < len(tasks):
         return
     if start_s is None:
-        start_s = min((float(rows["said_s"].min()) for rows in times if len(rows)), default=0.0)
+        start_s = min((float(rows["sent_s"].min()) for rows in times if len(rows)), default=0.0)
     table = _Table(
         ["task", "name", *_TIMELINE],
         (
@@ -113,6 +113,7 @@ def read_timeline(run_dir: Path, summary: dict[str, Any]) -> list[Rows]:
     per_task: list[list[tuple[int, float, float, float]]] = [[] for _ in tasks]
     try:
         columns, table = _read_table(run_dir, "timeline")
+        columns = ["sent_s" if column == "said_s" else column for column in columns]  # as earlier versions called it
         if columns != ["task", "name", *_TIMELINE]:
             raise ValueError(
                 f"expected the columns task, name, {', '.join(_TIMELINE)}, got {', '.join(columns)[:80]!r}"
@@ -144,19 +145,19 @@ def _add_times(
         ValueError: It cannot be one.
     """
     try:
-        index, t, (said_s, idle_s, closed_s) = int(task), int(times[0]), map(float, times[1:])
+        index, t, (sent_s, idle_s, closed_s) = int(task), int(times[0]), map(float, times[1:])
     except (ValueError, TypeError):
         raise ValueError(f"row {number}: expected numbers, got {task}, {', '.join(map(str, times))}") from None
     if not (0 <= index < len(names) and names[index] == name):
         raise ValueError(f"row {number}: expected a task of the run with its name, got {task}, {name}")
     rows = per_task[index]
     before_t, before_s = (rows[-1][0], rows[-1][-1]) if rows else (0, 0.0)
-    if not (t >= before_t and before_s <= said_s <= idle_s <= closed_s < math.inf):
+    if not (t >= before_t and before_s <= sent_s <= idle_s <= closed_s < math.inf):
         raise ValueError(
             f"row {number}: expected times that go on from round {before_t} at {before_s:g} s, got round {t} at "
-            f"{said_s:g}, {idle_s:g} and {closed_s:g} s"
+            f"{sent_s:g}, {idle_s:g} and {closed_s:g} s"
         )
-    rows.append((t, said_s, idle_s, closed_s))
+    rows.append((t, sent_s, idle_s, closed_s))
 
 
 def read_records(run_dir: Path, names: Sequence[str]) -> tuple[list[Rows], list[Rows], bool]:

@@ -2,7 +2,7 @@
 
 A task's time is made of stretches. Each ends with the close of a sync round (the last one with the end of learning)::
 
-    begun_s ......... said_s ......... idle_s ......... under_way_s ......... closed_s
+    begun_s ......... sent_s ......... idle_s ......... under_way_s ......... closed_s
     |            local                |      idle      |    communication    |
 
 `local` is its own work: its examples, and the wait for them to come; with exchange `overlap` the next one too. Then it
@@ -23,7 +23,7 @@ import numpy.typing as npt
 from drom_net.graph.neighborhood import Neighborhood
 
 Rows = npt.NDArray[np.void]
-"""As protocol.node.TIMES_DTYPE: round, said_s, idle_s, closed_s."""
+"""As protocol.node.TIMES_DTYPE: round, sent_s, idle_s, closed_s."""
 
 WordsUsed = Callable[[int, int], Sequence[tuple[int, int]]]
 """(task, its sync round) -> whose contributions it waited for: (other task, that one's sync round)."""
@@ -31,7 +31,7 @@ WordsUsed = Callable[[int, int], Sequence[tuple[int, int]]]
 KINDS = ("local", "communication", "idle")
 
 STRETCH_DTYPE = np.dtype(
-    [(name, "<i8" if name == "round" else "<f8") for name in ("round", "begun_s", "said_s", "idle_s")]
+    [(name, "<i8" if name == "round" else "<f8") for name in ("round", "begun_s", "sent_s", "idle_s")]
     + [("under_way_s", "<f8"), ("closed_s", "<f8")]
 )
 
@@ -85,7 +85,7 @@ def begun_anew(rows: Rows) -> npt.NDArray[np.bool_]:
     They repeat the round of the row before; the last row does so too, and is the end of learning.
     """
     anew = np.zeros(len(rows), dtype=bool)
-    anew[1:-1] = (rows["round"][1:-1] == rows["round"][:-2]) & (rows["said_s"][1:-1] == rows["closed_s"][1:-1])
+    anew[1:-1] = (rows["round"][1:-1] == rows["round"][:-2]) & (rows["sent_s"][1:-1] == rows["closed_s"][1:-1])
     return anew
 
 
@@ -133,7 +133,7 @@ def _stretches(rows: Rows) -> Rows:
     """From each row to the next, as STRETCH_DTYPE; `under_way_s` is still to be found."""
     ends = rows[1:]
     stretches = np.zeros(len(ends), dtype=STRETCH_DTYPE)
-    for field in ("round", "said_s", "idle_s", "closed_s"):
+    for field in ("round", "sent_s", "idle_s", "closed_s"):
         stretches[field] = ends[field]
     stretches["begun_s"] = rows["closed_s"][:-1]
     return stretches
@@ -185,10 +185,10 @@ class _Sent:
         Args:
             before: Rows that crashes took back, the last crash first.
         """
-        pairs: list[Any] = rows[["round", "said_s"]].tolist()
+        pairs: list[Any] = rows[["round", "sent_s"]].tolist()
         self._at = dict(reversed(pairs))  # of a round with two rows the first: the other is the end of learning
         for taken_back in before:
-            self._at.update(taken_back[["round", "said_s"]].tolist())
+            self._at.update(taken_back[["round", "sent_s"]].tolist())
         self._last_s = pairs[-1][1] if pairs else -np.inf
 
     def at(self, t: int) -> float:

@@ -23,7 +23,7 @@ from drom_net.storage.snapshot_codec import Part, decode_snapshot
 # A node's folder
 
 MAGIC = b"DROMSNAP"
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 """Since version 2 a file names classes without their modules; since version 3 no reply waits beside a state."""
 _PREAMBLE = struct.Struct("<8sIIQ")
 """The magic, the format version, and the lengths of `about` and of the file. In later versions it stays the same, and

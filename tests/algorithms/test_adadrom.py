@@ -311,9 +311,9 @@ def test_a_site_that_says_what_is_so_is_always_admitted(scale: float, dim: int) 
         state, contribution = algorithm.send(state, t)
         central, replies, _ = algorithm.central_step(central, {0: contribution})
         state = algorithm.receive(state, replies[0], t)
-        assert admits([said[0] for said in central.said], t)
+        assert admits([said[0] for said in central.summands], t)
         if scale == 1.0 and t > 1:
-            assert not admits([said[0] for said in central.said], t // 4)
+            assert not admits([said[0] for said in central.summands], t // 4)
 
 
 @pytest.mark.parametrize(

@@ -220,7 +220,7 @@ def test_neighbors_that_lie_let_no_sum_wrap(n: int) -> None:
     for total, relay, rows in zip(state.totals, replies[0].vectors[len(LAYOUT) :], LAYOUT, strict=True):
         assert (total > MOST_OF_SUM // 2).all()
         assert ((relay > 0) if n > 1 else (relay == 0)).all()
-        assert (relay.reshape(n, rows, DIM) + state.said[0][0, 0, 0] > 0).all()
+        assert (relay.reshape(n, rows, DIM) + state.summands[0][0, 0, 0] > 0).all()
 
 
 def test_integers_and_floats_are_told_apart() -> None:

@@ -310,9 +310,11 @@ def test_a_damaged_timeline_is_told(tmp_path: Path, capsys: pytest.CaptureFixtur
     path = tmp_path / "run" / "timeline.csv"
     whole = path.read_bytes()
     head, *rows = whole.splitlines(keepends=True)
+    path.write_bytes(whole.replace(b",sent_s,", b",said_s,"))  # as earlier versions wrote it
+    assert call(capsys, "show", "run", "--timeline", "t.png")[0] == 0
     for content, reason in (
-        (b"", "expected the columns task, name, round, said_s, idle_s, closed_s, got ''"),
-        (b"task,name\n", "expected the columns task, name, round, said_s, idle_s, closed_s, got 'task, name'"),
+        (b"", "expected the columns task, name, round, sent_s, idle_s, closed_s, got ''"),
+        (b"task,name\n", "expected the columns task, name, round, sent_s, idle_s, closed_s, got 'task, name'"),
         (head, "expected rows of a up to round 30, got up to round 0"),
         (head + b"".join(rows[:4]), "expected rows of b up to round 30, got up to round 0"),
         (whole[:-2], "row 10: expected times that go on from round 1 at 4.5 s"),

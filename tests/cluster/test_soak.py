@@ -39,7 +39,7 @@ def test_a_process_is_shown_at_four_times() -> None:
 
 def test_paces_are_those_of_each_tenth(tmp_path: Path) -> None:
     lines = [f"{task},x,{t},0,0,{t if t <= 90 else 90 + 2 * (t - 90)}" for task in (0, 1) for t in range(101)]
-    (tmp_path / "timeline.csv").write_text("\n".join(["task,name,round,said_s,idle_s,closed_s", *lines]) + "\n")
+    (tmp_path / "timeline.csv").write_text("\n".join(["task,name,round,sent_s,idle_s,closed_s", *lines]) + "\n")
     closed = soak.closing_times(tmp_path)
     assert soak.paces(closed) == [1.0] * 9 + [0.5]
     # 110 s of rounds, of which the nodes were seen for the last 100 s: half a second of CPU each in a second.

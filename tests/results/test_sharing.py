@@ -76,14 +76,14 @@ def test_nothing_is_said_where_there_is_too_little() -> None:
     empty = sharing_figures(EVEN, evidence())
     assert (empty["errors"], empty["error_rate"], empty["gain_points"], empty["noise"]) == (0, None, None, None)
     assert empty["weight_at_end"] == pytest.approx(7 / 9)
-    counts = {"examples": 19, "errors": 4, "errors_alone": 5, "sure": 8.0, "sure_errors": 2.0, "weight_of_sharing": 9.5}
+    counts = {"examples": 19, "errors": 4, "errors_alone": 5, "weight_of_sharing": 9.5}
+    counts |= {"confidence": 8.0, "confident_errors": 2.0}
     few = sharing_figures(EVEN, evidence(**counts))
     assert (few["noise"], few["weight"]) == (None, 0.5)
     assert few["gain_points"] == pytest.approx(100 / 19)
     assert sharing_figures(EVEN, evidence(**counts | {"examples": 20}))["noise"] == 0.25
-    assert (
-        sharing_figures(EVEN, evidence(**counts | {"examples": 20, "sure": 0.0, "sure_errors": 0.0}))["noise"] is None
-    )
+    counts |= {"examples": 20, "confidence": 0.0, "confident_errors": 0.0}
+    assert sharing_figures(EVEN, evidence(**counts))["noise"] is None
 
 
 def of(errors: int, alone: int, examples: int = 400, *, nats: float = 0.0, level: float | None = 0.025) -> Figures:
@@ -293,7 +293,7 @@ def test_a_summary_has_sharing_where_it_is_known_of_all_tasks() -> None:
 
     empty, full = (
         evidence(),
-        evidence(examples=50, errors=5, errors_alone=10, weight_of_sharing=40, sure=10, disagreements=5),
+        evidence(examples=50, errors=5, errors_alone=10, weight_of_sharing=40, confidence=10, disagreements=5),
     )
     both = document(full, full)
     overall = both["sharing"]

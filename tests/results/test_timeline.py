@@ -62,7 +62,7 @@ def test_the_segments_of_a_lane_are_all_of_its_time() -> None:
         times = np.zeros(30, dtype=TIMES_DTYPE)
         times["round"] = np.arange(30)
         steps = np.cumsum(rng.random(90)).reshape(30, 3)
-        times["said_s"], times["idle_s"], times["closed_s"] = steps.T
+        times["sent_s"], times["idle_s"], times["closed_s"] = steps.T
         rows.append(times)
     for lane, own in zip(make_lanes(list("abcd"), rows, star_words(rows)), rows, strict=True):
         found = np.concatenate([lane.segments(kind) for kind in KINDS])
@@ -85,7 +85,7 @@ def test_what_is_done_while_a_word_travels_is_local() -> None:
 
 def test_a_clock_that_is_ahead_does_not_put_a_word_behind_its_use() -> None:
     ahead = SLOW.copy()
-    for field in ("said_s", "idle_s", "closed_s"):
+    for field in ("sent_s", "idle_s", "closed_s"):
         ahead[field] += 100.0
     lane, _ = make_lanes(["a", "b"], [FAST, ahead], star_words([FAST, ahead]))
     assert pairs(lane, "idle") == [[1, 5], [6, 9]]

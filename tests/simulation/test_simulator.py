@@ -153,10 +153,10 @@ def test_a_blocking_ring_takes_a_round_and_a_latency_for_each_round() -> None:
     rows = times_of(simulator, 5)
     assert rows["round"].tolist() == list(range(1, rounds + 1))
     said = [JOINED_S + number * step_s + ROUND_S for number in range(rounds)]
-    assert rows["said_s"].tolist() == rows["idle_s"].tolist() == said
+    assert rows["sent_s"].tolist() == rows["idle_s"].tolist() == said
     assert rows["closed_s"].tolist() == [at + LATENCY_S for at in said]
     # Nobody connects later than task 0 is ready: all neighbors have said Hello. It waits once a latency longer.
-    assert times_of(simulator, 0)["said_s"][0] == LATENCY_S + ROUND_S
+    assert times_of(simulator, 0)["sent_s"][0] == LATENCY_S + ROUND_S
     assert waits_of(simulator, 0) == [2 * LATENCY_S] + [LATENCY_S] * (rounds - 1)
 
 
@@ -191,7 +191,7 @@ def test_overlap_hides_a_latency_behind_the_next_round(latency_s: float, tau: in
     rows, syncs = times_of(simulator, 5), 8 // tau
     step_s = (tau - 1) * ROUND_S + max(ROUND_S, latency_s)
     first_s = 2 * latency_s + tau * ROUND_S
-    assert rows["said_s"].tolist() == [first_s + number * step_s for number in range(syncs)]
+    assert rows["sent_s"].tolist() == [first_s + number * step_s for number in range(syncs)]
     # With the last word there is no next round behind which to wait.
     hidden = max(0.0, latency_s - ROUND_S)
     assert waits_of(simulator, 5) == [hidden] * (syncs - 1) + [latency_s]
@@ -219,7 +219,7 @@ def test_a_delayed_exchange_hides_a_latency_of_up_to_tau_rounds(latency_s: float
         now = max(said[-1], words[-1] + latency_s) if words else said[-1]
         words.append(said[-1])
         closed.append(now)
-    assert rows["said_s"].tolist() == said
+    assert rows["sent_s"].tolist() == said
     assert rows["closed_s"].tolist() == closed
     if latency_s <= tau * ROUND_S:
         assert waits_of(simulator, 5) == [0.0] * 8
@@ -252,7 +252,7 @@ def test_central_steps_take_time_too() -> None:
     worker, reducer = simulator.totals_of(0), simulator.totals_of(3)
     assert (worker.central_s, reducer.central_s) == (0.0, rounds * central_s)
     assert waits_of(simulator, 0) == [central_s + 2 * LATENCY_S] * rounds
-    assert times_of(simulator, 0)["said_s"][1] == JOINED_S + step_s + ROUND_S
+    assert times_of(simulator, 0)["sent_s"][1] == JOINED_S + step_s + ROUND_S
     assert worker.finished_at_s == JOINED_S + rounds * step_s + 2 * LATENCY_S  # a goodbye, and its farewell
     assert len(simulator.times[3]) == 0
 
@@ -274,7 +274,7 @@ def test_a_peer_makes_its_central_step_while_its_next_example_comes() -> None:
     # Task 5 is busy with its step for longer than a round takes: words come meanwhile, and it waits once only.
     step_s = factor * central_s
     assert step_s > ROUND_S + 2 * LATENCY_S
-    said = times_of(simulator, 5)["said_s"].tolist()
+    said = times_of(simulator, 5)["sent_s"].tolist()
     assert said == [JOINED_S + ROUND_S, *(JOINED_S + ROUND_S + LATENCY_S + k * step_s for k in range(1, rounds))]
 
 
@@ -354,7 +354,7 @@ def test_a_paused_node_gets_nothing_done_and_then_all() -> None:
     # The words of its neighbors have come: it closes the round at once, and then waits twice as long
     # for their next ones: from now on it is they who have its words in time.
     rows = times_of(stopped, 5)
-    assert rows["said_s"][2:4].tolist() == [back_s, back_s + ROUND_S]
+    assert rows["sent_s"][2:4].tolist() == [back_s, back_s + ROUND_S]
     assert waits_of(stopped, 5) == [LATENCY_S, LATENCY_S, *[0.0, 2 * LATENCY_S] * 3]
     assert stopped.totals_of(5).central_s == 0.0
     assert digest_of_peers(stopped, 6) == digest_of_peers(calm, 6)
@@ -381,7 +381,7 @@ def test_pauses_may_overlap() -> None:
     faults: list[Fault] = [Pause(5, at_s, 2.0), Pause(5, at_s + 1.0, 3.0), Pause(5, at_s + 1.5, 0.5)]
     stopped = peers(coupled(), streams, GRAPHS["ring"], faults=faults, **EXACT)
     stopped.run()
-    assert times_of(stopped, 5)["said_s"][:2].tolist() == [at_s + 4.0, at_s + 4.0 + ROUND_S]
+    assert times_of(stopped, 5)["sent_s"][:2].tolist() == [at_s + 4.0, at_s + 4.0 + ROUND_S]
 
 
 def told(simulator_events: list[tuple[int, float, Event]], kind: type) -> list[tuple[int, float, Event]]:

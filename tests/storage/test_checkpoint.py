@@ -596,9 +596,9 @@ def test_a_later_format_is_named_and_not_passed_over(tmp_path: Path, monkeypatch
         folder.begin("run-1")
         save(folder, 1)
         with monkeypatch.context() as later:
-            later.setattr(node_folder, "FORMAT_VERSION", 4)
+            later.setattr(node_folder, "FORMAT_VERSION", 5)
             save(folder, 2)
-        with pytest.raises(CheckpointError, match=r"has version 4 of the format, .* knows up to version 3"):
+        with pytest.raises(CheckpointError, match=r"has version 5 of the format, .* knows up to version 4"):
             folder.load(CLASSES)
 
 
@@ -609,7 +609,7 @@ def test_an_earlier_format_is_named_with_what_to_do(tmp_path: Path, monkeypatch:
         with monkeypatch.context() as earlier:
             earlier.setattr(node_folder, "FORMAT_VERSION", 1)
             path = save(folder, 1)
-        with pytest.raises(CheckpointError, match=r"has version 1 of the format, .* from version 3 alone: finish"):
+        with pytest.raises(CheckpointError, match=r"has version 1 of the format, .* from version 4 alone: finish"):
             folder.load(CLASSES)
         assert path.exists()
 

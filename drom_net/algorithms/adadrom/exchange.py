@@ -88,7 +88,7 @@ def send(state: AdaState, t: int, *, whole: bool = False) -> tuple[AdaState, Con
         old = everywhere if whole else some_or_all(ever, LAYOUT[1])
         sketch = block_of(old, sketch_of(state, old), dim)
     else:
-        state.telling, sketch = state.said, nothing(LAYOUT[1], dim)
+        state.sending, sketch = state.sent, nothing(LAYOUT[1], dim)
     return state, Contribution(ContributionKind.VECTORS, (block_of(at, sums, dim), sketch))
 
 
@@ -109,8 +109,8 @@ def sketch_of(state: AdaState, at: Any) -> Whole:
     found = _sketch(state, at)
     weights = [round(weight * 2.0**BITS_OF_WEIGHTS) for weight in state.mixture.weights]
     found.reshape(-1)[-len(weights) :] = weights
-    state.telling, state.sketching = np.zeros_like(state.said), state.mixture.evidence[0]
-    state.telling[:, at] = found
+    state.sending, state.sketching = np.zeros_like(state.sent), state.mixture.evidence[0]
+    state.sending[:, at] = found
     return found
 
 
@@ -129,9 +129,9 @@ def receive(state: AdaState, reply: Reply, t: int) -> AdaState:
     """Take the totals, and what follows from them."""
     if reply.kind is not ReplyKind.VECTORS:
         return state
-    if len(state.telling):  # it has come; without a reply all would be said again
+    if len(state.sending):  # it has come; without a reply all would be sent again
         state.touched[:] = False
-        state.said, state.telling = state.telling, state.telling[:0]
+        state.sent, state.sending = state.sending, state.sending[:0]
         state.sketched = state.sketching
     for total, news in zip(state.totals, reply.vectors, strict=True):
         put(total, news)
@@ -141,10 +141,10 @@ def receive(state: AdaState, reply: Reply, t: int) -> AdaState:
     state.table[SUM], state.table[ROOT], state.table[SHARED] = gradient, square, gradient / np.sqrt(square)
     if not numbers(reply.vectors[1]).size:
         return state
-    state.mixture.prior = prior_of(_weights_in(state, sketch - state.said))
+    state.mixture.prior = prior_of(_weights_in(state, sketch - state.sent))
     if state.tree is None:  # along a tree all is late
         state.kappa = math.sqrt(num_sites(state, sketch))
-    _turn(state, (sketch - (1.0 - OWN_PART) * state.said)[:SKETCHED])
+    _turn(state, (sketch - (1.0 - OWN_PART) * state.sent)[:SKETCHED])
     return state
 
 

@@ -21,12 +21,12 @@ SCALE = 0.5 - FLOOR
 _SOFT = 1e-3
 """So much is added to a probability, so that 0 and 1 have log odds."""
 EVIDENCE = (
-    *("examples", "errors", "errors_alone", "loss", "loss_alone", "weight_of_sharing", "sure", "sure_errors"),
-    *("loss_variance", "disagreements"),
+    *("examples", "errors", "errors_alone", "loss", "loss_alone", "weight_of_sharing"),
+    *("confidence", "confident_errors", "loss_variance", "disagreements"),
 )
 """What a task counts, by the labels that it sees: errors and log loss (nats) of the mixture, and of one of the experts
-alone that use nothing of others, the sum of the weight of those that do, and how sure it was, of all and of what came
-out contrary. Sure is (|p - 1/2| / 0.4)^4, at most 1: above all the surest count, and a task of which it is never very
+alone that use nothing of others, the sum of the weight of those that do, and its confidence, in all and where it was
+wrong. Confidence is (|p - 1/2| / 0.4)^4, at most 1: above all the surest count, and a task of which it is never very
 sure has some too. The last two are V of results.evidence for log loss and errors: for the latter it is how often the
 two mixtures predicted different labels."""
 EXPERTS = (

@@ -64,9 +64,9 @@ class AdaState:
     """By feature all that it knows, shape (`ROWS`, d); of sparse examples in Fortran's order."""
     totals: tuple[Whole, ...]
     """All totals as they came: G and Q, shape (2, d); Y^T and, at its end, what the experts weigh, (k + 1, d)."""
-    said: Whole
+    sent: Whole
     """What the reducer has of this task's part of the latter, shape (k + 1, d)."""
-    telling: Whole
+    sending: Whole
     """The part that is on its way, shape (k + 1, d); (0, d) where nothing is."""
     sketched: float
     """After so many examples was the sketch and the weights that the reducer has, and"""
@@ -107,8 +107,8 @@ def init_local(dim: int) -> AdaState:
     return AdaState(
         table=table,
         totals=tuple([np.zeros((rows, dim), dtype=np.int64) for rows in LAYOUT]),
-        said=np.zeros((LAYOUT[1], dim), dtype=np.int64),
-        telling=np.zeros((0, dim), dtype=np.int64),
+        sent=np.zeros((LAYOUT[1], dim), dtype=np.int64),
+        sending=np.zeros((0, dim), dtype=np.int64),
         sketched=0.0,
         sketching=0.0,
         touched=np.zeros(dim, dtype=np.bool_),

@@ -50,7 +50,7 @@ def send_along(
         if is_due(state):
             sketch = sketch_of(state, everywhere)
         else:
-            state.telling = state.said
+            state.sending = state.sent
         state.tree.mine = (with_extremes(sums[None]) if len(state.tree.mine[0]) == WITH_EXTREMES else sums), sketch
     elif not state.tree.news and not (whole and any(part.any() for part in (*state.tree.mine, *state.tree.relay))):
         return state, IDLE
