@@ -22,8 +22,7 @@ import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import msgpack
 import numpy as np
@@ -31,6 +30,7 @@ import numpy.typing as npt
 import zmq
 
 from drom_net.algorithms.features import SparseVector
+from drom_net.core.closing import Closing
 from drom_net.core.errors import ClusterError, DromNetError
 
 WIRE_VERSION = 2
@@ -71,7 +71,7 @@ class Prediction(NamedTuple):
         return 1 if self.score >= 0.0 else -1
 
 
-class Site:
+class Site(Closing):
     """A connection to one node. Not for several threads: each has its own."""
 
     def __init__(self, endpoint: str, *, timeout_s: float = 30.0, keys: str | Path | None = None) -> None:
@@ -121,14 +121,6 @@ class Site:
         except BaseException:
             self.close()
             raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         self._socket.disable_monitor()

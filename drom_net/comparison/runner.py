@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.synchronize import Event
-from types import TracebackType
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,6 +24,7 @@ from drom_net.config.model import (
     to_mapping,
 )
 from drom_net.core.blas import ONE_THREAD, blas_kernel
+from drom_net.core.closing import Closing
 from drom_net.core.errors import DromNetError, NodeFailedError, StoppedError, UsageError
 
 _stop_here: Event | None = None
@@ -46,7 +46,7 @@ class RunsProgress(Protocol):
         """Something that a person should know."""
 
 
-class Runner:
+class Runner(Closing):
     """Runs jobs on some cores and keeps their outcomes; enter it, so that its processes end."""
 
     def __init__(self, store: Store, *, num_processes: int, progress: RunsProgress) -> None:
@@ -59,12 +59,7 @@ class Runner:
         self._context = multiprocessing.get_context("spawn")
         self._stop = self._context.Event()
 
-    def __enter__(self) -> Runner:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         self._stop.set()
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)

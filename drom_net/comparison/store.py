@@ -5,15 +5,15 @@ from __future__ import annotations
 import fcntl
 import json
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any
 
+from drom_net.core.closing import Closing
 from drom_net.core.errors import UsageError
 
 Record = dict[str, Any]
 
 
-class Store:
+class Store(Closing):
     """Finished runs by their key. Without a path they are kept in memory alone."""
 
     def __init__(self, path: Path | None = None) -> None:
@@ -40,14 +40,6 @@ class Store:
         except UsageError:
             self.close()
             raise
-
-    def __enter__(self) -> Store:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         if self._file is not None:

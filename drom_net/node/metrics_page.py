@@ -13,9 +13,9 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Iterator, Mapping
-from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
+from drom_net.core.closing import Closing
 from drom_net.core.errors import ClusterError, UsageError
 from drom_net.node.reports import Counts, Reporter
 from drom_net.node.spec import NodeSpec
@@ -61,7 +61,7 @@ _SILENCE_S = 10.0
 """After so long a connection on which nothing comes is closed."""
 
 
-class MetricsPage:
+class MetricsPage(Closing):
     """http://HOST:PORT/metrics, for one node or for all that a launcher has."""
 
     def __init__(self, endpoint: str) -> None:
@@ -105,12 +105,7 @@ class MetricsPage:
         self._thread.start()
         self.url = f"http://{host}:{self._server.server_port}/metrics"
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

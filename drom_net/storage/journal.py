@@ -21,6 +21,7 @@ import msgpack
 import numpy as np
 
 from drom_net.algorithms.features import Features, SparseVector
+from drom_net.core.closing import Closing
 from drom_net.core.errors import CheckpointError, naming
 from drom_net.data.live import Decided
 
@@ -99,7 +100,7 @@ class _State:
             self.last_round = self.last_round if last is None else last
 
 
-class ExampleJournal:
+class ExampleJournal(Closing):
     """One task's, which one process at a time may have."""
 
     def __init__(self, folder: Path, *, keeps_all: bool = False) -> None:
@@ -119,12 +120,6 @@ class ExampleJournal:
         self._size = 0
         self._segments: list[tuple[int, int, int]] = []
         """(its number, the first example, the last idle round before) of each that is there, ascending."""
-
-    def __enter__(self) -> ExampleJournal:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         if self._file >= 0:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from drom_net.core.closing import Closing
 from drom_net.core.errors import CheckpointError, UsageError, naming
 from drom_net.learning.records import TASK_DTYPE
 from drom_net.storage.files import COPY, PART, write_atomically
@@ -139,7 +140,7 @@ def _pieces(parts: Iterable[Part]) -> Iterator[Part]:
     yield b"".join(together)
 
 
-class CheckpointFolder:
+class CheckpointFolder(Closing):
     """The folder of one node, which one process at a time may have.
 
     Everything in it is for its owner alone. Whatever is written is on the disk, whole, when a call returns, or not
@@ -171,12 +172,6 @@ class CheckpointFolder:
         self._alive_at = time.monotonic()
         self._intact = sorted(self._numbers())
         """The rounds of the snapshots that may be needed, the one written last at the end."""
-
-    def __enter__(self) -> CheckpointFolder:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Let others have it."""

@@ -10,11 +10,11 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Sequence
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import zmq
 
+from drom_net.core.closing import Closing
 from drom_net.protocol.codec import HEADER_LIMIT_BYTES
 from drom_net.protocol.settings import Timeouts
 from drom_net.transport import curve
@@ -51,7 +51,7 @@ MORE_FOLLOWS, NO_WAIT = int(zmq.SNDMORE), int(zmq.NOBLOCK)
 """As plain integers: combining members of an enumeration costs as much as sending a frame."""
 
 
-class Transport:
+class Transport(Closing):
     """What both sides have in common: one socket, its monitor, and byte counts."""
 
     def __init__(self, kind: int, *, dim: int, max_vectors: int, timeouts: Timeouts, keys: Keyring | None) -> None:
@@ -95,14 +95,6 @@ class Transport:
         self._monitor = _open_monitor(self._context, self._socket)
         self._send_frame = super(zmq.Socket, self._socket).send
         """Its `send` without what it looks at first: a third of the cost of a small frame."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Flush what is still to be sent, for at most a second, and let go of everything."""
