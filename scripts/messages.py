@@ -73,7 +73,7 @@ class _Finder(ast.NodeVisitor):
         self.module = module
         self.found: list[Message] = []
         self.scopes: list[dict[str, list[ast.expr]]] = [{}]
-        self.function = self.inside = ""
+        self.inside = ""
         self.blocks: dict[ast.AST, tuple[int, ...]] = {}
 
     def visit_Module(self, node: ast.Module) -> None:
@@ -98,25 +98,15 @@ class _Finder(ast.NodeVisitor):
                         names.setdefault(name, []).append(value)
         arguments = (*node.args.args, *node.args.kwonlyargs)
         self.scopes.append({one.arg: [] for one in arguments} | names)
-        outer, self.function = self.function, node.name
         self.generic_visit(node)
-        self.function = outer
         self.scopes.pop()
-
-    def visit_Return(self, node: ast.Return) -> None:
-        place = DATA["tuples"].get(self.function)
-        if place and isinstance(node.value, ast.Tuple):
-            self._note(node, "DataError", _problem(place, *map(self.text, node.value.elts)))
-        self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:
         name, outer = _called(node), self.inside
-        is_reason = name in DATA["reasons"] and (name != "ValueError" or self.module in DATA["values"])
-        if name in errors():
-            self.inside = name
-            if not issubclass(errors()[name], InputError) and node.args:
-                self._note(node, name, self.text(node.args[0]))
-        elif node.args and is_reason:
+        cls = errors().get(name)
+        self.inside = name if cls else outer
+        is_reason = name in DATA["codes"] and (name != "ValueError" or self.module in DATA["values"])
+        if node.args and (is_reason if cls is None else not issubclass(cls, InputError)):
             self._note(node, name, self.text(node.args[0]))
         for form in DATA["forms"]:
             if form[0] == name:
@@ -137,7 +127,7 @@ class _Finder(ast.NodeVisitor):
             return
         texts = {name or "": self.text(value) for name, value in given.items()}
         where = re.sub(r"{(\w+)}", lambda found: texts.get(found[1], ""), place).removesuffix(": ")
-        error = self.inside or ("DataError" if self.module.startswith("data/") else "ConfigError")
+        error = self.inside or ("DataError" if self.module.startswith(("data/", "graph/matrix")) else "ConfigError")
         self._note(node, error, _problem(where, texts["expected"], texts.get("got", got), texts.get("hint", "")))
 
     def _is_passed_on(self, node: ast.expr) -> bool:
@@ -147,9 +137,7 @@ class _Finder(ast.NodeVisitor):
         return isinstance(node, ast.Name) and node.id == "expected" and self.scopes[-1].get("expected") == []
 
     def _note(self, node: ast.stmt | ast.expr, error: str, text: str) -> None:
-        code = DATA["reasons"].get(error, "") if error not in errors() else str(errors()[error].exit_code)
-        if error == "StoppedError":
-            code = "129, 130 or 143, by the signal"
+        code = DATA["codes"].get(error) or str(errors()[error].exit_code)
         for one in DATA["reworded"].get(" ".join(text.split()), [text]):
             one = re.sub(r"^\[(.*)\]$", r"\1", " ".join(one.split()))
             self.found.append(Message(self.module, node.lineno, error, one, code))
@@ -165,28 +153,20 @@ class _Finder(ast.NodeVisitor):
                 return f"'{self._word(value)}'" if conversion == ord("r") else self.text(value, depth)
             case ast.BinOp(left=left, op=ast.Div(), right=right):
                 return f"{self._word(left)}/{self.text(right, depth)}"
-            case ast.BinOp(left=left, op=ast.Add(), right=right) if _is_text(left) or _is_text(right):
+            case ast.BinOp(left=left, op=ast.Add(), right=right) if _is_text(node):
                 return self.text(left, depth) + self.text(right, depth)
-            case ast.IfExp(body=body, orelse=other) if _is_text(body) or _is_text(other):
-                return _either([self.text(body, depth), self.text(other, depth)])
-            case ast.BoolOp(values=values) if any(map(_is_text, values)):
-                return _either([self.text(value, depth) for value in values])
+            case ast.IfExp() | ast.BoolOp() if _is_text(node):
+                return _either([self.text(one, depth) for one in _alternatives(node)])
             case ast.Name() if depth < 3:
                 values = self._values(node)
                 if values and len(values) <= 3 and all(map(_is_text, values)):
                     return _either([self.text(value, depth + 1) for value in values])
             case ast.Call(args=[first, *_]) if _called(node) in ("str", "printable"):
                 return self.text(first, depth)
-            case ast.Call(args=[first, *_]) if _called(node) == "did_you_mean":
-                return f'did you mean "{self._word(first)}"?'
-            case ast.Call(args=[first, *_]) if _called(node) in ("quoted", "shown", "shown_value", "repr", "dumps"):
-                return f'"{self._word(first)}"'
             case ast.Call(args=[ast.GeneratorExp(elt=first) | ast.ListComp(elt=first)]) if _called(node) == "join":
                 return f"{self.text(first, depth)}, .."
-            case ast.Call(args=[first]) if _called(node) in ("join", "listed"):
-                return f"{self._word(first)}, .."
-            case ast.Call(args=[first, *_]) if _called(node) == "some_of":
-                return f"{self._word(first)}, .."
+            case ast.Call(args=[first, *_]) if form := DATA["shown"].get(_called(node)):
+                return str(form).replace("WORD", self._word(first))
         return self._word(node)
 
     def _values(self, name: ast.Name) -> list[ast.expr]:
@@ -207,15 +187,13 @@ class _Finder(ast.NodeVisitor):
                 if name.isupper() and isinstance(value := constants(self.module).get(name), str | int | float):
                     return str(value)
                 name = name.strip("_")
-                return str(DATA["words"].get(name, name.upper()))
-            case ast.BoolOp(values=[first, *_]):
-                return self._word(first)
+                return str(DATA["words"].get(name, "N" if re.search(DATA["numbers"], name) else name.upper()))
             case ast.Call(func=ast.Name(id="len")) | ast.BinOp():
                 return "N"
-            case ast.Call(func=ast.Name(id="map"), args=[_, first]):
-                return self._word(first)
-            case ast.Call(args=[first, *_]) if not isinstance(first, ast.Constant):
-                return self._word(first)
+            case ast.Call(func=ast.Name(id="map"), args=[_, inner]) | ast.BoolOp(values=[inner, *_]):
+                return self._word(inner)
+            case ast.Call(args=[inner, *_]) if not isinstance(inner, ast.Constant):
+                return self._word(inner)
             case ast.Call(func=ast.Attribute(value=inner)) | ast.Subscript(value=inner) | ast.Starred(value=inner):
                 return self._word(inner)
             case ast.GeneratorExp(elt=inner) | ast.ListComp(elt=inner) | ast.IfExp(body=inner):
@@ -235,18 +213,20 @@ def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
     elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
         for one, its in zip(target.elts, value.elts, strict=True):
             yield from _pairs(one, its)
-    elif isinstance(target, ast.Tuple) and isinstance(value, ast.IfExp):
-        yield from (*_pairs(target, value.body), *_pairs(target, value.orelse))
+
+
+def _alternatives(node: ast.AST) -> list[ast.expr]:
+    """What it is made of, but for a condition."""
+    parts = [one for one in ast.iter_child_nodes(node) if isinstance(one, ast.expr)]
+    return parts[1:] if isinstance(node, ast.IfExp) else parts
 
 
 def _is_text(node: ast.AST) -> bool:
     match node:
         case ast.Constant(value=value):
             return isinstance(value, str)
-        case ast.IfExp(body=one, orelse=other) | ast.BinOp(left=one, right=other):
-            return _is_text(one) or _is_text(other)
-        case ast.BoolOp(values=values):
-            return any(map(_is_text, values))
+        case ast.IfExp() | ast.BinOp() | ast.BoolOp():
+            return any(map(_is_text, _alternatives(node)))
     return isinstance(node, ast.JoinedStr) or _called(node) in ("did_you_mean", "quoted", "join", "listed", "some_of")
 
 

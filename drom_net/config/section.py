@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from drom_net.config.yamlfile import Item, Mark, Problems, join, quoted
+from drom_net.config.yamlfile import Item, Mark, Problems, dotted, quoted
 from drom_net.core.errors import did_you_mean
 from drom_net.core.fields import REQUIRED, Choice, Integer, ItemError, Setting, Spec, Text, TextOrTexts
 
@@ -66,7 +66,7 @@ class Section:
 
     def complain(self, key: str, *, expected: str, got: str = "", hint: str = "", index: int | None = None) -> None:
         """Report a key, or one item of its list; by default, what came is its value."""
-        path = join(self.path, key)
+        path = dotted(self.path, key)
         item = self.items.get(key)
         if item and index is not None and isinstance(item.value, list):
             item = item.value[index]

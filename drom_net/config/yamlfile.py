@@ -244,7 +244,7 @@ def item_of(value: object, mark: Mark, path: str = "") -> Item:
     if isinstance(value, dict):
         if odd := [key for key in value if not isinstance(key, str)]:
             raise failure(mark, path, expected="a text as a key", got=_shortened(repr(odd[0])))
-        return Item({key: item_of(inner, mark, join(path, key)) for key, inner in value.items()}, mark)
+        return Item({key: item_of(inner, mark, dotted(path, key)) for key, inner in value.items()}, mark)
     if isinstance(value, list | tuple):
         return Item([item_of(inner, mark, f"{path}[{index}]") for index, inner in enumerate(value)], mark)
     if value is None or isinstance(value, str | bool | int | float):
@@ -318,13 +318,13 @@ class _Converter:
             if not isinstance(key.value, str):
                 self._problems.add(mark, path, expected="a text as a key", got=str(key))
                 continue
-            item = self.convert(child, mark, join(path, key.value), depth + 1)
+            item = self.convert(child, mark, dotted(path, key.value), depth + 1)
             if key.value not in items:
                 items[key.value] = item
             else:
                 first = items[key.value].mark.line
                 hint = f"the first is in line {first}"
-                self._problems.add(mark, join(path, key.value), expected="each key once", got="it again", hint=hint)
+                self._problems.add(mark, dotted(path, key.value), expected="each key once", got="it again", hint=hint)
         return items
 
     def _mark(self, node: yaml.Node) -> Mark:
@@ -333,7 +333,7 @@ class _Converter:
         return Mark(False, node.start_mark.line + 1, node.start_mark.column + 1, self._whole.file)
 
 
-def join(path: str, key: str) -> str:
+def dotted(path: str, key: str) -> str:
     """``data.label``; a key that is no plain word is shown in quotes."""
     word = key if re.fullmatch(r"[\w-]{1,80}", key) else quoted(key)
     return f"{path}.{word}" if path else word

@@ -24,9 +24,9 @@ def from_file(settings: TopologySettings, num_tasks: int, base: Path) -> tuple[G
         raise DataError([Problem(str(path), expected, f"{len(matrices)} matrices")])
     graphs = []
     for number, matrix in enumerate(matrices):
-        if problem := _fault_of_matrix(matrix, num_tasks, weights=weights):
-            place = str(path) if len(matrices) == 1 else f"{path}[{number}]"
-            raise DataError([Problem(place, *problem)])
+        shown = str(path) if len(matrices) == 1 else f"{path}[{number}]"
+        if problems := _fault_of_matrix(shown, matrix, num_tasks, weights=weights):
+            raise DataError(problems)
         joined = matrix > 0.0
         np.fill_diagonal(joined, False)
         neighbors = tuple(tuple(np.flatnonzero(row).tolist()) for row in joined)
@@ -87,12 +87,12 @@ def _read_csv(path: Path, lines: Any) -> Matrix:
     return np.array(rows, dtype=np.float64).reshape(len(rows), -1 if rows else 0)
 
 
-def _fault_of_matrix(matrix: Matrix, num_tasks: int, *, weights: bool) -> tuple[str, str] | None:
-    """(expected, got) for the first thing that is wrong with an adjacency or weight matrix."""
+def _fault_of_matrix(shown: str, matrix: Matrix, num_tasks: int, *, weights: bool) -> list[Problem]:
+    """The first thing that is wrong with an adjacency or weight matrix."""
     rows, columns = matrix.shape
     if matrix.shape != (num_tasks, num_tasks):
         kind = "a matrix that is square" if rows != columns else "a row for each task"
-        return f"{num_tasks} x {num_tasks} numbers, {kind}", f"{rows} x {columns}"
+        return [Problem(shown, f"{num_tasks} x {num_tasks} numbers, {kind}", f"{rows} x {columns}")]
     for wrong, expected in (
         (~np.isfinite(matrix), "finite numbers"),
         (matrix < 0.0, "no negative number"),
@@ -100,20 +100,20 @@ def _fault_of_matrix(matrix: Matrix, num_tasks: int, *, weights: bool) -> tuple[
     ):
         if wrong.any():
             i, j = np.argwhere(wrong)[0].tolist()
-            return expected, f"entry ({i}, {j}) is {matrix[i, j]:g}"
+            return [Problem(shown, expected, f"entry ({i}, {j}) is {matrix[i, j]:g}")]
     unequal = ~np.isclose(matrix, matrix.T, rtol=0.0, atol=1e-9)
     if unequal.any():
         i, j = np.argwhere(unequal)[0].tolist()
         got = f"asymmetric, entry ({i}, {j}) is {matrix[i, j]:.10g} and ({j}, {i}) is {matrix[j, i]:.10g}"
-        return "a symmetric matrix", got
+        return [Problem(shown, "a symmetric matrix", got)]
     if not weights:
-        return None
+        return []
     if not (diagonal := np.diagonal(matrix)).all():
         i = int(np.argmin(diagonal))
-        return "a positive diagonal, as each task counts itself", f"entry ({i}, {i}) is 0"
+        return [Problem(shown, "a positive diagonal, as each task counts itself", f"entry ({i}, {i}) is 0")]
     sums = matrix.sum(axis=1)
     off = np.abs(sums - 1.0) > ROW_SUM_TOLERANCE
     if off.any():
         i = int(np.argmax(off))
-        return "rows that sum to 1", f"{sums[i]:.8g} in row {i}"
-    return None
+        return [Problem(shown, "rows that sum to 1", f"{sums[i]:.8g} in row {i}")]
+    return []
