@@ -23,7 +23,8 @@ from processes import family
 from drom_net import __version__
 from drom_net.algorithms.adadrom.mixing import EXPERTS as experts
 from drom_net.cli import main
-from drom_net.core.errors import UsageError
+from drom_net.cli import run as run_module
+from drom_net.core.errors import ClusterError, UsageError
 from drom_net.plots import report as report_plots
 from drom_net.plots.base import inline_svg
 from drom_net.plots.report import draw_picture
@@ -378,11 +379,47 @@ def test_show_writes_it_where_it_is_told(capsys: pytest.CaptureFixture[str]) -> 
     Path("c.yaml").write_text("data: {dataset: synthetic, tasks: 2, examples: 30, dim: 5}\n")
     assert main(["run", "c.yaml", "--driver", "reference", "--out", "out", "-q"]) == 0
     assert main(["show", "out", "--report"]) == 0
-    assert capsys.readouterr().out.endswith("report out/report.html\n")
+    told = capsys.readouterr()
+    assert told.out.endswith("report out/report.html\n") and told.err == "writing out/report.html\n"
     assert main(["show", "out", "--report", "elsewhere.html", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["rounds"] == 30
+    told = capsys.readouterr()
+    assert json.loads(told.out)["rounds"] == 30
+    assert json.loads(told.err) == {"message": "writing elsewhere.html"}
     assert Path("elsewhere.png").exists()
     assert Path("elsewhere.html").read_text() == Path("out/report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ([], "writing out/report.html"),
+        (["-q"], None),
+        (["--json"], '{"message": "writing out/report.html"}'),
+        (["--json", "-q"], None),
+    ],
+)
+@pytest.mark.parametrize("fails", [False, True])
+def test_that_a_report_is_written_is_a_line_of_progress(
+    more: list[str],
+    told: str | None,
+    fails: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Also of the report of a run that has failed."""
+    Path("c.yaml").write_text("data: {dataset: synthetic, tasks: 2, examples: 9, dim: 5}\n")
+    monkeypatch.setattr(page_module, "write_report", lambda out, **_: out / "report.html")
+    if fails:
+        make = run_module.run_prepared
+
+        def fail(*given: Any, **also: Any) -> Any:
+            make(*given, **also)
+            raise ClusterError("north was killed")
+
+        monkeypatch.setattr(run_module, "run_prepared", fail)
+    assert main(["run", "c.yaml", "--driver", "reference", "--out", "out", "--report", *more]) == (4 if fails else 0)
+    written = [line for line in capsys.readouterr().err.splitlines() if "writing" in line]
+    assert written == ([told] if told else [])
 
 
 @pytest.mark.parametrize(
