@@ -23,6 +23,7 @@ from drom_net.reporting.about import EXPERTS, TERMS, about
 from drom_net.reporting.facts import RunFacts, read_facts
 from drom_net.reporting.figures import Figures, calibration_in_words, figures_of, related_of
 from drom_net.results import wording
+from drom_net.results.evidence import SO_FAR
 from drom_net.results.run_directory import REPORT
 from drom_net.results.summary import write_text
 from drom_net.results.verdict import effect_of, task_verdict
@@ -171,10 +172,10 @@ def _answer(facts: RunFacts, figures: Figures) -> str:
         lines += [f"<p>{sentence_of(text, names)}.</p>" for text in said[1:]]
     if effects and (summary.get("sharing") or {}).get("effect"):
         lines.append(
-            '<p class="note">Gains are percentage points of errors against the same site alone. Where errors are too '
-            "few to tell, log loss tells, in nats for an example: minus the natural logarithm of the probability that "
-            "was given to the true label. Intervals hold at all times, and the chance that anything false is said of "
-            "any site is at most 5 %.</p>"
+            f'<p class="note">{SO_FAR} Gains are percentage points of errors against the same site alone. Where errors '
+            "are too few to tell, log loss tells, in nats for an example: minus the natural logarithm of the "
+            "probability that was given to the true label. Intervals hold at all times, and the chance that anything "
+            "false is said of any site is at most 5 %.</p>"
         )
     elif "sharing" not in summary and not facts.error:
         learner = text_of(summary["algorithm"])
@@ -334,7 +335,7 @@ def _calibration(facts: RunFacts, figures: Figures) -> str:
 def _communication(facts: RunFacts) -> str:
     summary = facts.summary
     leaves = summary.get("what_leaves")
-    lines = [f"<p>{text_of(leaves)}</p>"] if leaves else []
+    lines = [f"<p>{_with_commands(leaves)}</p>"] if leaves else []
     if summary["driver"] == "reference":
         lines.append("<p>The plain loop sends nothing: all sites were in one process.</p>")
         return "".join(lines)
@@ -356,6 +357,11 @@ def _communication(facts: RunFacts) -> str:
             pairs = "; ".join(f"{name_of(one)} – {name_of(other)}" for one, other in facts.edges)
             lines.append(f"<p>{pairs}</p>")
     return "".join(lines)
+
+
+def _with_commands(text: str) -> str:
+    """A text whose commands stand between backticks."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", text_of(text))
 
 
 def _unfolding(columns: Sequence[str], rows: Sequence[Sequence[str]], caption: str) -> str:

@@ -45,6 +45,7 @@ from drom_net.reporting.watching import (
 )
 from drom_net.reporting.web import PageServer, serve
 from drom_net.results import history as history_module
+from drom_net.results.evidence import SO_FAR
 from drom_net.results.history import History, most_moments, read_history, thinned
 from drom_net.results.verdict import effect_in_words
 
@@ -469,6 +470,7 @@ def test_the_page_is_for_who_has_its_token_on_this_machine() -> None:
         query = f"?{urlsplit(server.url).query}"
         status, headers, page = get(server.url, f"/{query}")
         assert status == 200 and "default-src 'none'" in headers["Content-Security-Policy"]
+        assert SO_FAR in page
         assert "http://" not in page.replace("http://www.w3.org", "") and "https://" not in page
         assert get(server.url, "/")[0] == get(server.url, "/?token=x")[0] == get(server.url, "/events")[0] == 403
         assert get(server.url, f"/{query}", Host="elsewhere.example:80")[0] == 403
