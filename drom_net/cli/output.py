@@ -412,6 +412,8 @@ def print_comparison(summaries: Sequence[dict[str, Any]], titles: Sequence[str])
         )
         for sentence in summary.get("verdict", ()):
             click.echo(shown(f"{'':<{width}}  {sentence}"))
+    if {"adadrom", "local"} <= {summary["algorithm"] for summary in summaries}:
+        click.echo("alone: by those experts of adadrom that use nothing of other sites; local is another learner")
 
 
 def _side_by_side(name: str, figures: Sequence[dict[str, Any] | None]) -> list[str]:

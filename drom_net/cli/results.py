@@ -54,7 +54,7 @@ def show(
     if sharing_picture is not None:
         _draw_sharing(run_dirs[0], summaries[0], sharing_picture)
     if page is not None:
-        write_report(run_dirs[0], page)
+        write_report(run_dirs[0], page, as_json=as_json)
     if as_json:
         print_json(summaries[0] if len(summaries) == 1 else summaries)
     elif len(summaries) == 1:

@@ -103,7 +103,10 @@ def run(
     else:
         require_stored(prepared.config, f"--driver {driver}")
     out = out or free_run_directory(prepared.config.name)
-    with report_at_end(out, wanted=report) as pages, showing_progress(as_json=as_json, quiet=quiet) as progress:
+    with (
+        report_at_end(out, wanted=report, quiet=quiet, as_json=as_json) as pages,
+        showing_progress(as_json=as_json, quiet=quiet) as progress,
+    ):
         summary, exit_code = run_prepared(
             prepared,
             driver=driver,

@@ -72,7 +72,7 @@ def simulate(
         others = _others(prepared, conditions, progress) if compare else []
     pages: list[Path] = []
     if out is not None:
-        with report_at_end(out, wanted=report) as pages:
+        with report_at_end(out, wanted=report, quiet=quiet, as_json=as_json) as pages:
             end_run_directory(prepared, out, found.tasks, found.centrals, driver="simulation")
             (out / STATE).unlink(missing_ok=True)  # from now on the summary says it
     faults = conditions.disturbances(node_names(prepared))

@@ -6,7 +6,7 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,10 @@ _SHARE = 0.01
 """Of many sites it looks more rarely, so that it takes at most this share of a processor's time."""
 _MARGIN_LINES = 8
 _EVENTS_SHOWN = 5
-_WIDTHS = {"sharing": 36}
+_WIDTHS = {"sharing": 36, "node": 17}
+"""Of columns, at the most; that of nodes has more where there is room, and wraps."""
+_WIDTH = 24
+_GAP = 2
 
 
 def watch(path: Path, web: bool, port: int, once: bool, as_json: bool) -> int:
@@ -65,7 +68,7 @@ def _screen(run_dir: Path, *, as_json: bool) -> Iterator[Callable[[Seen], None]]
 
     screen = console()
     with Live(console=screen, auto_refresh=False) as live:
-        yield lambda seen: live.update(_table(run_dir, seen, screen.height - _MARGIN_LINES), refresh=True)
+        yield lambda seen: live.update(_table(run_dir, seen, screen.width, screen.height - _MARGIN_LINES), refresh=True)
 
 
 def _plain(state: Any) -> dict[str, Any]:
@@ -101,7 +104,7 @@ def _of_limit(state: Any) -> str:
     return f"/{state['rounds_limit']}" if state.get("rounds_limit") else ""
 
 
-def _table(run_dir: Path, seen: Seen, height: int) -> Group:
+def _table(run_dir: Path, seen: Seen, width: int, height: int) -> Group:
     """One screen full."""
     from rich.console import Group
     from rich.table import Table
@@ -109,12 +112,10 @@ def _table(run_dir: Path, seen: Seen, height: int) -> Group:
 
     from drom_net.cli.telling import shown
     from drom_net.reporting.facts import read_events
-    from drom_net.reporting.watching import first_shown, kind_of, round_of, state_in_words
-    from drom_net.results.verdict import effect_in_words
-    from drom_net.results.wording import percent, size
+    from drom_net.reporting.watching import first_shown, kind_of
 
     state = seen.state
-    head = Text(_line(run_dir, seen), style="bold")
+    head = Text(_wrapped(_line(run_dir, seen), width), style="bold")
     if not state:
         return Group(head)
     events = [
@@ -122,23 +123,75 @@ def _table(run_dir: Path, seen: Seen, height: int) -> Group:
         for event in read_events(run_dir, limit=_EVENTS_SHOWN)
     ]
     rows = first_shown(state["tasks"], max(3, height - len(events)))
-    shares = any(task.get("sharing") for task in state["tasks"])
+    columns = _columns_that_fit(rows, width, lasts=not seen.is_over)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("site", "round", "error", "majority", *(["sharing"] if shares else []), "sent", "node"):
-        left = column in ("site", "sharing", "node")
-        width = _WIDTHS.get(column, 24)
-        table.add_column(column, justify="left" if left else "right", no_wrap=column != "node", max_width=width)
-    for task in rows:
+    for name in columns:
+        left = name in ("site", "sharing", "node")
+        most = None if name == "node" else _WIDTHS.get(name, _WIDTH)
+        table.add_column(name, justify="left" if left else "right", no_wrap=name != "node", max_width=most)
+    for task, cells in zip(rows, zip(*columns.values(), strict=True), strict=True):
         style = {"gone": "red", "waits": "yellow"}.get(kind_of(task), "")
-        cells = [shown(task["name"]), str(round_of(task)), percent(task.get("error_rate"))]
-        cells.append(percent(task.get("majority_error_rate")))
-        cells += [effect_in_words(task.get("sharing")) or "-"] if shares else []
-        sent = task.get("bytes_sent")
-        cells += ["-" if sent is None else size(sent), shown(state_in_words(task))]
         table.add_row(*(Text(cell, style=style) for cell in cells))
     if len(rows) < len(state["tasks"]):
         table.add_row(Text(f"and {len(state['tasks']) - len(rows)} more", style="dim"))
     return Group(head, table, *events)
+
+
+def _wrapped(line: str, width: int) -> str:
+    """A line of parts with two blanks between them, as lines that end between parts where they can."""
+    from rich.cells import cell_len
+
+    lines = [""]
+    for part in line.split("  "):
+        longer = f"{lines[-1]}  {part}" if lines[-1] else part
+        if cell_len(longer) <= width:
+            lines[-1] = longer
+        else:
+            lines.append(part)
+    return "\n".join(filter(None, lines))
+
+
+def _columns_that_fit(tasks: Sequence[Mapping[str, Any]], width: int, *, lasts: bool) -> dict[str, list[str]]:
+    """The cells of each column; where the terminal is too narrow without intervals, without bytes, without majority.
+
+    Args:
+        lasts: Whether the run goes on, and its nodes may have more to say.
+    """
+    from rich.cells import cell_len
+
+    from drom_net.cli.telling import shown
+    from drom_net.reporting.watching import round_of, state_in_words
+    from drom_net.results.verdict import effect_in_words, effect_of
+    from drom_net.results.wording import percent, size
+
+    columns = {
+        "site": [shown(task["name"]) for task in tasks],
+        "round": [str(round_of(task)) for task in tasks],
+        "error": [percent(task.get("error_rate")) for task in tasks],
+        "majority": [percent(task.get("majority_error_rate")) for task in tasks],
+        "sharing": [effect_in_words(task.get("sharing")) or "-" for task in tasks],
+        "sent": ["-" if task.get("bytes_sent") is None else size(task["bytes_sent"]) for task in tasks],
+        "node": [shown(state_in_words(task)) for task in tasks],
+    }
+    told = [task.get("sharing") or {} for task in tasks]
+    if not any(told):
+        del columns["sharing"]
+
+    def is_too_wide() -> bool:
+        each = [
+            _WIDTHS["node"]
+            if name == "node" and lasts
+            else min(_WIDTHS.get(name, _WIDTH), max(map(cell_len, [name, *cells])))
+            for name, cells in columns.items()
+        ]
+        return sum(each) + _GAP * (len(each) - 1) > width
+
+    if any(told) and is_too_wide():
+        columns["sharing"] = [effect_of(its) if its.get("effect") else "-" for its in told]
+    for name in ("sent", "majority"):
+        if is_too_wide():
+            del columns[name]
+    return columns
 
 
 def _serve(run_dir: Path, port: int) -> int:

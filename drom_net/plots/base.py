@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import os
 import re
 import tempfile
@@ -66,12 +65,13 @@ def save(figure: Figure, path: Path, *, dpi: int = 150) -> None:
         figure.savefig(path, dpi=dpi, metadata={"Date": None} if svg else {"Software": None})
 
 
-def inline_svg(draw: Callable[[Path], None], *, name: str, alt: str) -> str:
+def inline_svg(draw: Callable[[Path], None], *, name: str) -> str:
     """What `draw` draws into a file, as an element of an HTML page; its text stays text.
+
+    What is around it says what it shows, for who does not see it.
 
     Args:
         name: Put before the ids of its parts, as a page may have several pictures.
-        alt: What it shows, for who does not see it.
     """
     from matplotlib import rc_context
 
@@ -87,5 +87,4 @@ def inline_svg(draw: Callable[[Path], None], *, name: str, alt: str) -> str:
     rest = re.sub(r"<metadata>.*?</metadata>", "", rest, flags=re.DOTALL)
     rest = re.sub(r'\b(id="|xlink:href="#|url\(#)', lambda match: f"{match[1]}{name}-", rest)
     namespaces = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
-    wide = f"width:{width:.0f}pt;min-width:min({width:.0f}pt,34rem)"
-    return f'<svg {namespaces} {view[0]} style="{wide}" role="img" aria-label="{html.escape(alt)}">{rest}'
+    return f'<svg {namespaces} {view[0]} style="--wide:{width:.0f}pt" aria-hidden="true">{rest}'

@@ -33,8 +33,7 @@ _WEIGHT_COLORS = (
 def draw_sharing(names: Sequence[str], figures: Sequence[Mapping[str, Any]], path: Path, title: str) -> None:
     """Draw what sharing did to each task: its errors alone and with sharing, its experts' weights, and its noise.
 
-    The tasks stand in order of what they gained, the best on top; of more than `SHARING_LIMIT` those that gained and
-    lost most.
+    The tasks stand in the order given; of more than `SHARING_LIMIT` those that gained and lost most.
 
     Args:
         figures: Of each task, as `sharing.sharing_figures` gives them. Tasks without examples are left out.
@@ -49,11 +48,11 @@ def draw_sharing(names: Sequence[str], figures: Sequence[Mapping[str, Any]], pat
     tasks = [pair for pair in zip(names, figures, strict=True) if pair[1]["gain_points"] is not None]
     if not tasks:
         raise UsageError("there is nothing to draw: no task has any examples")
-    tasks.sort(key=lambda pair: -pair[1]["gain_points"])
     if len(tasks) > SHARING_LIMIT:
         title += f": {_SHARING_SHOWN} of {len(tasks)} tasks, those that gained or lost most"
-        tasks = tasks[: _SHARING_SHOWN // 2] + tasks[-_SHARING_SHOWN // 2 :]
-    width, head, foot = 72.0 * PAGE_INCHES, 74.0, 34.0
+        ranking = sorted(range(len(tasks)), key=lambda task: -tasks[task][1]["gain_points"])
+        tasks = [tasks[task] for task in sorted(ranking[: _SHARING_SHOWN // 2] + ranking[-_SHARING_SHOWN // 2 :])]
+    width, head, foot = 72.0 * PAGE_INCHES, 74.0 if title else 60.0, 34.0
     height = head + _ROW_POINTS * (len(tasks) + 1) + foot
     figure = Figure(figsize=(width / 72.0, height / 72.0), facecolor="white")
     left = 14.0 + 4.6 * min(max(len(name) for name, _ in tasks), NAME_LIMIT)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from drom_net.plots.relatedness import draw_relatedness
-from drom_net.plots.report import draw_picture
+from drom_net.plots.report import draw_picture, parts_of
 from drom_net.plots.sharing import SHARING_LIMIT, draw_sharing
 from drom_net.plots.timeline import draw_timeline
 from drom_net.reporting import pictures
 from drom_net.reporting.facts import RunFacts
 from drom_net.results import wording
-from drom_net.results.relatedness import related
+from drom_net.results.relatedness import Related, related
 from drom_net.results.report import Picture
 
 percent, number = partial(wording.percent, unknown="–"), partial(wording.number, unknown="–")
@@ -29,6 +29,10 @@ class Figure:
     caption: str
     alt: str
     """What it shows, for who does not see it."""
+    parts: Sequence[Callable[[Path], None]] = ()
+    """The same in parts, of which a page puts as many beside each other as fit; empty where it is one."""
+    columns: int = 1
+    """How many of them at most, but for the first, the legend, which stands above them."""
 
 
 Figures = dict[str, Figure]
@@ -54,24 +58,28 @@ def _overview(facts: RunFacts) -> Figure | None:
         return None
     rates = f"{percent(its.get('error_rate'))} errors in all, {percent(its.get('majority_error_rate'))} by majority"
     alt = f"Error over time, gain and error by site, and calibration: {rates}. The table of sites has the numbers."
-    return Figure(partial(draw_picture, picture), "The run at a glance", alt)
+    return _of_panels(picture, "The run at a glance", alt)
 
 
 def _curves(facts: RunFacts) -> Figure | None:
     picture = pictures.by_site(facts)
     if picture is None:
         return None
-    some = f" of {len(facts.tasks)} sites" if len(picture.panels) < len(facts.tasks) else ""
-    caption = f"Errors so far by round, {len(picture.panels)}{some}"
-    caption += "; the dashed line is the site alone, at the end" if "sharing" in facts.summary else ""
+    some = f"{len(picture.panels)} of " if len(picture.panels) < len(facts.tasks) else ""
+    caption = f"Errors so far by round, {some}{len(facts.tasks)} sites"
     rates = [facts.summary["tasks"][site].get("error_rate") for site in pictures.chosen(facts)]
     names = [facts.names[site] for site in pictures.chosen(facts)]
     told = ", ".join(f"{name} {percent(rate)}" for name, rate in zip(names, rates, strict=True))
-    return Figure(partial(draw_picture, picture), caption, f"Error over time by site; at the end {told}")
+    return _of_panels(picture, caption, f"Error over time by site; at the end {told}")
+
+
+def _of_panels(picture: Picture, caption: str, alt: str) -> Figure:
+    return Figure(partial(draw_picture, picture), caption, alt, parts_of(picture), picture.columns)
 
 
 def _sharing(facts: RunFacts) -> Figure | None:
-    tasks = [task for task in facts.summary["tasks"] if (task.get("sharing") or {}).get("gain_points") is not None]
+    tasks = [facts.summary["tasks"][site] for site in pictures.in_order(facts)]
+    tasks = [task for task in tasks if (task.get("sharing") or {}).get("gain_points") is not None]
     if not facts.summary.get("sharing") or len(facts.tasks) < 2 or not tasks:
         return None
     names, figures = [task["name"] for task in tasks], [task["sharing"] for task in tasks]
@@ -83,12 +91,20 @@ def _sharing(facts: RunFacts) -> Figure | None:
 
 
 def _relatedness(facts: RunFacts) -> Figure | None:
-    found = None if facts.models is None or len(facts.models) < 2 else related(facts.names, facts.models)
+    found = related_of(facts)
     if found is None:
         return None
     caption = f"Cosines of the sites' own models, {found.shown}: 1 is alike, 0 unrelated, -1 opposite"
     caption += "; they tell of each site's model"
     return Figure(partial(draw_relatedness, found.names, found.similarity), caption, f"{caption}. {found.told}")
+
+
+def related_of(facts: RunFacts) -> Related | None:
+    """Which sites are alike; None where that is not known."""
+    if facts.models is None or len(facts.models) < 2:
+        return None
+    order = pictures.in_order(facts)
+    return related([facts.names[site] for site in order], facts.models[order])
 
 
 def _calibration(facts: RunFacts) -> Figure | None:
@@ -115,6 +131,8 @@ def _time(facts: RunFacts) -> Figure | None:
         return None
     simulated = facts.summary["driver"] == "simulation"
     faults = [fault for fault in facts.faults if fault.from_s <= facts.summary["seconds"]]
-    draw = partial(draw_timeline, facts.lanes, title="", faults=faults, virtual=simulated)
+    place = {facts.names[site]: place for place, site in enumerate(pictures.in_order(facts))}
+    lanes = sorted(facts.lanes, key=lambda lane: place[lane.name])
+    draw = partial(draw_timeline, lanes, title="", faults=faults, virtual=simulated)
     caption = "Who worked and who waited: the first sync rounds" + (" (simulated clock)" if simulated else "")
     return Figure(draw, caption, f"{caption}, a lane for each site.")

@@ -21,16 +21,14 @@ from drom_net.plots.sheet import draw_sheet
 from drom_net.reporting import pictures
 from drom_net.reporting.about import EXPERTS, TERMS, about
 from drom_net.reporting.facts import RunFacts, read_facts
-from drom_net.reporting.figures import Figures, calibration_in_words, figures_of
+from drom_net.reporting.figures import Figures, calibration_in_words, figures_of, related_of
 from drom_net.results import wording
-from drom_net.results.relatedness import related
+from drom_net.results.evidence import SO_FAR
 from drom_net.results.run_directory import REPORT
 from drom_net.results.summary import write_text
 from drom_net.results.verdict import effect_of, task_verdict
 from drom_net.results.wording import size
 
-ROWS_SHOWN = 20
-"""Of more sites the table shows the first and the last half of so many; all are in a part that unfolds."""
 _EVENTS_SHOWN = 100
 _NAME_LIMIT = 60
 _STYLE = Path(__file__).parent / "static" / "page.css"
@@ -174,10 +172,10 @@ def _answer(facts: RunFacts, figures: Figures) -> str:
         lines += [f"<p>{sentence_of(text, names)}.</p>" for text in said[1:]]
     if effects and (summary.get("sharing") or {}).get("effect"):
         lines.append(
-            '<p class="note">Gains are percentage points of errors against the same site alone. Where errors are too '
-            "few to tell, log loss tells, in nats for an example: minus the natural logarithm of the probability that "
-            "was given to the true label. Intervals hold at all times, and the chance that anything false is said of "
-            "any site is at most 5 %.</p>"
+            f'<p class="note">{SO_FAR} Gains are percentage points of errors against the same site alone. Where errors '
+            "are too few to tell, log loss tells, in nats for an example: minus the natural logarithm of the "
+            "probability that was given to the true label. Intervals hold at all times, and the chance that anything "
+            "false is said of any site is at most 5 %.</p>"
         )
     elif "sharing" not in summary and not facts.error:
         learner = text_of(summary["algorithm"])
@@ -202,10 +200,10 @@ def _sites(facts: RunFacts) -> str:
         return "<p>No site had reported anything.</p>"
     shares = any(task.get("sharing") for task in tasks)
     terms = _terms(_columns(shares))
-    if len(tasks) <= ROWS_SHOWN:
+    if len(tasks) <= pictures.ROWS_SHOWN:
         return _table_of(facts, tasks, shares, "All sites") + terms
-    ranked = sorted(tasks, key=_rank)
-    half = ROWS_SHOWN // 2
+    ranked = [tasks[site] for site in pictures.in_order(facts)]
+    half = pictures.ROWS_SHOWN // 2
     order = "gained most by sharing" if shares else "err least"
     contrary = "gained least or lost" if shares else "err most"
     return (
@@ -216,12 +214,6 @@ def _sites(facts: RunFacts) -> str:
         + "</details>"
         + terms
     )
-
-
-def _rank(task: Mapping[str, Any]) -> float:
-    gain = (task.get("sharing") or {}).get("gain_points")
-    error = task.get("error_rate")
-    return -gain if gain is not None else (math.inf if error is None else error)
 
 
 def _table_of(
@@ -269,12 +261,17 @@ def _figure(figures: Figures, name: str) -> str:
     its = figures.get(name)
     if its is None:
         return ""
+    caption = f"<figcaption>{text_of(its.caption)}</figcaption>"
     try:
-        svg = inline_svg(its.draw, name=name, alt=printable(its.alt))
+        parts = [inline_svg(draw, name=f"{name}-{place}") for place, draw in enumerate(its.parts or [its.draw])]
     except DromNetError as error:
         return f'<p class="note">{text_of(error)}</p>'
-    caption = f"<figcaption>{text_of(its.caption)}</figcaption>"
-    return f'<figure tabindex="0"><div class="picture">{svg}</div>{caption}</figure>'
+    drawn = parts[-1]
+    if its.parts:
+        wide = ' class="panels two"' if its.columns == 2 else ' class="panels"'
+        drawn = f"{parts[0]}<div{wide}>{''.join(parts[1:])}</div>"
+    words = f'role="img" aria-label="{escape(printable(its.alt))}"'
+    return f'<figure tabindex="0"><div class="picture" {words}>{drawn}</div>{caption}</figure>'
 
 
 def _about(facts: RunFacts) -> str:
@@ -319,7 +316,7 @@ def _relatedness(facts: RunFacts, figures: Figures) -> str:
         return _missing(facts, "models", "there are no models")
     if len(facts.models) == 1:
         return "<p>There is one site, and none to compare it with.</p>"
-    found = related(facts.names, facts.models)
+    found = related_of(facts)
     if found is None:
         return "<p>Fewer than two sites have learned a model.</p>"
     return (
@@ -338,7 +335,7 @@ def _calibration(facts: RunFacts, figures: Figures) -> str:
 def _communication(facts: RunFacts) -> str:
     summary = facts.summary
     leaves = summary.get("what_leaves")
-    lines = [f"<p>{text_of(leaves)}</p>"] if leaves else []
+    lines = [f"<p>{_with_commands(leaves)}</p>"] if leaves else []
     if summary["driver"] == "reference":
         lines.append("<p>The plain loop sends nothing: all sites were in one process.</p>")
         return "".join(lines)
@@ -362,10 +359,15 @@ def _communication(facts: RunFacts) -> str:
     return "".join(lines)
 
 
+def _with_commands(text: str) -> str:
+    """A text whose commands stand between backticks."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", text_of(text))
+
+
 def _unfolding(columns: Sequence[str], rows: Sequence[Sequence[str]], caption: str) -> str:
     """A table, folded where it is long."""
     table = _table(columns, rows, caption)
-    if len(rows) <= ROWS_SHOWN:
+    if len(rows) <= pictures.ROWS_SHOWN:
         return table
     return f"<details><summary>{escape(caption)}: {len(rows)} rows</summary>{table}</details>"
 

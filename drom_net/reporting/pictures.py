@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,23 +15,34 @@ from drom_net.results.report import Panel, Picture, Reference, Series
 
 SITES_SHOWN = 12
 """Of more sites a picture shows only some."""
+ROWS_SHOWN = 20
+"""Of more sites the table shows the first and the last half of so many; all are in a part that unfolds."""
 _POINTS, _BINS, _BEGIN = 120, 10, 10
 _THIS, _MAJORITY, _ALONE = "this run", "majority", "alone, at the end"
 
 
-def chosen(facts: RunFacts) -> list[int]:
-    """The sites that pictures show, in task order: all, or those that gained or lost most, or err most and least."""
+def in_order(facts: RunFacts) -> list[int]:
+    """The sites as the table has them, and all pictures: in the order of the run; of more than `ROWS_SHOWN` the one
+    first that gained most, or errs least."""
     tasks = facts.summary["tasks"]
+    order = list(range(len(tasks)))
+    return order if len(tasks) <= ROWS_SHOWN else sorted(order, key=lambda site: _rank(tasks[site]))
+
+
+def chosen(facts: RunFacts) -> list[int]:
+    """The sites that pictures show, in order: all, or those that gained or lost most, or err most and least."""
+    order, tasks = in_order(facts), facts.summary["tasks"]
     if len(tasks) <= SITES_SHOWN:
-        return list(range(len(tasks)))
+        return order
+    ranking = sorted(order, key=lambda site: _rank(tasks[site]))
+    shown = {*ranking[: SITES_SHOWN // 2], *ranking[-SITES_SHOWN // 2 :]}
+    return [site for site in order if site in shown]
 
-    def rank(task: int) -> float:
-        gain = (tasks[task].get("sharing") or {}).get("gain_points")
-        error = tasks[task].get("error_rate")
-        return -gain if gain is not None else (error if error is not None else 0.5)
 
-    ranking = sorted(range(len(tasks)), key=rank)
-    return sorted(ranking[: SITES_SHOWN // 2] + ranking[-SITES_SHOWN // 2 :])
+def _rank(task: Mapping[str, Any]) -> float:
+    gain = (task.get("sharing") or {}).get("gain_points")
+    error = task.get("error_rate")
+    return -gain if gain is not None else (math.inf if error is None else error)
 
 
 def overview(facts: RunFacts) -> Picture | None:

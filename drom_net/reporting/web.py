@@ -18,6 +18,7 @@ from drom_net.reporting.facts import read_events
 from drom_net.reporting.feed import Feed
 from drom_net.reporting.past import Alike, moments_of, with_graph
 from drom_net.reporting.watching import look
+from drom_net.results.evidence import SO_FAR
 
 _EVERY_S, _OVER_EVERY_S, _SHARE = 1.0, 10.0, 0.01
 """How often a run that goes on is looked at, and one that is over, which may be resumed; or more rarely, so that it
@@ -130,7 +131,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _page(self) -> None:
         nonce = secrets.token_urlsafe(16)
         style = _static("page.css") + _static("watch.css")
-        page = Template(_static("watch.html")).substitute(nonce=nonce, style=style, script=_static("watch.js"))
+        page = Template(_static("watch.html")).substitute(
+            nonce=nonce, style=style, script=_static("watch.js"), so_far=SO_FAR
+        )
         body = page.encode()
         self._head("text/html; charset=utf-8", nonce)
         self.send_header("Content-Length", str(len(body)))

@@ -23,6 +23,8 @@ LEVEL = 0.05
 """How probable it may be that anything false is ever said of any of a run's tasks, or of all together."""
 CODES: dict[str, int] = {"helps": 1, "cannot tell yet": 0, "hurts": -1}
 """An effect as a number, of the metric drom_net_sharing_effect and in history.jsonl."""
+SO_FAR = "A verdict is of the examples so far: it is withdrawn where later ones gain too little to bear it out."
+"""Why what `effect` says of a run that goes on need not stay."""
 HORIZON = 100
 """What would take so many times the examples that there are is not forecast."""
 

@@ -32,7 +32,7 @@ def cosines(models: Matrix) -> Matrix:
 
 
 def groups_of(similarity: Matrix, *, at_least: float = ALIKE) -> list[list[int]]:
-    """Groups of sites by average linkage, in an order in which groups that are alike stand together.
+    """Groups of sites by average linkage, each in the order of the sites, and so are the groups by their first.
 
     Args:
         similarity: Symmetric, shape (m, m).
@@ -41,18 +41,16 @@ def groups_of(similarity: Matrix, *, at_least: float = ALIKE) -> list[list[int]]
     means = np.array(similarity, dtype=np.float64)
     np.fill_diagonal(means, -np.inf)
     members: dict[int, list[int]] = {site: [site] for site in range(len(means))}
-    ordered: dict[int, list[list[int]]] = {site: [[site]] for site in members}
     while len(members) > 1:
         first, second = sorted(divmod(int(np.argmax(means)), len(means)))
-        groups = ordered.pop(first), ordered.pop(second)
+        if means[first, second] < at_least:
+            break  # nor is any later joining's mean larger
         one, other = members.pop(first), members.pop(second)
-        joined = means[first, second] >= at_least and len(groups[0]) == len(groups[1]) == 1
         row = (len(one) * means[first] + len(other) * means[second]) / (len(one) + len(other))
         means[first], means[:, first] = row, row
         means[second], means[:, second], means[first, first] = -np.inf, -np.inf, -np.inf
         members[first] = one + other
-        ordered[first] = [groups[0][0] + groups[1][0]] if joined else groups[0] + groups[1]
-    return next(iter(ordered.values()), [])
+    return sorted(map(sorted, members.values()))
 
 
 def group_sentence(names: Sequence[str], groups: Sequence[Sequence[int]]) -> str:
@@ -72,7 +70,7 @@ class Related:
     """Which sites' models are alike."""
 
     names: Sequence[str]
-    """Of the sites that are shown; groups stand together."""
+    """Of the sites that are shown: group by group, within one in their order."""
     similarity: Matrix
     """Their cosines, in that order."""
     told: str

@@ -202,6 +202,10 @@ def test_show_sets_runs_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "tasks together" in out and "nothing shared" in out
     assert "alone" not in out  # that is a column of one run: what its own experts would have made
     assert "\x1b" not in out  # no colour in a pipe
+    call(capsys, "run", config, "--driver", "reference", "--set", "algorithm.name=adadrom", "--out", "three", "-q")
+    _, out, _ = call(capsys, "show", "three", "two")
+    *_, last = out.splitlines()
+    assert " alone" in out and last.startswith("alone: by those experts of adadrom") and "local is another" in last
 
 
 @pytest.mark.parametrize("what", ["score", "label", "sigma", "W"])

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import csv
-import html
+import dataclasses
 import json
 import os
+import re
 import signal
 import sys
 from html.parser import HTMLParser
@@ -14,24 +15,30 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from PIL import Image
 from processes import family
 
 from drom_net import __version__
 from drom_net.algorithms.adadrom.mixing import EXPERTS as experts
 from drom_net.cli import main
-from drom_net.core.errors import UsageError
+from drom_net.cli import run as run_module
+from drom_net.core.errors import ClusterError, UsageError
+from drom_net.plots import report as report_plots
 from drom_net.plots.base import inline_svg
 from drom_net.plots.report import draw_picture
 from drom_net.plots.sheet import draw_sheet
 from drom_net.reporting import facts as facts_module
 from drom_net.reporting import page as page_module
 from drom_net.reporting.about import EXPERTS, TERMS, about
-from drom_net.reporting.facts import RunFacts, read_facts
+from drom_net.reporting.facts import RunFacts, Task, read_facts
 from drom_net.reporting.figures import figures_of
 from drom_net.reporting.page import page_of, sentence_of, write_report
+from drom_net.results.evidence import SO_FAR
 from drom_net.results.relatedness import cosines, group_sentence, groups_of
-from drom_net.results.report import Panel, Picture, Series
+from drom_net.results.report import Panel, Picture, Reference, Series
+from drom_net.results.timeline import STRETCH_DTYPE, Lane
 from drom_net.results.verdict import task_verdict
 
 pytestmark = pytest.mark.slow
@@ -82,6 +89,11 @@ class Page(HTMLParser):
         return [its for name, its in self.tags if name == tag]
 
 
+def pictures_of(page: Page) -> list[dict[str, str]]:
+    """What is around each picture, which may have several parts, and says what it shows."""
+    return [its for its in page.all("div") if its.get("role") == "img"]
+
+
 POLICY = {
     "http-equiv": "Content-Security-Policy",
     "content": "default-src 'none'; style-src 'unsafe-inline'; img-src data:",
@@ -103,8 +115,9 @@ def require_whole(text: str) -> Page:
         for key in ("href", "src", "xlink:href"):
             assert its.get(key, "#").startswith(("#", "data:image/png;base64,")), its
     assert "@import" not in text and "url(http" not in text
-    for picture in page.all("svg"):
-        assert picture["role"] == "img" and len(picture["aria-label"]) > 20
+    assert all(picture["aria-hidden"] == "true" for picture in page.all("svg"))
+    assert all(len(picture["aria-label"]) > 20 for picture in pictures_of(page))
+    assert bool(page.all("svg")) == bool(pictures_of(page))
     ids = [its["id"] for _, its in page.tags if "id" in its]
     assert len(ids) == len(set(ids))
     used = {its["xlink:href"][1:] for _, its in page.tags if its.get("xlink:href", "")[:1] == "#"}
@@ -147,11 +160,13 @@ def test_it_says_the_answer_first_and_all_that_follows() -> None:
         assert task["name"] in page.names
         assert f"{100 * task['error_rate']:.2f} %" in page.sections["sites"]
         assert f"{100 * task['majority_error_rate']:.2f} %" in page.sections["sites"]
-    assert summary["what_leaves"] in page.sections["privacy"]
+    assert summary["what_leaves"].replace("`", "") in page.sections["privacy"]  # commands have a look of their own
+    assert SO_FAR in said
     assert "drom-net run out/config.yaml --driver reference" in page.sections["repeat"]
     assert summary["digest"] in page.sections["repeat"] and "numpy" in page.sections["repeat"]
     assert "--driver reference) has no clock" in page.sections["time"]
-    assert len(page.all("svg")) == 5  # overview, curves, sharing, relatedness, calibration
+    assert len(pictures_of(page)) == 5  # overview, curves, sharing, relatedness, calibration
+    assert len(page.all("svg")) == (1 + 4) + (1 + 3) + 3  # the two first have a legend, and a part for each panel
     assert len(text) < 1_000_000
 
 
@@ -197,6 +212,61 @@ def test_a_sheet_has_words_and_pictures_below_each_other() -> None:
         with Image.open("sheet.png") as found:
             heights.append(found.height)
     assert 0 < heights[0] < heights[1] and heights[2] - heights[1] == heights[1] - heights[0]
+
+
+def sites_of(points: list[float]) -> RunFacts:
+    """A run of sites that gained so many points by sharing, and have models of their own."""
+    tasks = []
+    for number, gain in enumerate(points):
+        its = {"error_rate": 0.1, "error_rate_alone": 0.2, "gain_points": gain, "gain_nats": 0.1, "noise": None}
+        its |= {"gain_points_interval": [gain - 1, gain + 1], "gain_nats_interval": [0.0, 0.2], "effect": "helps"}
+        its |= {"examples_missing": None, "weight": 0.5, "weights_at_end": {"local": 0.5, "shared": 0.5}}
+        rates = {"error_rate": 0.1, "majority_error_rate": 0.3, "examples": 9, "bytes_sent": 1, "bytes_received": 2}
+        tasks.append({"name": f"site-{number:03}", "sharing": its} | rates)
+    summary = {"name": "x", "algorithm": "adadrom", "driver": "processes", "status": "finished", "rounds": 9}
+    summary |= {"verdict": ["sharing helps"], "sharing": tasks[0]["sharing"], "tasks": tasks, "seconds": 1.0}
+    stretches = np.zeros(1, STRETCH_DTYPE)
+    stretches["said_s"], stretches["closed_s"] = 0.1, 0.2
+    lanes = [Lane(task["name"], stretches) for task in tasks]
+    rows = [Task(list(range(20)), [False] * 20, [1.0] * 20, [1.0] * 20, [0.9] * 20)] * len(points)
+    return RunFacts(Path("x"), summary, models=np.ones((len(points), 2)), lanes=lanes, tasks=rows)
+
+
+@pytest.mark.parametrize("count", [5, 15, 25])
+def test_sites_stand_in_one_order_in_the_table_and_in_all_pictures(count: int) -> None:
+    facts = sites_of([float(number * 7 % count) for number in range(count)])
+    page = require_whole(whole_page(facts))
+    order = page.names[: min(count, 20)]  # of more the first and the last ten stand in two tables
+    assert (order == facts.names) == (count <= 20)
+    figures = figures_of(facts)
+    assert set(figures) == {"overview", "curves", "sharing", "relatedness", "calibration", "time"}
+    for name, its in figures.items():
+        its.draw(Path(f"{name}.svg"))
+        drawn = re.findall(r"<!-- (site-\d+) -->", Path(f"{name}.svg").read_text())
+        if name == "relatedness":  # whose side is written from below
+            drawn[len(drawn) // 2 :] = reversed(drawn[len(drawn) // 2 :])
+        drawn = [site for site in drawn if site in order]
+        once = [site for site in order if site in drawn]
+        most = {"calibration": 0, "overview": 12, "curves": 12}.get(name, count)
+        assert len(once) == min(len(order), most)
+        assert drawn == once * (len(drawn) // max(1, len(once))), name
+
+
+def test_no_two_lines_of_a_picture_look_alike() -> None:
+    points = Panel("", "", "", [Series("gain", [0], [0.0])], [Reference("no gain", 0.0)], points=True, ticks=["a"])
+    ideal = Series("ideal", [0.0, 1.0], [0.0, 1.0], guide=True)
+    lines = [Series("this run", [0.0, 1.0], [1.0, 2.0]), Series("majority", [0.0, 1.0], [3.0, 2.0])]
+    panels = [Panel("", "", "", lines, [Reference("alone", 1.0)]), points, Panel("", "", "", [lines[0], ideal])]
+    looks: dict[str, set[tuple[str, ...]]] = {}
+    for panel in panels:
+        figure = Figure()
+        axes = figure.subplots()
+        for label, handle in report_plots._draw_panel(axes, panel, report_plots._labels(Picture(panels, 2))).items():
+            line = handle if isinstance(handle, Line2D) else handle[0]
+            looks.setdefault(label, set()).add((str(line._dash_pattern), line.get_linestyle(), line.get_marker()))
+    assert set(looks) == {"this run", "majority", "alone", "gain", "no gain", "ideal"}
+    assert all(len(its) == 1 for its in looks.values())  # in all panels the same
+    assert len({look for its in looks.values() for look in its}) == len(looks)
 
 
 @pytest.mark.parametrize(
@@ -290,16 +360,7 @@ def test_a_run_without_any_example_has_a_page() -> None:
 
 
 def test_a_thousand_sites_are_a_page_that_can_be_read() -> None:
-    tasks = []
-    for number in range(1000):
-        points = number / 100 - 5
-        its = {"error_rate": 0.1, "error_rate_alone": 0.2, "gain_points": points, "gain_nats": 0.1, "noise": None}
-        its |= {"gain_points_interval": [points - 1, points + 1], "gain_nats_interval": [0.0, 0.2], "effect": "helps"}
-        its |= {"examples_missing": None}
-        rates = {"error_rate": 0.1, "majority_error_rate": 0.3, "examples": 9, "bytes_sent": 1, "bytes_received": 2}
-        tasks.append({"name": f"site-{number:03}", "sharing": its} | rates)
-    summary = {"name": "x", "algorithm": "adadrom", "driver": "processes", "status": "finished", "rounds": 9}
-    facts = RunFacts(Path("x"), summary | {"verdict": ["sharing helps"], "tasks": tasks})
+    facts = dataclasses.replace(sites_of([number / 100 - 5 for number in range(1000)]), lanes=(), models=None, tasks=())
     text = whole_page(facts)
     page = require_whole(text)
     assert page.names[:10] == [f"site-{number:03}" for number in range(999, 989, -1)]
@@ -320,11 +381,47 @@ def test_show_writes_it_where_it_is_told(capsys: pytest.CaptureFixture[str]) -> 
     Path("c.yaml").write_text("data: {dataset: synthetic, tasks: 2, examples: 30, dim: 5}\n")
     assert main(["run", "c.yaml", "--driver", "reference", "--out", "out", "-q"]) == 0
     assert main(["show", "out", "--report"]) == 0
-    assert capsys.readouterr().out.endswith("report out/report.html\n")
+    told = capsys.readouterr()
+    assert told.out.endswith("report out/report.html\n") and told.err == "writing out/report.html\n"
     assert main(["show", "out", "--report", "elsewhere.html", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["rounds"] == 30
+    told = capsys.readouterr()
+    assert json.loads(told.out)["rounds"] == 30
+    assert json.loads(told.err) == {"message": "writing elsewhere.html"}
     assert Path("elsewhere.png").exists()
     assert Path("elsewhere.html").read_text() == Path("out/report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ([], "writing out/report.html"),
+        (["-q"], None),
+        (["--json"], '{"message": "writing out/report.html"}'),
+        (["--json", "-q"], None),
+    ],
+)
+@pytest.mark.parametrize("fails", [False, True])
+def test_that_a_report_is_written_is_a_line_of_progress(
+    more: list[str],
+    told: str | None,
+    fails: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Also of the report of a run that has failed."""
+    Path("c.yaml").write_text("data: {dataset: synthetic, tasks: 2, examples: 9, dim: 5}\n")
+    monkeypatch.setattr(page_module, "write_report", lambda out, **_: out / "report.html")
+    if fails:
+        make = run_module.run_prepared
+
+        def fail(*given: Any, **also: Any) -> Any:
+            make(*given, **also)
+            raise ClusterError("north was killed")
+
+        monkeypatch.setattr(run_module, "run_prepared", fail)
+    assert main(["run", "c.yaml", "--driver", "reference", "--out", "out", "--report", *more]) == (4 if fails else 0)
+    written = [line for line in capsys.readouterr().err.splitlines() if "writing" in line]
+    assert written == ([told] if told else [])
 
 
 @pytest.mark.parametrize(
@@ -433,10 +530,10 @@ def test_sites_whose_models_are_alike_are_one_group() -> None:
     similarity = cosines(models)
     assert similarity[0, 2] == pytest.approx(1.0, abs=0.01) and similarity[4].tolist() == [0.0] * 5
     groups = groups_of(similarity)
-    assert sorted(sorted(group) for group in groups) == [[0, 2], [1, 3], [4]]
+    assert groups == [[0, 2], [1, 3], [4]]
     told = group_sentence("abcde", groups)
     assert told.startswith("2 groups of sites with models alike: ") and told.endswith("; 1 stands alone.")
-    assert "a, c" in told and ("b, d" in told or "d, b" in told)
+    assert "a, c; b, d" in told
     assert "s0, s1, s2, s3, s4 and 4 more" in group_sentence([f"s{n}" for n in range(9)], [list(range(9))])
     assert groups_of(np.zeros((0, 0))) == [] and groups_of(np.ones((1, 1))) == [[0]]
     assert np.isfinite(cosines(np.full((2, 2), 1e300))).all()
@@ -446,5 +543,5 @@ def test_a_picture_in_a_page_keeps_its_text() -> None:
     def draw(path: Path) -> None:
         path.write_text('<?xml?><svg width="1" viewBox="0 0 72 36"><g id="a"/><use xlink:href="#a"/></svg>')
 
-    found = inline_svg(draw, name="p", alt='"<')
-    assert 'id="p-a"' in found and 'xlink:href="#p-a"' in found and html.escape('"<') in found
+    found = inline_svg(draw, name="p")
+    assert 'id="p-a"' in found and 'xlink:href="#p-a"' in found and "--wide:72pt" in found

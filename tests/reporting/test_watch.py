@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import io
 import json
 import os
 import re
@@ -18,9 +19,11 @@ import numpy as np
 import pytest
 from by_hand import start_star, write_config
 from processes import DEADLINE_S, family
+from rich.console import Console
 
 from drom_net.algorithms import LEARNERS
 from drom_net.cli import main
+from drom_net.cli import watch as watch_command
 from drom_net.cluster import record as record_module
 from drom_net.cluster.launcher import this_launcher
 from drom_net.cluster.local import Interruption
@@ -45,6 +48,7 @@ from drom_net.reporting.watching import (
 )
 from drom_net.reporting.web import PageServer, serve
 from drom_net.results import history as history_module
+from drom_net.results.evidence import SO_FAR
 from drom_net.results.history import History, most_moments, read_history, thinned
 from drom_net.results.verdict import effect_in_words
 
@@ -469,6 +473,7 @@ def test_the_page_is_for_who_has_its_token_on_this_machine() -> None:
         query = f"?{urlsplit(server.url).query}"
         status, headers, page = get(server.url, f"/{query}")
         assert status == 200 and "default-src 'none'" in headers["Content-Security-Policy"]
+        assert SO_FAR in page
         assert "http://" not in page.replace("http://www.w3.org", "") and "https://" not in page
         assert get(server.url, "/")[0] == get(server.url, "/?token=x")[0] == get(server.url, "/events")[0] == 403
         assert get(server.url, f"/{query}", Host="elsewhere.example:80")[0] == 403
@@ -656,6 +661,33 @@ def test_a_run_without_processes_can_be_watched_while_it_lasts(driver: str, monk
     assert middle.state["tasks"][0]["state"] == "learning" and 0 < middle.state["tasks"][0]["examples"] <= 300
     assert look(Path("out")).status == "finished" and not Path("out/state.json").exists()
     assert read_history(Path("out/history.jsonl"), 3)[-1]["examples"] == [300, 300, 300]
+
+
+@pytest.mark.parametrize(
+    ("width", "columns"),
+    [
+        (80, "site round error sharing node"),
+        (100, "site round error majority sharing sent node"),
+        (130, "site round error majority sharing sent node"),
+    ],
+)
+def test_the_table_fits_the_terminal_and_cuts_no_number(width: int, columns: str) -> None:
+    its = {"effect": "helps", "effect_by": "log loss", "gain_points_interval": [-1.0, 3.0]}
+    its |= {"gain_nats_interval": [0.011, 0.016]}
+    node = {"state": "learning", "round": 123456789, "error_rate": 0.1333, "majority_error_rate": 0.5333}
+    tasks = [node | {"name": name, "bytes_sent": 52_400, "sharing": its} for name in ("north", "x" * 60)]
+    tasks[0] |= {"waits_for": "south", "restarts": 1}
+    seen = Seen("running", {"rounds": 123456789, "error_rate": 0.1, "tasks": tasks})
+    screen = Console(width=width, file=io.StringIO())
+    screen.print(watch_command._table(Path("out"), seen, width, 20))
+    text = screen.file.getvalue()  # type: ignore[attr-defined]
+    lines = text.splitlines()
+    assert all(len(line) <= width for line in lines)
+    assert next(line for line in lines if line.startswith("site")).split() == columns.split()
+    assert text.count("…") == 1  # of the long name
+    assert ("[0.011, 0.016] nats" in text) == (width == 130) and text.count("helps (log loss)") == 2
+    assert "123456789" in text and "13.33 %" in text and "learning" in text
+    assert "helps: 2" in text and "north waits for south, start 2" in text  # of the head, whose parts are kept together
 
 
 def test_which_sites_are_alike_is_told_of_a_run_that_has_ended() -> None:

@@ -22,6 +22,7 @@ from selenium.webdriver.chrome.service import Service  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
 
 from drom_net.reporting.facts import RunFacts  # noqa: E402
+from drom_net.reporting.feed import NOTHING  # noqa: E402
 from drom_net.reporting.figures import figures_of  # noqa: E402
 from drom_net.reporting.page import page_of  # noqa: E402
 
@@ -148,6 +149,7 @@ def test_a_site_that_is_gone_is_red_and_named_in_words(browser: Any, tmp_path: P
             node = browser.find_element("css selector", "#graph .node.gone")
             assert node.value_of_css_property("fill") == red
         assert "1 gone: <b>s</b>" in text_of(browser, "trouble")
+        assert text_of(browser, "events") == NOTHING
         label = browser.find_element("id", "graph").get_attribute("aria-label")
         assert "<b>s</b>: gone: its process has ended" in label
         assert len(browser.find_elements("css selector", "#graph .edge.off")) == 1
@@ -159,6 +161,7 @@ def test_a_site_that_is_gone_is_red_and_named_in_words(browser: Any, tmp_path: P
 
 def test_the_report_fits_a_small_window_and_is_dark_where_wanted(browser: Any, tmp_path: Path) -> None:
     task = {"error_rate": 0.1, "majority_error_rate": 0.3, "examples": 9, "bytes_sent": 1, "bytes_received": 2}
+    task |= {"sharing": {"gain_points": 1.0, "gain_points_interval": [-1.0, 3.0], "effect": "cannot tell yet"}}
     tasks = [task | {"name": name} for name in ("north", "x" * 200, "שלום")]
     summary = {"name": "x", "algorithm": "drom", "driver": "processes", "status": "finished", "rounds": 9}
     path = tmp_path / "report.html"
@@ -167,6 +170,11 @@ def test_the_report_fits_a_small_window_and_is_dark_where_wanted(browser: Any, t
     browser.set_window_size(480, 900)
     browser.get(path.as_uri())
     assert browser.execute_script("return document.documentElement.scrollWidth <= window.innerWidth")
+    assert len(browser.find_elements("css selector", ".panels > svg")) == 2  # one below the other, and none cut off
+    assert browser.execute_script(
+        "const [one, other] = [...document.querySelectorAll('.panels > svg')].map(svg => svg.getBoundingClientRect());"
+        "return one.bottom <= other.top && Math.max(one.right, other.right) <= window.innerWidth"
+    )
     for scheme, paper in (("light", "rgba(255, 255, 255, 1)"), ("dark", "rgba(20, 20, 20, 1)")):
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from drom_net.results.evidence import LEVEL, boundary, effect, interval, levels, missing, told_by
+from drom_net.results.evidence import LEVEL, SO_FAR, boundary, effect, interval, levels, missing, told_by
 
 
 @pytest.mark.parametrize("level", [0.05, 0.05 / 24])
@@ -62,6 +62,15 @@ def test_the_effect_is_what_leaves_0_out_and_the_first_counts() -> None:
     assert effect(unsure, unsure) == "cannot tell yet"
     assert effect(unsure, sure) == effect(sure, unsure) == effect(sure, bad) == "helps"
     assert effect(bad, sure) == effect(unsure, bad) == "hurts"
+
+
+def test_a_verdict_is_withdrawn_where_later_examples_gain_nothing() -> None:
+    """It is of the mean over all examples so far, and that falls."""
+    early, late = interval(200, 40.0, 30.0, LEVEL, 1.0), interval(2000, 40.0, 300.0, LEVEL, 1.0)
+    assert effect(early) == "helps" and effect(late) == "cannot tell yet"
+    assert "withdrawn" in SO_FAR and "so far" in SO_FAR
+    worse = interval(4000, -400.0, 600.0, LEVEL, 1.0)
+    assert effect(worse) == "hurts"
 
 
 def test_errors_tell_the_effect_where_they_can_else_log_loss() -> None:

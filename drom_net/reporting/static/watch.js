@@ -258,7 +258,7 @@ function show() {
       item.append(time, event.text);
       return item;
     }));
-    if (!run.events.length) at('events').append(Object.assign(document.createElement('li'), {textContent: run.nothing}));
+    if (!run.events.length) at('events').append(Object.assign(document.createElement('li'), {textContent: head.nothing}));
   }
   if (!run.moment) return;
   const sites = found(), sent = run.moment.bytes_sent.filter(b => b != null);
