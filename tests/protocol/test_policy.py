@@ -481,8 +481,8 @@ def test_of_a_neighbor_that_has_come_back_with_less_no_more_is_taken_for_kept() 
     durable = node.session.members[2].durable
     assert (durable.latest, durable.before) == (4, 3)
     node.on_connection(BEHIND, False, 2.0)
-    node.receive("again", hello(2, incarnation=2, round=2), 2.0)
-    assert (durable.latest, durable.before) == (2, 2)
+    node.receive("again", hello(2, incarnation=2, round=3), 2.0)
+    assert (durable.latest, durable.before) == (3, 3)
 
 
 def test_a_peer_goes_on_without_a_neighbor_that_is_not_there_at_the_start() -> None:
