@@ -37,6 +37,7 @@ class _Plugin:
         self.folder, self.chosen = folder, chosen
         self.coverage = None if chosen else Coverage(data_file=None, config_file=False, include=measured)
         self.tests: dict[str, dict[str, Any]] = {}
+        self.slow: set[str] = set()
         if self.coverage:
             self.coverage.start()
 
@@ -48,6 +49,7 @@ class _Plugin:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        self.slow = {item.nodeid for item in items if item.get_closest_marker("slow")}
         if self.chosen:
             found = {item.nodeid: item for item in items}
             items[:] = [found[test] for test in self.chosen if test in found]
@@ -55,7 +57,7 @@ class _Plugin:
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         if self.coverage:
             self.coverage.switch_context(nodeid)
-        self.tests[nodeid] = {"seconds": -time.process_time(), "lines": {}}
+        self.tests[nodeid] = {"seconds": -time.process_time(), "lines": {}, "slow": nodeid in self.slow}
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         if not report.passed:
@@ -108,7 +110,7 @@ def run(folder: Path, seconds: float, tests: Sequence[str], result: Path | None 
 
 
 def measure(copied: Path, kept: Path) -> dict[str, dict[str, Any]]:
-    """By test "seconds" of a processor, and "lines" by path; of tests that pass.
+    """By test "seconds" of a processor, "lines" by path, and whether it is marked "slow"; of tests that pass.
 
     What is kept of an earlier time is used; test files that are newer run again, and all after a change of the code.
     """
@@ -126,5 +128,6 @@ def measure(copied: Path, kept: Path) -> dict[str, dict[str, Any]]:
             raise click.ClickException(f"the tests ended with {ended}:\n" + (copied / "out.txt").read_text()[-2000:])
         known = {name: test for name, test in known.items() if name.split("::")[0] not in stale}
         known |= json.loads(result.read_text(encoding="utf-8"))
+        kept.parent.mkdir(parents=True, exist_ok=True)
         kept.write_text(json.dumps(known), encoding="utf-8")
     return known

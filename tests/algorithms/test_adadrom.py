@@ -249,6 +249,7 @@ def test_sparse_rows_are_learned_along_a_tree_as_dense_ones() -> None:
         np.testing.assert_allclose(one_score, other_score, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("graph", ["star", "full", "ring"])
 @pytest.mark.parametrize("lies", [False, True])
 def test_what_others_send_costs_a_task_little(graph: str, lies: bool) -> None:
@@ -379,6 +380,7 @@ def test_a_summand_whose_sketch_is_of_no_model_is_not_admitted() -> None:
     assert not admits([sums, moved], 20)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("graph", ["star", "full", "ring"])
 def test_one_bad_site_costs_the_others_less_where_the_learner_is_robust(graph: str) -> None:
     """Its rows are a hundred times too long, and its labels turned round."""
@@ -398,6 +400,7 @@ def test_one_bad_site_costs_the_others_less_where_the_learner_is_robust(graph: s
     assert cost[True] < 0.5 * cost[False]
 
 
+@pytest.mark.slow
 def test_robust_it_passes_the_battery() -> None:
     check_learner("adadrom", robust=True)
 

@@ -199,6 +199,7 @@ def kept_for_others(node: Worker | Peer | Reducer) -> int:
     return len(_kept(node))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("node", range(4))
 @pytest.mark.parametrize("exchange", [None, *EXCHANGES])
 def test_what_is_kept_for_others_is_bounded_by_history_rounds(exchange: str | None, node: int) -> None:

@@ -101,6 +101,7 @@ TREES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(TREES)
 def test_any_tree_of_plain_values_comes_back(tree: Any) -> None:
     assert alike(decoded(tree), tree)
@@ -492,6 +493,7 @@ def test_a_snapshot_torn_at_any_byte_is_passed_over_for_the_older(tmp_path: Path
         assert folder.load(CLASSES) == Loaded(2, [2, "more"], ())
 
 
+@pytest.mark.slow
 def test_every_flipped_bit_is_found(tmp_path: Path) -> None:
     with folder_of(tmp_path) as folder:
         folder.begin("run-1")
