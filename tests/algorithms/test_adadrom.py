@@ -10,7 +10,16 @@ import numpy as np
 import pytest
 from helpers import graph_of, hoods_of, random_streams, run_loop, sparse_stream, spread
 
-from drom_net.algorithms.adadrom.exchange import BITS_OF_Q, BITS_OF_SKETCH, BITS_OF_WEIGHTS, admits, directions, omega
+from drom_net.algorithms.adadrom.exchange import (
+    AS_A_RULE,
+    BITS_OF_Q,
+    BITS_OF_SKETCH,
+    BITS_OF_WEIGHTS,
+    MOST_EXAMPLES,
+    admits,
+    directions,
+    omega,
+)
 from drom_net.algorithms.adadrom.learner import AdaDROMParameters, adadrom
 from drom_net.algorithms.adadrom.mixing import EVIDENCE, first_mixture, prior_of
 from drom_net.algorithms.adadrom.state import AGAIN, COMMON, DELTA, DIRECTIONS, KEPT, LAYOUT, SKETCHED, AdaState
@@ -25,7 +34,7 @@ from drom_net.algorithms.base import (
     ReplyKind,
     SyncRounds,
 )
-from drom_net.algorithms.features import MOST_OF_SUM, SparseVector, SparseVectors, numbers, other_than
+from drom_net.algorithms.features import MOST_OF_SUM, MOST_OF_SUMMAND, SparseVector, SparseVectors, numbers, other_than
 from drom_net.algorithms.sums import MOST_SITES
 from drom_net.data.stream import TaskStream
 from drom_net.learning.records import TASK_DTYPE
@@ -240,6 +249,7 @@ def test_sparse_rows_are_learned_along_a_tree_as_dense_ones() -> None:
         np.testing.assert_allclose(one_score, other_score, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("graph", ["star", "full", "ring"])
 @pytest.mark.parametrize("lies", [False, True])
 def test_what_others_send_costs_a_task_little(graph: str, lies: bool) -> None:
@@ -370,6 +380,7 @@ def test_a_summand_whose_sketch_is_of_no_model_is_not_admitted() -> None:
     assert not admits([sums, moved], 20)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("graph", ["star", "full", "ring"])
 def test_one_bad_site_costs_the_others_less_where_the_learner_is_robust(graph: str) -> None:
     """Its rows are a hundred times too long, and its labels turned round."""
@@ -389,6 +400,7 @@ def test_one_bad_site_costs_the_others_less_where_the_learner_is_robust(graph: s
     assert cost[True] < 0.5 * cost[False]
 
 
+@pytest.mark.slow
 def test_robust_it_passes_the_battery() -> None:
     check_learner("adadrom", robust=True)
 
@@ -479,6 +491,12 @@ def test_what_is_said_is_sparse_where_that_is_shorter() -> None:
     assert sketch.values[-1].sum() == pytest.approx(2**BITS_OF_WEIGHTS, abs=7)
     size = sum(len(frame) for frame in map(bytes, encode(Push(10, third))))
     assert size < 15 * 8 * 200 / 2
+
+
+def test_what_travels_as_a_rule_is_foretold_by_the_bytes_of_a_number() -> None:
+    """Of 15 rows of 8 bytes: 2 rows of 5 bytes and 13 of 3, each a byte more in a total; without Y the 2 alone."""
+    assert AS_A_RULE.part == pytest.approx((2 * 5 / 120, 2 * 6 / 120))
+    assert AS_A_RULE.in_full == pytest.approx(((2 * 5 + 13 * 3) / 120, (2 * 6 + 13 * 4) / 120))
 
 
 def test_who_missed_a_reply_gets_all() -> None:
@@ -587,6 +605,7 @@ def test_the_last_600_examples_are_kept() -> None:
 def test_the_resolution_of_squares_is_far_below_what_they_begin_with() -> None:
     assert 2.0**-BITS_OF_Q < DELTA / 100
     assert MOST_SITES == 4096
+    assert MOST_EXAMPLES * 2**BITS_OF_SKETCH <= MOST_OF_SUMMAND
 
 
 def test_whoever_may_miss_a_word_hears_it_again_though_nothing_is_new() -> None:

@@ -258,6 +258,7 @@ def test_a_task_of_d_admm_fits_its_examples_as_scikit_learns_svm_does() -> None:
     assert all(0.0 <= alpha <= 0.8 for alpha in state.alpha)
 
 
+@pytest.mark.slow
 def test_d_admm_settles_at_the_optimum_of_its_objective() -> None:
     """min C sum hinge + lambda |W|_*: the conditions of Karush, Kuhn and Tucker hold, whoever found the point.
 

@@ -27,6 +27,7 @@ def test_ridge_with_late_updates_is_that_of_all_examples() -> None:
             np.testing.assert_allclose(means, weights @ x, atol=1e-8)
             np.testing.assert_allclose(one.vectors(), weights, atol=1e-8)
             one.learn(at, x[at], seen, target)
+            assert one.num_late == (t + 1) % TOGETHER  # so many are not in it yet
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -60,6 +61,18 @@ def test_rows_far_from_unit_norm_end_no_run(scale: float, window: bool) -> None:
         assert np.isfinite(means).all()
         made.learn(slice(None), x, seen, (1.0, -1.0))
     assert np.isfinite(made.vectors()).all()
+
+
+def test_an_inverse_that_rounding_has_taken_is_made_anew() -> None:
+    made = window_ridge(D, 1, 3, 1.0)
+    X = np.random.default_rng(0).standard_normal((4, D))
+    for number, x in enumerate(X):
+        _, seen = made.means(slice(None), x)
+        if number == 3:
+            made.inverse[:], made.late[:] = 0.0, 0.0
+        made.learn(slice(None), x, seen, (1.0,))
+    weights = np.ones(3) @ np.linalg.inv(np.eye(3) + X[1:] @ X[1:].T) @ X[1:]
+    np.testing.assert_allclose(made.vectors()[0], weights, atol=1e-9)
 
 
 def test_exact_ridge_regression_is_for_few_features_and_none_for_many() -> None:

@@ -172,6 +172,7 @@ def test_sums_are_trimmed_from_six_sites_on_and_without_what_cannot_be() -> None
         assert replies[0].vectors[1].tolist() == [[m] * DIM] * 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("robust", [False, True])
 @given(rows=st.lists(summands, min_size=7, max_size=7))
 def test_along_a_tree_everybody_comes_to_the_sum_of_all(rows: list[list[int]], robust: bool) -> None:

@@ -56,6 +56,7 @@ def test_it_stays_a_probability_whatever_comes(examples: list[tuple[float, bool]
     assert all(map(math.isfinite, made.state))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.01, 0.03, 0.08])
 def test_where_labels_are_rare_they_are_given_little(share: float) -> None:
     """Calibration error at most 2 %, log loss at most that of the share of labels so far; raw it is up to 9 %."""

@@ -13,15 +13,19 @@ from helpers import frozen, random_streams, sparse_stream, spread
 from drom_net.algorithms.base import (
     IDLE,
     KEEP,
+    POSTPONED,
+    SKIP,
     ZERO,
     Algorithm,
     CentralInfo,
     Contribution,
     ContributionKind,
     Example,
+    Exchange,
     Prediction,
     Reply,
     ReplyKind,
+    SyncRounds,
 )
 from drom_net.algorithms.drom import DromParameters, drom
 from drom_net.algorithms.local import LocalParameters, local
@@ -258,3 +262,18 @@ def test_a_centre_without_a_singular_pair_has_zeros_in_its_records() -> None:
     centre.reduce(1, {0: IDLE})
     (row,) = np.frombuffer(centre.take_records(), dtype=central_dtype(3))
     assert (row["round"], row["v"].tolist()) == (1, [0.0] * 3)
+
+
+def test_vectors_are_news_to_who_has_not_heard_them_also_where_they_were_postponed() -> None:
+    vectors = Contribution(ContributionKind.VECTORS, (frozen(np.ones(7)),))
+    algorithm = drom()._replace(
+        exchange=Exchange(SyncRounds(1), (1,), (1,), postpone_below=2),
+        update=lambda state, t: (state, vectors if t == 1 else SKIP),  # the second example is an outlier
+    )
+    learner = TaskLearner(algorithm, random_streams([2])[0])
+    said = []
+    for t in (1, 2, 3):
+        outgoing = learner.outgoing(learner.begin(t), t)
+        said.append([outgoing.to(1, last_heard).kind for last_heard in range(t)])
+        learner.end(t)
+    assert said == [[POSTPONED.kind], [vectors.kind] * 2, [vectors.kind, vectors.kind, IDLE.kind]]

@@ -122,6 +122,7 @@ def test_the_majority_goes_by_the_labels_seen_and_counts_the_clean_ones(
     assert counted(predictions).majority_errors == wrong == majority_wrong(seen, clean).sum()
 
 
+@pytest.mark.slow
 def test_the_log_loss_is_that_of_scikit_learn() -> None:
     sklearn_metrics = pytest.importorskip("sklearn.metrics")
     rng = np.random.default_rng(5)

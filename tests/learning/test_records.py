@@ -246,6 +246,7 @@ def test_rounds_that_are_not_settled_are_few() -> None:
     assert len(tasks.take()) == ROUNDS * TASK_DTYPE.itemsize
 
 
+@pytest.mark.slow
 @LOOKS
 def test_a_run_does_not_depend_on_when_it_is_looked_at(name: str) -> None:
     """Also what an algorithm gives to the logs stays as it was until it is settled."""

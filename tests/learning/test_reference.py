@@ -16,7 +16,7 @@ from drom_net.algorithms.base import ReplyKind
 from drom_net.algorithms.drom import DromParameters, drom
 from drom_net.algorithms.local import local
 from drom_net.learning.records import TASK_DTYPE, central_dtype
-from drom_net.learning.reference import ReferenceResult, run_reference
+from drom_net.learning.reference import Journal, ReferenceResult, run_reference
 from drom_net.learning.task import TaskLearner
 
 COUPLED = DromParameters(eta0=3.0, lam=0.2, rho=0.3, xi=1.5)
@@ -162,3 +162,10 @@ def test_label_noise_is_learned_and_both_countings_are_kept() -> None:
         assert totals.false_negatives == np.sum((predicted < 0.0) & (stream.clean > 0.0))
         np.testing.assert_array_equal(rows_of(result, task)["label"], stream.labels)
         np.testing.assert_array_equal(rows_of(result, task)["clean_label"], stream.clean)
+
+
+def test_a_task_that_has_recorded_nothing_ends_with_nothing() -> None:
+    """By a journal, of a run that was stopped."""
+    result = run_reference(local(), random_streams([4, 4]), seed=0, journal=Journal(rounds=(0, 3)))
+    assert [task.totals.examples for task in result.tasks] == [0, 3]
+    assert not result.tasks[0].model["w"].any()

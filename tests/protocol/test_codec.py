@@ -601,6 +601,7 @@ values: st.SearchStrategy[object] = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(
     kind=st.integers(0, 8),
     fields=st.lists(values, max_size=12),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from drom_net.algorithms.base import IDLE
 from drom_net.algorithms.drom import drom
 from drom_net.algorithms.drom_d import drom_d
 from drom_net.core.errors import RejectedError
+from drom_net.protocol.duplicates import DuplicateProbe
 from drom_net.protocol.messages import Push, Reject, RequestHello, Resend, Welcome
 from drom_net.protocol.node import REDUCER, Envelope, Refused, earlier_start
 from drom_net.protocol.peer import Peer
@@ -194,6 +196,14 @@ def test_a_hello_that_was_said_twice_is_no_other_node(make: Any) -> None:
     node.receive(OLD, hello(2, incarnation=2), 2.0)
     assert sent(node) == [welcome(node)]
     assert node.take_events() == []
+
+
+def test_a_question_that_was_answered_is_waited_for_no_more() -> None:
+    probe = DuplicateProbe(2.0)
+    question = probe.add("new", hello(2, incarnation=2), 1.0)
+    assert question is not None and probe.due == 3.0
+    assert probe.answered(2, question) is not None
+    assert probe.due == math.inf
 
 
 @BOTH

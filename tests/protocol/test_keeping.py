@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from helpers import random_streams
+from helpers import graph_of, hoods_of, random_streams
 from star_harness import hello, keep_all, make_reducer, make_worker, sent
 from test_snapshots import CASES, EXCHANGES, Party, after
 
 from drom_net.algorithms.base import IDLE, ZERO
 from drom_net.algorithms.drom import drom
+from drom_net.algorithms.drom_d import drom_d
 from drom_net.protocol.durability import Durability
+from drom_net.protocol.history import ContributionHistory, ReplyHistory
 from drom_net.protocol.messages import Goodbye, Hello, Message, Pull, Push, Resend, Welcome
 from drom_net.protocol.node import REDUCER
 from drom_net.protocol.peer import Peer
@@ -197,6 +199,7 @@ def kept_for_others(node: Worker | Peer | Reducer) -> int:
     return len(_kept(node))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("node", range(4))
 @pytest.mark.parametrize("exchange", [None, *EXCHANGES])
 def test_what_is_kept_for_others_is_bounded_by_history_rounds(exchange: str | None, node: int) -> None:
@@ -212,6 +215,18 @@ def test_what_is_kept_for_others_is_bounded_by_history_rounds(exchange: str | No
                 most = max(most, *map(kept_for_others, party.nodes))
             party.check()
             assert most <= 2 * (4 + 1) + 1
+
+
+def test_a_snapshot_has_what_came_behind_it_and_knows_what_is_not_kept_any_more() -> None:
+    replies = ReplyHistory()
+    replies.replies = dict.fromkeys((3, 4, 7))
+    assert list(replies.needed_after(4)) == [7]
+    (hood, *_) = hoods_of(graph_of("full", 2), [drom_d()] * 2)
+    said = ContributionHistory(hood, kept_for_each=4)
+    said.restore({4: None, 6: None}, 7)
+    assert said.latest_forgotten == 3
+    said.restore({}, 7)
+    assert said.latest_forgotten == 7
 
 
 def test_a_worker_drops_pushes_when_the_reducer_has_kept_them_twice() -> None:

@@ -17,7 +17,7 @@ from drom_net.core.errors import ClusterError, RejectedError
 from drom_net.learning.metrics import Totals
 from drom_net.learning.records import TASK_DTYPE, central_dtype
 from drom_net.protocol.messages import Goodbye, GoodbyeAck, Message, Pull, Push, Reject, RequestHello, Resend, Welcome
-from drom_net.protocol.node import ConnectionChanged, Envelope, Joined, Refused, Stalled, Warned
+from drom_net.protocol.node import CaughtUp, ConnectionChanged, Envelope, Joined, Refused, Stalled, Warned
 from drom_net.protocol.peer import Peer
 from drom_net.protocol.session import address_of
 from drom_net.protocol.settings import Timeouts
@@ -329,6 +329,25 @@ def test_a_reject_later_ends_the_run_and_all_are_told(state: PeerState) -> None:
 # Rounds
 
 
+def test_a_neighbor_that_is_in_a_round_already_is_asked_for_its_word_as_soon_as_it_is_needed() -> None:
+    """It has said it, and not to us."""
+    peer = started()
+    peer.receive(BEHIND, hello(2), 1.0)
+    peer.receive(BEFORE, Welcome("run-9", 1), 1.0)
+    peer.on_timer(1.0)
+    assert [to for to, message in peer.take_outbox() if message == Resend(1)] == [BEFORE]
+
+
+def test_one_that_was_behind_tells_when_it_has_caught_up() -> None:
+    peer = started(examples=9)
+    peer.receive(BEHIND, hello(2, round=4), 1.0)
+    peer.receive(BEFORE, Welcome("run-9", 4), 1.0)
+    for t in range(1, 6):
+        peer.on_timer(1.0)
+        both(peer, t, 1.0)
+    assert [event for event in peer.take_events() if isinstance(event, CaughtUp)] == [CaughtUp(4, 4)]
+
+
 def test_it_says_its_word_to_all_neighbors_and_closes_the_round_with_theirs() -> None:
     peer = joined()
     peer.on_timer(1.0)
@@ -378,6 +397,14 @@ def test_accident_08_the_order_in_which_words_come_is_of_no_matter() -> None:
     assert chains[0] == chains[1]
 
 
+def test_what_a_step_takes_to_compute_is_no_wait() -> None:
+    """The driver tells it once the step is done, and what it has said is on its way."""
+    peer = waiting()
+    peer.busy_until(3.0)
+    both(peer, 1, 4.0)
+    assert peer.waited_s == 1.0
+
+
 def test_a_word_that_comes_twice_or_late_is_used_once() -> None:
     peer = waiting()
     peer.receive(BEFORE, Push(1, word(0.5)), 1.1)
@@ -390,6 +417,7 @@ def test_a_word_that_comes_twice_or_late_is_used_once() -> None:
     peer.on_timer(1.2)
     both(peer, 1, 1.3)
     assert (peer.state, peer.round) == (PeerState.WAITING, 2)
+    assert not any(neighbor.contributions for neighbor in peer.session.members.values())
     assert peer.take_events() == []
     assert list(rows(peer)["round"]) == [1]
 
@@ -625,6 +653,10 @@ def test_it_says_goodbye_again_to_those_who_have_not_confirmed() -> None:
     assert isinstance(envelope.message, Goodbye)
     peer.receive(BEFORE, Resend(1), 2.6)  # it may still be asked for its words
     assert [type(message) for message in sent(peer)] == [Push]
+    peer.on_timer(7.5)
+    assert not peer.finished  # who asks is there: linger_s counts from then
+    peer.on_timer(7.6)
+    assert peer.finished
 
 
 def test_a_goodbye_that_is_never_confirmed_ends_with_a_warning() -> None:
@@ -852,7 +884,7 @@ def test_a_long_wait_is_reported_with_whom_it_is_for_and_counted() -> None:
             stalled += [event for event in waits.take_events() if isinstance(event, Stalled)]
         assert stalled == [Stalled(waits.round, whom, 10.0)]
         assert waits.num_overdue == 2
-        assert waits.resends > 2
+        assert waits.resends == 6  # after 0.5 s, 1 s, and then every 2 s
     assert (joining.num_connected, peer.num_connected) == (0, 2)
     peer.receive(BEFORE, Push(1, word()), 12.0)
     assert peer.num_overdue == 1

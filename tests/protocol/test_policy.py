@@ -348,6 +348,16 @@ def test_a_push_that_was_never_said_is_gone_on_without_again() -> None:
     assert node.closed_rounds == 2
 
 
+def test_the_deadline_counts_from_the_first_that_says_it_went_alone() -> None:
+    node = reducer(HURRY)
+    node.receive("w2", Push(1, NO_LONGER_KEPT), 2.0)
+    push(node, 0, 1, 3.0)
+    timer(node, 3.9)
+    assert node.closed_rounds == 0
+    timer(node, 4.0)
+    assert absences(node) == {1: [1, 2]}
+
+
 def test_where_nobody_is_gone_on_without_gone_closes_no_round() -> None:
     node = reducer(Policy())
     for task in range(3):
@@ -460,6 +470,19 @@ def goes_on(node: Peer, now: float) -> None:
 
 def rounds_without(node: Peer) -> dict[int, list[int]]:
     return absences_of(np.frombuffer(node.take_central_records(), dtype=central_dtype(3)), range(3))
+
+
+def test_of_a_neighbor_that_has_come_back_with_less_no_more_is_taken_for_kept() -> None:
+    node = peer(PROCEED)
+    for t in range(1, 6):
+        goes_on(node, 1.0)
+        for sender in (BEFORE, BEHIND):
+            say(node, sender, t, 1.0, durable=t - 1)
+    durable = node.session.members[2].durable
+    assert (durable.latest, durable.before) == (4, 3)
+    node.on_connection(BEHIND, False, 2.0)
+    node.receive("again", hello(2, incarnation=2, round=3), 2.0)
+    assert (durable.latest, durable.before) == (3, 3)
 
 
 def test_a_peer_goes_on_without_a_neighbor_that_is_not_there_at_the_start() -> None:

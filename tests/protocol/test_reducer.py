@@ -376,6 +376,16 @@ def test_asked_for_a_round_to_come_it_asks_back_for_the_push_of_its_own(t: int) 
     assert (reducer.take_events(), reducer.take_records(), reducer.closed_rounds) == ([], b"", 0)
 
 
+def test_who_has_asked_for_a_later_round_is_not_told_again_what_it_has_and_is_asked_on() -> None:
+    reducer = joined()
+    reducer.receive("w0", Resend(2), 1.0)
+    assert sent(reducer) == [Resend(1)]
+    push(reducer, 0, 1, vector(1.0))
+    told = push(reducer, 1, 1, vector(2.0))
+    assert [to for to, *_ in plain(told)] == ["w1"]
+    assert Envelope("w0", Resend(2)) in told
+
+
 def test_accident_05_a_task_that_has_ended_is_no_longer_waited_for() -> None:
     """failures.md, 5: "an explicit end of stream; its last column stays"."""
     reducer = joined()

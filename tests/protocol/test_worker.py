@@ -193,6 +193,13 @@ def test_a_pull_for_another_round_is_ignored(t: int) -> None:
     assert (sent(worker), worker.take_events(), worker.take_records()) == ([], [], b"")
 
 
+def test_what_a_step_takes_to_compute_is_no_wait() -> None:
+    worker = waiting()
+    worker.busy_until(3.0)
+    worker.receive(REDUCER, Pull(1, ZERO), 4.0)
+    assert worker.waited_s == 1.0
+
+
 def test_a_pull_that_comes_twice_is_used_once() -> None:
     worker = waiting()
     worker.receive(REDUCER, Pull(1, ZERO), 1.2)

@@ -36,7 +36,7 @@ from drom_net.protocol.messages import Pull, Push
 from drom_net.protocol.node import Ended
 from drom_net.storage import node_folder
 from drom_net.storage.files import cut_back
-from drom_net.storage.node_folder import CheckpointFolder, Loaded, Spent
+from drom_net.storage.node_folder import CheckpointFolder, Kept, Loaded, Spent, look_at_kept
 from drom_net.storage.snapshot_codec import decode_snapshot, encode_snapshot, snapshot_classes
 from drom_net.storage.writer import Writer
 
@@ -101,6 +101,7 @@ TREES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(TREES)
 def test_any_tree_of_plain_values_comes_back(tree: Any) -> None:
     assert alike(decoded(tree), tree)
@@ -330,6 +331,17 @@ def test_what_was_saved_is_loaded_by_the_next_incarnation(tmp_path: Path) -> Non
     assert loaded.snapshot[1].tobytes() == (array * 200).tobytes()
 
 
+def test_the_last_intact_snapshot_can_be_looked_at_while_the_node_runs(tmp_path: Path) -> None:
+    with folder_of(tmp_path) as folder:
+        folder.begin("run-1")
+        assert look_at_kept(folder.path, CLASSES) is None
+        save(folder, 7, "older")
+        last = save(folder, 9, "newer")
+        assert look_at_kept(folder.path, CLASSES) == Kept(9, [9, "newer"], Spent())
+        last.write_bytes(last.read_bytes()[:-1])
+        assert look_at_kept(folder.path, CLASSES) == Kept(7, [7, "older"], Spent())
+
+
 def test_a_folder_in_which_nothing_was_learned_is_of_any_run_and_counts_its_starts_on(tmp_path: Path) -> None:
     """Of a start that was given up the configuration may be corrected before the next one."""
     with folder_of(tmp_path) as folder:
@@ -481,6 +493,7 @@ def test_a_snapshot_torn_at_any_byte_is_passed_over_for_the_older(tmp_path: Path
         assert folder.load(CLASSES) == Loaded(2, [2, "more"], ())
 
 
+@pytest.mark.slow
 def test_every_flipped_bit_is_found(tmp_path: Path) -> None:
     with folder_of(tmp_path) as folder:
         folder.begin("run-1")

@@ -145,6 +145,21 @@ def test_a_missing_segment_is_told(tmp_path: Path) -> None:
         ExampleJournal(tmp_path / "spool").load()
 
 
+@pytest.mark.parametrize(
+    ("version", "told"),
+    [(1, "version 1 of the format: an earlier drom_net"), (3, "version 3 of the format: a later drom_net")],
+)
+def test_a_journal_of_another_version_is_told_with_who_has_written_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int, told: str
+) -> None:
+    with monkeypatch.context() as other, ExampleJournal(tmp_path / "spool") as journal:
+        other.setattr(module, "_VERSION", version)
+        journal.add([example(0)])
+        journal.commit()
+    with pytest.raises(CheckpointError, match=told):
+        ExampleJournal(tmp_path / "spool").load()
+
+
 def test_segments_that_nobody_needs_are_removed_and_what_is_true_of_them_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,6 +194,7 @@ def test_idle_rounds_that_are_missing_are_told_as_examples_are(tmp_path: Path, m
         for rounds in ((1,), (2, 3), (4,)):
             journal.decide(Decided(rounds, None))
             journal.commit()
+        assert ExampleJournal(tmp_path / "spool").load(0, 3).decided.idle == (4,)  # the others are behind it
         journal.trim(0, 3)
     assert ExampleJournal(tmp_path / "spool").load(0, 3).decided.idle == (4,)
     told = "what was decided behind round 3, and the node would go on from example 0 and round 2"
