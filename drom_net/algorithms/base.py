@@ -54,8 +54,8 @@ class SyncRounds:
 
     tau: int
     growing: int = 0
-    """With n of at least 4 they begin with every round, and intervals grow up to tau: an n-th of the time and at least
-    2 rounds, but never more than a quarter of the time, so 1, 2, .. 8, 10, 12, ..; 0: each tau-th from the start."""
+    """With n they are the first 8 rounds, and then intervals grow from 3 rounds up to tau, as an n-th of the time; 0:
+    each tau-th from the start. None is of 2 rounds: of two examples sums and sums of squares say too much."""
 
     def at(self, t: int) -> bool:
         """Whether round t is one."""
@@ -119,8 +119,8 @@ def _growing(tau: int, n: int) -> list[int]:
 
 
 def _interval(t: int, n: int) -> int:
-    """max(1, min(floor(t / 4), max(2, floor(t / n))))."""
-    return max(1, min(t // 4, max(2, t // n)))
+    """Of the time t, up to the next one: 1 before t = 8, then max(3, floor(t / n))."""
+    return 1 if t < 8 else max(3, t // n)
 
 
 class ContributionKind(IntEnum):

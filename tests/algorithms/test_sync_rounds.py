@@ -13,18 +13,18 @@ from drom_net.algorithms.learner import AsARule
 
 
 def schedule(tau: float, n: int, rounds: int) -> list[int]:
-    """t_(k+1) = t_k + max(1, min(tau, t_k / 4, max(2, t_k / n)))."""
+    """t_(k+1) = t_k + min(tau, 1 before 8, else max(3, t_k / n))."""
     found, t = [], 0
     while t <= rounds:
-        t = int(t + max(1, min(tau, t // 4, max(2, t // n))))
+        t = int(t + min(tau, 1 if t < 8 else max(3, t // n)))
         found.append(t)
     return found
 
 
 def test_the_first_ones_of_the_default_learner() -> None:
     found = sync_of(AdaDROMParameters()).up_to(60).tolist()
-    assert found == [*range(1, 9), *range(10, 49, 2), 51, 54, 57, 60]
-    assert sync_of(AdaDROMParameters(tau=0)).up_to(60).tolist() == [*range(1, 9), 10, 12, 15, 18, 22, 27, 33, 41, 51]
+    assert found == [*range(1, 9), *range(11, 60, 3)]
+    assert sync_of(AdaDROMParameters(tau=0)).up_to(60).tolist() == [*range(1, 9), 11, 14, 17, 21, 26, 32, 40, 50]
     assert sync_of(AdaDROMParameters(tau=1)).up_to(5).tolist() == [1, 2, 3, 4, 5]
 
 

@@ -44,7 +44,7 @@ class AdaDROMParameters:
     tau: int = option(
         Integer(0),
         20,
-        doc="The most rounds between sync rounds. The first are rounds 1, 2, .. 8, 10, 12, .. 48, 51, ..; 0 sets no "
+        doc="The most rounds between sync rounds. The first are rounds 1, 2, .. 8, 11, 14, .. 50, 53, ..; 0 sets no "
         "bound (about 4.5 ln T sync rounds in all).",
     )
     robust: bool = option(
