@@ -191,7 +191,7 @@ def _report(cases: Sequence[_Case], num_orders: int) -> Report:
         series = [*panel.series, Series(case.learner, x, y)]
         if case.learner == SHOWN[0]:
             x, y = steps_after(new, step, -4 * step, 7 * step)
-            series.append(Series(f"{case.learner}, the new concept from the start", x, y, guide=True))
+            series.append(Series(f"{case.learner}, new from the start", x, y, guide=True))
         panels[change.name, case.who] = dataclasses.replace(panel, series=series)
     return Report(
         "drift",
