@@ -34,7 +34,7 @@ from reproduction.scenes import (
 
 LATE = {"spam-ecml2006": 3, "wisdm": 4, ONE_HOT: 2}
 """Data set -> how many tasks in turn are late in each order."""
-SHOWN = ("adadrom", "adadrom, tau 0", "local, eta0 10", "local, eta0 20", "drom")
+SHOWN = ("adadrom", "local, eta0 10", "local, eta0 20", "drom")
 ALONE = tuple(name for name in SHOWN if LEARNERS[name][0] == "local")
 WINDOWS = ((0, 10), (10, 25), (25, 50), (50, 75), (75, 100), (100, 200))
 """Examples of its own; those that at least half of the late tasks have are shown."""

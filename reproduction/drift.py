@@ -52,7 +52,7 @@ CHANGES = (
     Change(ONE_HOT, "mhci-one-hot: another molecule", None, 1, 50),
 )
 EVERYBODY, ALONE = "all tasks", "one task"
-SHOWN = ("adadrom", "adadrom, tau 0", "local, eta0 10", "local, eta0 20", "drom")
+SHOWN = ("adadrom", "local, eta0 10", "local, eta0 20", "local, constant 3", "local, constant 10", "drom")
 WINDOWS = ((-4, 0), (0, 1), (1, 2), (2, 4), (4, 7))
 """In steps from the change; the first is what was before."""
 
@@ -111,7 +111,7 @@ change, `first` that over the first step after it, `last` that over steps 5 to 7
 is the error on the same examples where the new concept was there from the start. The error is *as before*, or *as
 new*, from where it is, over two steps, at most one point or a tenth above the one or the other; empty: never while
 half of the streams last. `more_errors_a_task` is what the change cost, against `new`. Local counts its own
-examples, so that its steps do not shrink in idle rounds."""
+examples, so that its steps do not shrink in idle rounds; where they are constant, they never shrink."""
 
 
 def drift(options: Options) -> Report:
@@ -191,7 +191,7 @@ def _report(cases: Sequence[_Case], num_orders: int) -> Report:
         series = [*panel.series, Series(case.learner, x, y)]
         if case.learner == SHOWN[0]:
             x, y = steps_after(new, step, -4 * step, 7 * step)
-            series.append(Series(f"{case.learner}, the new concept from the start", x, y, guide=True))
+            series.append(Series(f"{case.learner}, new from the start", x, y, guide=True))
         panels[change.name, case.who] = dataclasses.replace(panel, series=series)
     return Report(
         "drift",

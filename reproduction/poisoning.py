@@ -50,7 +50,7 @@ ATTACKS: Mapping[str, float] = {
     f"x -1,000{SQUARES}": -1000.0,
 }
 """What the bad site does -> what it multiplies its vectors by. Not to be there is the least that it can do."""
-GOAL = 0.003
+GOAL = 0.002
 """What the others may lose."""
 
 
@@ -156,7 +156,7 @@ def _report(cases: Sequence[_Case], num_orders: int) -> Report:
         series = [_series(attack, [case.attacked[attack] for case in ours], [case.error for case in ours])
                   for attack in ATTACKS]  # fmt: skip
         goal = Reference("what they may lose", 100.0 * GOAL)
-        names = [case.learner for case in ours]
+        names = [case.learner.removeprefix(f"{PLAIN}, ") for case in ours]
         panels.append(Panel(data, "", "lost by the others (points)", series, [goal], points=True, ticks=names))
     columns = ["data", "learner", "error, nobody bad", "robust minus plain", *ATTACKS]
     return Report(
@@ -198,5 +198,5 @@ and multiplies all vectors that it sends by 1,000 or -1,000. By -1,000 there are
 are refused by every driver.) The table has the error of all other sites where nobody is bad, in percent, and by how
 many points it is higher where one is: a mean over orders, paired, with its 95 % interval. `not there` is the same where
 that site is not in the run at all: so much even the best defence loses. *Ends*: numbers of other sites were no longer
-finite, and the run stopped. The goal is to lose at most {goal:g} points. `robust minus plain` is what `robust`, the
-default, costs where nobody is bad. Local hears nobody and loses nothing."""
+finite, and the run stopped. The goal is to lose at most {goal:g} points with `robust: true`. `robust minus plain` is
+what that costs where nobody is bad. Local hears nobody and loses nothing."""

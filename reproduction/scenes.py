@@ -42,10 +42,11 @@ QUICK_ROUNDS = 60
 QUICK_ORDERS = 2
 LEARNERS: Mapping[str, tuple[str, Mapping[str, object]]] = {
     "adadrom": ("adadrom", {}),
-    "adadrom, tau 0": ("adadrom", {"tau": 0}),
     "adadrom, robust": ("adadrom", {"robust": True}),
     "local, eta0 10": ("local", {"eta0": 10.0}),
     "local, eta0 20": ("local", {"eta0": 20.0}),
+    "local, constant 3": ("local", {"eta0": 3.0, "steps": "constant"}),
+    "local, constant 10": ("local", {"eta0": 10.0, "steps": "constant"}),
     "drom": ("drom", {}),
 }
 """As it is called in tables -> the algorithm, and what of it is not at its default."""
