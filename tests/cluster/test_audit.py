@@ -76,7 +76,7 @@ def test_a_dual_vector_without_the_nuclear_norm_says_nothing(tmp_path: Path) -> 
 def test_the_reducer_reads_rows_of_adadrom_that_are_alone_or_two_between_sync_rounds(
     tau: int, read: int, robust: str, tmp_path: Path
 ) -> None:
-    """The first eight are alone, and with tau 2 there are pairs, which G, Q and Y give away together: five, until a Y does
+    """The first eight are alone; with tau 2 there are pairs, which G, Q and Y give away together: five, until a Y does
     not come with each."""
     found, of = attacked(tmp_path, f"name: adadrom, tau: {tau}, robust: {robust}")
     assert of == {REDUCER: 3 * read, OTHER: 0}
