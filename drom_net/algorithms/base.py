@@ -55,7 +55,7 @@ class SyncRounds:
     tau: int
     growing: int = 0
     """With n they are the first 8 rounds, and then intervals grow from 3 rounds up to tau, as an n-th of the time; 0:
-    each tau-th from the start. None is of 2 rounds: of two examples sums and sums of squares say too much."""
+    each tau-th from the start. With tau above 2 none is of 2 rounds: of two examples the sums say too much."""
 
     def at(self, t: int) -> bool:
         """Whether round t is one."""
@@ -222,7 +222,8 @@ class Exchange(NamedTuple):
     postpone_below: int = 0
     """A task that has seen fewer examples since its last vectors answers a sync round with `POSTPONED`."""
     same_reply: bool = False
-    """Whether all tasks get the same vectors, or v_i times one (`CentralInfo.u`): a reducer keeps those once."""
+    """Whether all tasks get the same vectors, or v_i times one (`CentralInfo.u`), which a reducer finds out and keeps
+    once. This is for who estimates its memory before a run."""
 
     def reply_layout(self, num_tasks: int) -> tuple[int, ...]:
         """How many vectors each block of a reply has, in a run of so many tasks."""

@@ -170,7 +170,8 @@ def _resources(role: str, deployment: Deployment) -> Manifest:
     rows = num_tasks if deployment.graph is None else 1 + max(deployment.graph.union.degrees)
     # The vectors at work (state, contributions, replies), and contributions kept for those who may ask again.
     works = _NODE_BYTES + 8 * dim * (8 if role == "worker" else 8 + 4 * rows)
-    most = 2 * works + config.checkpoint.history_rounds * _kept_bytes(role, config, dim, num_tasks)
+    kept = algorithm_of(config, 0).exchange.sync.count(config.checkpoint.history_rounds)
+    most = 2 * works + kept * _kept_bytes(role, config, dim, num_tasks)
     if role != "reducer":
         most += _READING_BYTES
     return _needs(cpu=100 if role == "worker" else min(1000, 100 + rows * dim // 1000), memory=works, most=most)
@@ -181,7 +182,8 @@ def _kept_bytes(role: str, config: ClusterConfig, dim: int, num_tasks: int) -> i
     exchange = algorithm_of(config, 0).exchange
     if role != "reducer":
         return 8 * dim * max(1, sum(exchange.contribution))
-    return 8 * (dim * sum(exchange.reply_layout(num_tasks)) + num_tasks if exchange.same_reply else dim * num_tasks)
+    reply = dim * sum(exchange.reply_layout(num_tasks))
+    return 8 * (reply + num_tasks if exchange.same_reply else reply * num_tasks)
 
 
 def _needs(*, cpu: int, memory: int, most: int) -> Manifest:

@@ -25,7 +25,8 @@ from drom_net.storage.snapshot_codec import Part, decode_snapshot
 
 MAGIC = b"DROMSNAP"
 FORMAT_VERSION = 4
-"""Since version 2 a file names classes without their modules; since version 3 no reply waits beside a state."""
+"""Since version 2 a file names classes without their modules; since version 3 no reply waits beside a state; in
+version 4 fields have other names."""
 _PREAMBLE = struct.Struct("<8sIIQ")
 """The magic, the format version, and the lengths of `about` and of the file. In later versions it stays the same, and
 so does the checksum in the last four bytes."""

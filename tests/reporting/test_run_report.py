@@ -226,7 +226,7 @@ def sites_of(points: list[float]) -> RunFacts:
     summary = {"name": "x", "algorithm": "adadrom", "driver": "processes", "status": "finished", "rounds": 9}
     summary |= {"verdict": ["sharing helps"], "sharing": tasks[0]["sharing"], "tasks": tasks, "seconds": 1.0}
     stretches = np.zeros(1, STRETCH_DTYPE)
-    stretches["said_s"], stretches["closed_s"] = 0.1, 0.2
+    stretches["sent_s"], stretches["closed_s"] = 0.1, 0.2
     lanes = [Lane(task["name"], stretches) for task in tasks]
     rows = [Task(list(range(20)), [False] * 20, [1.0] * 20, [1.0] * 20, [0.9] * 20)] * len(points)
     return RunFacts(Path("x"), summary, models=np.ones((len(points), 2)), lanes=lanes, tasks=rows)

@@ -348,17 +348,19 @@ def test_the_wait_ends_when_a_job_has_failed(
 
 def test_memory_follows_the_number_of_features_and_what_a_reducer_keeps(export: Export) -> None:
     found = []
-    for dim, learner in ((8, "drom"), (100_000, "drom"), (100_000, "fed-avg"), (100_000, "prox-gd")):
+    some = ((8, "drom"), (10**5, "drom"), (10**5, "fed-avg, tau: 1"), (10**5, "prox-gd"), (10**5, "fed-avg, tau: 20"))
+    for number, (dim, learner) in enumerate(some):
         text = (STAR % 4).replace("dim: 8", f"dim: {dim}").replace("drom", learner)
-        folder = export("kubernetes", text, f"{learner}-{dim}")
+        folder = export("kubernetes", text, str(number))
         needs = of_kind(folder, "Job")[0]["spec"]["template"]["spec"]["containers"][0]["resources"]
         found.append({what: int(needs[what]["memory"].removesuffix("Mi")) for what in ("requests", "limits")})
-    small, large, same, own = found
+    small, large, same, own, rare = found
     # The reducer's (u, v) of 2,000 rounds, which it may have to keep: 1.6 GB; and a few matrices of 4 rows.
     assert 1526 < large["limits"] < 2000
     assert small["requests"] < 100
     assert small["requests"] < large["requests"] < 200
     assert same == large and own["limits"] > 3 * large["limits"]  # one reply for all, or one for each of 4
+    assert rare["limits"] < 0.2 * large["limits"]  # 100 sync rounds of 2,000 rounds
 
 
 def test_data_is_mounted_where_it_is_read(export: Export) -> None:

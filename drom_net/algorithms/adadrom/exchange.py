@@ -44,7 +44,10 @@ BITS_OF_SKETCH, BITS_OF_WEIGHTS = 18, 22
 """Of Y, whose directions are all that is used, and of the weights at its end: most Y then travel in 3 bytes."""
 _BITS = np.array([[BITS_OF_G], [BITS_OF_Q]])
 ROUNDING = 4.0
-"""Times the root of d, in steps of Y: far more than what rounding does to the sum of some hundred sites."""
+"""Times the root of d, in steps of Y: more than what rounding does to the sum of some hundred sites. Of more sites a
+weak direction may be rounding; of far more features than 10,000 it is as much as the models of a few examples."""
+POWER = 0.75
+"""Of an eigenvalue, in how much its direction counts: between the first power, 1/2 as in singular values, and 1."""
 MOST_EXAMPLES = 2**23 - 1
 """A site counts for no more examples in the sketch, which is then within the range of summands."""
 
@@ -188,12 +191,13 @@ def admits(summand: Sequence[Whole], t: int) -> bool:
 
 
 def directions(sketch: Matrix) -> Matrix | None:
-    """U^T of Y^T = Omega A, shape (k, d) at the scale of integers; None where there is nothing yet.
+    """U^T, shape (`DIRECTIONS`, d), from Y^T = Omega A, shape (k, d) in steps of 2^-`BITS_OF_SKETCH`; None before there
+    is anything.
 
-    A = sum_i n_i w_i w_i^T is about F^T F with F = (Omega A Omega^T)^(-1/2) Omega A, and just that for up to k sites
-    (Nystroem; Tropp, Yurtsever, Udell and Cevher 2017). With A's eigenvalues l_j and vectors u_j the rows of U^T are
-    u_j (l_j / l_1)^(3/4), at most `DIRECTIONS` of them. A multiple of the identity is added to A meanwhile, so that
-    rounded sums leave it positive: what is negative then is of a site that lies, and left out.
+    A = sum_i n_i w_i w_i^T is about F^T F with F = (Omega A Omega^T)^(-1/2) Omega A, and just that for up to k sites:
+    the Nystroem approximation (Tropp, Yurtsever, Udell and Cevher 2017). With A's eigenvalues l_j and vectors u_j the
+    rows of U^T are u_j (l_j / l_1)^`POWER`. Meanwhile a multiple of the identity is added to A, so that rounded sums
+    leave it positive; what is negative then has no model, and is left out.
     """
     dim = sketch.shape[1]
     k, shift = min(SKETCHED, dim), ROUNDING * math.sqrt(dim)
@@ -201,14 +205,14 @@ def directions(sketch: Matrix) -> Matrix | None:
     core = shifted @ basis.T
     values, vectors = np.linalg.eigh(0.5 * (core + core.T))
     root = vectors * np.where(values > 0.5 * shift, np.maximum(values, shift) ** -0.5, 0.0)
-    squares, turn = np.linalg.eigh(root.T @ (shifted @ shifted.T) @ root)  # ascending, as all of these
+    squares, turn = np.linalg.eigh(root.T @ (shifted @ shifted.T) @ root)  # of F F^T, ascending
     squares, turn = squares[: -DIRECTIONS - 1 : -1], turn[:, : -DIRECTIONS - 1 : -1]
-    found = np.where(squares > 2.0 * shift, squares - shift, 0.0)  # less is rounding
-    if not found[0] > 0.0:
+    eigenvalues = np.where(squares > 2.0 * shift, squares - shift, 0.0)  # less is rounding
+    if not eigenvalues[0] > 0.0:
         return None
-    factors = (found / found[0]) ** 0.75 / np.sqrt(np.maximum(squares, shift))
+    factors = (eigenvalues / eigenvalues[0]) ** POWER / np.sqrt(np.maximum(squares, shift))
     common = np.zeros((DIRECTIONS, dim))
-    common[: len(found)] = (root @ (turn * factors)).T @ shifted
+    common[: len(eigenvalues)] = (root @ (turn * factors)).T @ shifted
     return common
 
 

@@ -12,13 +12,15 @@ from drom_net.algorithms.adadrom.exchange import (
     BITS_OF_Q,
     BITS_OF_SKETCH,
     BITS_OF_WEIGHTS,
+    POWER,
+    ROUNDING,
     admits,
     receive,
     send,
 )
 from drom_net.algorithms.adadrom.experts import model, predict, primal_step, score_of_model
 from drom_net.algorithms.adadrom.mixing import EXPERTS, log_odds
-from drom_net.algorithms.adadrom.state import LAYOUT, init_local
+from drom_net.algorithms.adadrom.state import AGAIN, LAYOUT, OWN_PART, init_local
 from drom_net.algorithms.adadrom.tree import init_of_tree, receive_along, send_along
 from drom_net.algorithms.base import (
     IDLE,
@@ -44,8 +46,8 @@ class AdaDROMParameters:
     tau: int = option(
         Integer(0),
         20,
-        doc="The most rounds between sync rounds. The first are rounds 1, 2, .. 8, 11, 14, .. 50, 53, ..; 0 sets no "
-        "bound (about 4.5 ln T sync rounds in all).",
+        doc="The most rounds between sync rounds. The first are rounds 1 to 8, then every third; later they are a "
+        "sixteenth of the time apart. 1 is every round; 0 sets no bound (about 4.5 ln T sync rounds in all).",
     )
     robust: bool = option(
         Flag(),
@@ -55,9 +57,13 @@ class AdaDROMParameters:
     )
 
 
+DENSE, UNBOUNDED = 16, 4
+"""Intervals between sync rounds are such a part of the time, with a bound and without."""
+
+
 def sync_of(parameters: AdaDROMParameters) -> SyncRounds:
     """The rounds in which something travels."""
-    return SyncRounds(parameters.tau, growing=16) if parameters.tau else SyncRounds(2**62, growing=4)
+    return SyncRounds(parameters.tau, growing=DENSE) if parameters.tau else SyncRounds(2**62, growing=UNBOUNDED)
 
 
 def adadrom(parameters: AdaDROMParameters | None = None) -> Algorithm:
@@ -112,7 +118,7 @@ def _robust(sync: SyncRounds, only: int | None = None) -> CentralStep:
 
 
 def _reveals(q: AdaDROMParameters, on_graph: bool) -> str:
-    rows = "rows that are alone between two sync rounds, as each site's first are, with their labels"
+    rows = "rows that are alone between two sync rounds, as each site's first and often its last are, with their labels"
     if q.tau == 1:
         rows = "every row with its label"
     if on_graph:
@@ -138,5 +144,8 @@ ADADROM = Learner(
     along_tree=True,
     score=score_of_model,
     as_a_rule=AS_A_RULE,
-    constants=(BITS_OF_G, BITS_OF_Q, BITS_OF_SKETCH, BITS_OF_WEIGHTS, *LAYOUT, len(EXPERTS)),
+    constants=(
+        *(BITS_OF_G, BITS_OF_Q, BITS_OF_SKETCH, BITS_OF_WEIGHTS, *LAYOUT, len(EXPERTS)),
+        *(DENSE, UNBOUNDED, OWN_PART, ROUNDING, POWER, AGAIN),
+    ),
 )

@@ -22,14 +22,14 @@ from drom_net.algorithms.sums import (
 )
 
 
-def init_of_tree(dim: int, listeners: int, layout: Sequence[int]) -> AdaState:
+def init_of_tree(dim: int, recipients: int, layout: Sequence[int]) -> AdaState:
     """Before the first example.
 
     Args:
-        listeners: How many neighbors it has along the tree.
+        recipients: How many neighbors it has along the tree.
     """
     state = init_local(dim)
-    relay, told = ([np.zeros((listeners, rows, dim), dtype=np.int64) for rows in layout] for _ in range(2))
+    relay, told = ([np.zeros((recipients, rows, dim), dtype=np.int64) for rows in layout] for _ in range(2))
     state.tree = Tree(tuple([np.zeros((rows, dim), dtype=np.int64) for rows in layout]), tuple(relay), tuple(told))
     return state
 
