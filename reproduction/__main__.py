@@ -36,8 +36,8 @@ def command(names: tuple[str, ...], quick: bool, out: Path, jobs: int | None, as
     """Make figures and tables of the paper again; `all` makes all of them.
 
     Each gets a folder of OUT with its pictures (PNG and SVG), its numbers (CSV) and a page, README.md. Finished runs
-    stay in OUT/runs.jsonl, and a second start does only the rest; table-1, table-4 and regret measure this machine or
-    keep no runs, and are made whole each time.
+    stay in OUT/runs.jsonl, and a second start does only the rest; table-1, table-4, regret and made-up measure this
+    machine or keep no runs, and are made whole each time.
 
     \b
     Examples:

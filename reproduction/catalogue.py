@@ -24,6 +24,7 @@ from reproduction.figures import (
     figure_4,
     paper_datasets,
 )
+from reproduction.made_up import made_up
 from reproduction.regret import regret
 from reproduction.run_time import REPEATS, table_4
 from reproduction.scenes import data_of
@@ -92,6 +93,7 @@ REPRODUCTIONS: dict[str, tuple[str, Callable[[Options], Report]]] = {
         "the learner with nothing to tune beside all others, tuned, on eight data sets and under noise",
         sharing,
     ),
+    "made-up": ("the same on made-up sites: alike, of low rank, in opposite clusters, one of them bad", made_up),
 }
 """Name -> (what it is, in one line; what makes it)."""
 ALL = "all"
@@ -131,6 +133,7 @@ def check_data(names: Sequence[str]) -> None:
     of: dict[str, Iterable[str]] = {
         "comparison": COMPARED,
         "regret": (),
+        "made-up": (),
         "drift": [change.name for change in drift.CHANGES],
         "cold-start": cold_start.LATE,
         "poisoning": poisoning.ROUNDS,
