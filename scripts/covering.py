@@ -126,7 +126,8 @@ def measure(copied: Path, kept: Path) -> dict[str, dict[str, Any]]:
         ended = run(copied, 3600.0, stale, result)
         if not result.exists():
             raise click.ClickException(f"the tests ended with {ended}:\n" + (copied / "out.txt").read_text()[-2000:])
-        known = {name: test for name, test in known.items() if name.split("::")[0] not in stale}
+        kept_files = files.keys() - set(stale)
+        known = {name: test for name, test in known.items() if name.split("::")[0] in kept_files}
         known |= json.loads(result.read_text(encoding="utf-8"))
         kept.parent.mkdir(parents=True, exist_ok=True)
         kept.write_text(json.dumps(known), encoding="utf-8")
