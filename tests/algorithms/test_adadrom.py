@@ -146,7 +146,7 @@ def hear(task: Plain, summands: list[list[np.ndarray]]) -> None:
     """Make of the sums what a task makes of them."""
     G, Q, Y, weights, m = (sum(parts) for parts in zip(*summands, strict=True))
     u, singular, _ = np.linalg.svd(Y - 0.5 * task.sketch)
-    task.G, task.Q, task.U = G, Q, u * (singular / singular[0]) ** 0.75
+    task.G, task.Q, task.U = G, Q, u * singular / singular[0]
     if m > 1:
         task.prior = 0.9 * (weights - task.said) / (m - 1) + 0.1 / 9
 
@@ -352,7 +352,7 @@ def test_the_directions_are_those_of_the_sites_own_models_where_there_are_no_mor
     found = directions(np.rint(omega(60)[:SKETCHED] @ A * 2.0**BITS_OF_SKETCH))
     values, vectors = np.linalg.eigh(A)
     values, vectors = values[: -DIRECTIONS - 1 : -1], vectors[:, : -DIRECTIONS - 1 : -1]
-    wanted = (np.maximum(values, 0.0) / values[0]) ** 0.75 * vectors
+    wanted = np.maximum(values, 0.0) / values[0] * vectors
     assert found is not None
     np.testing.assert_allclose(found.T @ found, wanted @ wanted.T, atol=1e-3)
 

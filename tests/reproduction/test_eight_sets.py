@@ -146,8 +146,8 @@ def test_the_rise_under_noise_is_a_share_of_locals() -> None:
 
 def test_the_growing_schedule_is_counted_in_sync_rounds() -> None:
     rounds = [0]
-    while rounds[-1] + max(1, rounds[-1] // 4) <= 1000:
-        rounds.append(rounds[-1] + max(1, rounds[-1] // 4))
+    while (following := rounds[-1] + (1 if rounds[-1] < 8 else max(3, rounds[-1] // 4))) <= 1000:
+        rounds.append(following)
     goal = goals("jester", errors())[f"sync rounds of {GROWING} over ln T"]
     assert goal.against == f"{len(rounds) - 1} in 1000 rounds"
     assert (goal.value, goal.reached) == (pytest.approx((len(rounds) - 1) / math.log(1000)), True)

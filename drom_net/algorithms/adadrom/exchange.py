@@ -46,8 +46,6 @@ _BITS = np.array([[BITS_OF_G], [BITS_OF_Q]])
 ROUNDING = 4.0
 """Times the root of d, in steps of Y: more than what rounding does to the sum of some hundred sites. Of more sites a
 weak direction may be rounding; of far more features than 10,000 it is as much as the models of a few examples."""
-POWER = 0.75
-"""Of an eigenvalue, in how much its direction counts: between the first power, 1/2 as in singular values, and 1."""
 MOST_EXAMPLES = 2**23 - 1
 """A site counts for no more examples in the sketch, which is then within the range of summands."""
 
@@ -196,7 +194,7 @@ def directions(sketch: Matrix) -> Matrix | None:
 
     A = sum_i n_i w_i w_i^T is about F^T F with F = (Omega A Omega^T)^(-1/2) Omega A, and just that for up to k sites:
     the Nystroem approximation (Tropp, Yurtsever, Udell and Cevher 2017). With A's eigenvalues l_j and vectors u_j the
-    rows of U^T are u_j (l_j / l_1)^`POWER`. Meanwhile a multiple of the identity is added to A, so that rounded sums
+    rows of U^T are u_j l_j / l_1. Meanwhile a multiple of the identity is added to A, so that rounded sums
     leave it positive; what is negative then has no model, and is left out.
     """
     dim = sketch.shape[1]
@@ -210,7 +208,7 @@ def directions(sketch: Matrix) -> Matrix | None:
     eigenvalues = np.where(squares > 2.0 * shift, squares - shift, 0.0)  # less is rounding
     if not eigenvalues[0] > 0.0:
         return None
-    factors = (eigenvalues / eigenvalues[0]) ** POWER / np.sqrt(np.maximum(squares, shift))
+    factors = eigenvalues / eigenvalues[0] / np.sqrt(np.maximum(squares, shift))
     common = np.zeros((DIRECTIONS, dim))
     common[: len(eigenvalues)] = (root @ (turn * factors)).T @ shifted
     return common

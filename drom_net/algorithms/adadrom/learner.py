@@ -12,7 +12,6 @@ from drom_net.algorithms.adadrom.exchange import (
     BITS_OF_Q,
     BITS_OF_SKETCH,
     BITS_OF_WEIGHTS,
-    POWER,
     ROUNDING,
     admits,
     receive,
@@ -146,6 +145,6 @@ ADADROM = Learner(
     as_a_rule=AS_A_RULE,
     constants=(
         *(BITS_OF_G, BITS_OF_Q, BITS_OF_SKETCH, BITS_OF_WEIGHTS, *LAYOUT, len(EXPERTS)),
-        *(DENSE, UNBOUNDED, OWN_PART, ROUNDING, POWER, AGAIN),
+        *(DENSE, UNBOUNDED, OWN_PART, ROUNDING, AGAIN),
     ),
 )
