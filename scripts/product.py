@@ -37,7 +37,7 @@ from drom_net.simulation.network import Distribution, NetworkSettings
 GRAPHS = ("full", "ring", "grid")
 TAUS = (1, 2, 20)
 DRIVERS = ("reference", "simulation", "processes")
-LENGTHS = (45, 12, 30, 45, 7, 38)
+LENGTHS = (45, 13, 31, 45, 7, 39)
 """Of the sites' streams: not multiples of any tau, and most end before the last."""
 
 _STAR = """\
