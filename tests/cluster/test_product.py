@@ -18,7 +18,7 @@ from drom_net.core.errors import NodeFailedError
 SELECTION = [
     # 1 + 1, 1 + m - 1, 2 + 1 vectors, blocks
     *(Combination("star", learner=name) for name in ("drom", "osmtl", "d-admm", "adadrom", "fed-avg")),
-    *(Combination("ring", 5, learner=name) for name in ("adadrom", "fed-avg-d")),
+    *(Combination("ring", 2, learner=name) for name in ("adadrom", "fed-avg-d")),
     *(Combination(*chosen) for chosen in pairwise(GRAPHS, TAUS, EXCHANGES)),
 ]
 
