@@ -64,19 +64,27 @@ GROUPED = "1,234.5"
 NUMBER_FORMATS = (GROUPED, "1.234,5")
 """How numbers may be written beside 1234.5: what is between thousands, and before decimals."""
 _UNIT = "(?:[$€£¥₹%]|kr|AUD|BRL|CAD|CHF|CNY|CZK|DKK|EUR|GBP|HUF|INR|JPY|KRW|MXN|NOK|NZD|PLN|RON|SEK|TRY|USD|ZAR)"
+_MASS_AND_LENGTH = "kg mg µg μg mcg g lb lbs oz km cm mm µm m ft mi km/h mph m/s"
+_VOLUME = "ml mL dl dL l L mg/dl mg/dL g/dl g/dL g/l g/L mmol/l mmol/L µmol/l mEq/L ppm ppb"
+_TIME = "s ms sec min h hrs hours days weeks months years yrs bpm rpm Hz kHz MHz GHz"
+_OTHERS = "°C °F bar mbar Pa hPa kPa MPa psi mmHg V mV kV mA W kW MW Wh kWh MWh kJ kcal kB MB GB %"
+MEASURES = frozenset(" ".join((_MASS_AND_LENGTH, _VOLUME, _TIME, _OTHERS)).split(" "))
+"""What may stand behind all numbers of a column; a currency may be left out in some cells."""
+_BEHIND = f"(?:{_UNIT}|{'|'.join(map(re.escape, sorted(MEASURES)))})"
 _BLANK = "[ \u00a0\u202f]?"
 _WRITTEN = {
     format: re.compile(
         rf"(?P<loss>\()?(?P<before>{_UNIT})?{_BLANK}(?P<sign>[-+\u2212]?)(?P<between>{_UNIT})?{_BLANK}"
         rf"(?P<whole>[1-9][0-9]{{0,2}}(?P<mark>[{mark} '\u2019\u00a0\u202f])[0-9]{{3}}(?:(?P=mark)[0-9]{{3}})*|[0-9]*)"
-        rf"(?:{decimal}(?P<part>[0-9]*))?{_BLANK}(?P<after>{_UNIT})?(?(loss)\))"
+        rf"(?:{decimal}(?P<part>[0-9]*))?{_BLANK}(?P<after>{_BEHIND})?(?(loss)\))"
     )
     for format, mark, decimal in ((GROUPED, ",", r"\."), ("1.234,5", ".", ","))
 }
 
 
 def written_number(text: str, format: str) -> tuple[float, str] | None:
-    """A number as people write it, ``$5,341.25`` or ``5.341,25 €``, and its currency or percent sign; None for no such.
+    """A number as people write it, ``$5,341.25`` or ``86,0 kg``, and its currency, unit or percent sign; None for no
+    such.
 
     Args:
         format: One of `NUMBER_FORMATS`. Blanks and apostrophes may be between thousands in both. In brackets a number

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from drom_net.data.cells import MISSING, NO, NUMBER_FORMATS, YES, days_of, plain_text, written_number
+from drom_net.data.cells import MEASURES, MISSING, NO, NUMBER_FORMATS, YES, days_of, plain_text, written_number
 from drom_net.data.columns import (
     CATEGORY,
     COUNTER,
@@ -231,7 +231,7 @@ def _written(total: Counter[str], odd: Sequence[str]) -> tuple[str, list[str], s
         found = {text: written_number(text, format) for text in total}
         none = [text for text, number in found.items() if number is None]
         units = {number[1] for number in found.values() if number}
-        if len(units - {""}) > 1 or ("%" in units and len(units) > 1):
+        if len(units - {""}) > 1 or (len(units) > 1 and units & MEASURES):
             continue
         if len(none) > _ODD_TEXTS or sum(total[text] for text in none) > (1.0 - _ALMOST_ALL) * total.total():
             continue

@@ -50,6 +50,14 @@ def look(*parts: Texts | Numbers) -> tuple[Column, Found]:
         ("-$3.5", (-3.5, "$"), None),
         ("\u22125", (-5.0, ""), (-5.0, "")),
         ("12%", (12.0, "%"), (12.0, "%")),
+        ("86.0 kg", (86.0, "kg"), None),
+        ("86,5kg", None, (86.5, "kg")),
+        ("138 mmHg", (138.0, "mmHg"), (138.0, "mmHg")),
+        ("1,250 mg/dl", (1250.0, "mg/dl"), (1.25, "mg/dl")),
+        ("-3.5 °C", (-3.5, "°C"), None),
+        ("kg 86", None, None),
+        ("12A", None, None),
+        ("12 kgs each", None, None),
         ("1,23,4", None, None),
         ("1,234.5.6", None, None),
         ("1,234'567", None, None),
@@ -253,3 +261,10 @@ def test_drafts_with_plain_numbers_are_merged_where_the_format_reads_them(
     if code:
         told = 'data.columns: "price": expected one kind at all sites, got north.yaml number, south.yaml number 1.234,5'
         assert told in capsys.readouterr().err
+
+
+def test_a_column_of_one_unit_is_of_numbers_and_of_codes_a_category() -> None:
+    column, found = look(texts(*[f"{number}.5 kg" for number in range(60, 90)]))
+    assert (column.kind, column.format) == ("number", POINT)
+    assert any("written as" in note for note in found.notes)
+    assert look(texts("1A", "2A", "3B", "1A", "2A", "3B"))[0].kind == "category"
