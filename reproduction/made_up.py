@@ -105,9 +105,7 @@ def made_up(options: Options) -> Report:
         options.runner.progress.say(f"made-up: {case.name}")
         drawn = [streams_of(case, draw) for draw in range(draws)]
         errors = {
-            label: min(
-                ([error_of(case, streams, *run) for streams in drawn] for run in runs), key=lambda found: sum(found)
-            )
+            label: min(([error_of(case, streams, *run) for streams in drawn] for run in runs), key=sum)
             for label, runs in LEARNERS.items()
         }
         for label, found in errors.items():

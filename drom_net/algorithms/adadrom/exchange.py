@@ -173,7 +173,7 @@ def admits(summand: Sequence[Whole], t: int) -> bool:
     num_experts = len(EXPERTS) if g.size <= MOST else WITHOUT_RIDGE
     rest, weights = np.split(sketch.reshape(-1).astype(np.float64), [-num_experts])
     k = min(SKETCHED, g.size)
-    y, rounding = np.split(rest, [k * g.size])[0].reshape(k, -1), 0.5 * math.sqrt(g.size)
+    y, rounding = rest[: k * g.size].reshape(k, -1), 0.5 * math.sqrt(g.size)
     core = y @ omega(g.size)[:k].T
     norm = max(0.0, math.sqrt(rest @ rest) - math.sqrt(k) * rounding)
     return bool(
@@ -194,12 +194,13 @@ def directions(sketch: Matrix) -> Matrix | None:
 
     A = sum_i n_i w_i w_i^T is about F^T F with F = (Omega A Omega^T)^(-1/2) Omega A, and just that for up to k sites:
     the Nystroem approximation (Tropp, Yurtsever, Udell and Cevher 2017). With A's eigenvalues l_j and vectors u_j the
-    rows of U^T are u_j l_j / l_1. Meanwhile a multiple of the identity is added to A, so that rounded sums
-    leave it positive; what is negative then has no model, and is left out.
+    rows of U^T are u_j l_j / l_1. Meanwhile a multiple of the identity is added to A, so that rounded sums leave it
+    positive; what is negative then has no model, and is left out.
     """
     dim = sketch.shape[1]
     k, shift = min(SKETCHED, dim), ROUNDING * math.sqrt(dim)
-    basis, shifted = omega(dim)[:k], sketch[:k] + shift * omega(dim)[:k]
+    basis = omega(dim)[:k]
+    shifted = sketch[:k] + shift * basis
     core = shifted @ basis.T
     values, vectors = np.linalg.eigh(0.5 * (core + core.T))
     root = vectors * np.where(values > 0.5 * shift, np.maximum(values, shift) ** -0.5, 0.0)
